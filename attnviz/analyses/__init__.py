@@ -1,0 +1,1 @@
+"""Map to map, or map to measure: pure numpy."""

@@ -1,0 +1,198 @@
+"""What flows through the program: weights with their tokens and where they came from.
+
+Everything here is numpy and text. torch, batches, padding and odd token glyphs end before a map
+is made, so that whatever renders or analyses a map needs none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnviz.errors import InputError, choose
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Values = Literal["share", "signed"]
+"""What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after
+a maximum over heads to more), or a "signed" number around 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One position on an axis.
+
+    Attributes:
+        text: what the token reads as, never empty.
+        start: first character of the text it covers, counted from 0.
+        end: one past its last character; equal to start where it covers none.
+        special: True for marks that stand for no text ([CLS], <eos>, a summary).
+        label: what a person or a model calls it ("B-PER"), if anything.
+    """
+
+    text: str
+    start: int = 0
+    end: int = 0
+    special: bool = False
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionMap:
+    """The attention of one stream.
+
+    Attributes:
+        stream: which attention this is: "self", "causal", "encoder", "decoder", "cross", ….
+        query_tokens: who attends, one a row.
+        key_tokens: who is attended to, one a column.
+        weights: float32 of shape (layers, heads, queries, keys).
+        layers: a name for each layer, its number in the model unless reduced ("mean").
+        heads: a name for each head, likewise.
+        values: what a cell holds.
+        unit: the words under a colour bar.
+        side: which text a query token's offsets refer to ("text", "source" or "target").
+        key_side: the same for the keys.
+
+    Raises:
+        InputError: shapes, ranges or names that do not fit together.
+    """
+
+    stream: str
+    query_tokens: tuple[Token, ...]
+    key_tokens: tuple[Token, ...]
+    weights: NDArray[np.float32]
+    layers: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    values: Values = "share"
+    unit: str = "share of a row's attention"
+    side: str = "text"
+    key_side: str = "text"
+
+    def __post_init__(self) -> None:
+        weights = np.asarray(self.weights, dtype=np.float32)
+        object.__setattr__(self, "weights", weights)
+        if weights.ndim != 4:
+            raise InputError(
+                f"weights of stream '{self.stream}' have {weights.ndim} axes, "
+                "not 4 (layers, heads, queries, keys)"
+            )
+        if not self.layers:
+            object.__setattr__(self, "layers", tuple(map(str, range(weights.shape[0]))))
+        if not self.heads:
+            object.__setattr__(self, "heads", tuple(map(str, range(weights.shape[1]))))
+        named = (len(self.layers), len(self.heads), len(self.query_tokens), len(self.key_tokens))
+        if weights.shape != named:
+            raise InputError(
+                f"weights of stream '{self.stream}' have the shape {weights.shape}, but there are "
+                f"{named[0]} layers, {named[1]} heads, {named[2]} query and {named[3]} key tokens"
+            )
+        if weights.size == 0:
+            raise InputError(f"weights of stream '{self.stream}' are empty: shape {weights.shape}")
+        check_values(weights, self.values, self.stream)
+
+    def with_weights(self, weights: NDArray[np.float32], **changes: Any) -> AttentionMap:
+        """The same map with other weights, and any other field given by name."""
+        return replace(self, weights=weights, **changes)
+
+
+def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
+    """Refuse numbers that a cell of this kind cannot hold.
+
+    Raises:
+        InputError: a value that is not finite, or a share outside 0 to 1.
+    """
+    lowest, highest = float(weights.min()), float(weights.max())
+    if not np.isfinite(lowest + highest):
+        raise InputError(f"weights of stream '{stream}' hold values that are not finite")
+    if values == "share" and (lowest < -1e-3 or highest > 1 + 1e-3):
+        raise InputError(
+            f"weights of stream '{stream}' run from {lowest:.4g} to {highest:.4g}, outside 0 to 1: "
+            "these are scores, not weights after a softmax"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """The layer and head that a reader should see first in a stream, and why."""
+
+    layer: str
+    head: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where weights came from and what was done to them; it travels into every artefact.
+
+    Attributes:
+        source: "pocket", "own layer", "hugging face" or "file".
+        model: a name, id or path; for an own layer its mechanism.
+        trained: False where the weights mean nothing because nothing was learned; None: unknown.
+        device: where it was computed.
+        dtype: the precision it was computed in.
+        settings: further facts by name (seed, size, revision, …).
+        steps: what was done to the map since, in order ("heads 2,5", "mean over heads").
+        notes: what a reader must know (pooled, truncated, outside the domain).
+        focus: for a stream, the head to show first.
+        versions: package versions by name.
+    """
+
+    source: str
+    model: str
+    trained: bool | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    focus: Mapping[str, Focus] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """Every map of one text, or of one pair of texts; the first map is the one to show.
+
+    Attributes:
+        maps: one for each stream.
+        provenance: where they came from.
+        text: what was read; for a pair, None.
+        source: of a pair, the text whose tokens are keys.
+        target: of a pair, the text whose tokens are queries.
+        id: the record's own name, or its number in the input.
+    """
+
+    maps: tuple[AttentionMap, ...]
+    provenance: Provenance
+    text: str | None = None
+    source: str | None = None
+    target: str | None = None
+    id: str = "0"
+
+    @property
+    def main(self) -> AttentionMap:
+        """The map to show where only one can be shown."""
+        return self.maps[0]
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """Weights of the main map, shape (layers, heads, queries, keys)."""
+        return self.main.weights
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Texts of the main map's query tokens."""
+        return tuple(token.text for token in self.main.query_tokens)
+
+    def stream(self, name: str) -> AttentionMap:
+        """The map of one stream.
+
+        Raises:
+            UsageError: there is no such stream.
+        """
+        name = choose(name, [item.stream for item in self.maps], "stream")
+        return next(item for item in self.maps if item.stream == name)

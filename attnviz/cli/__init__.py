@@ -1,0 +1,1 @@
+"""The app, its one error boundary and one command a file."""

@@ -1,0 +1,58 @@
+"""The errors a user can cause, each one line with an exit status; anything else is a bug."""
+
+from collections.abc import Iterable
+
+
+class AttnvizError(Exception):
+    """Something that the user can mend; shown as one line, without a traceback."""
+
+    status = 1
+
+
+class UsageError(AttnvizError):
+    """Asked wrongly: an option, a name or a selection that does not exist."""
+
+    status = 2
+
+
+class InputError(AttnvizError):
+    """A text, a file or a record that cannot be read or used."""
+
+
+class ModelError(AttnvizError):
+    """A model or tokenizer that cannot be found, loaded or run."""
+
+
+class AttentionError(AttnvizError):
+    """A model that ran, but whose attention cannot be had as weights."""
+
+
+class OutputError(AttnvizError):
+    """A result that cannot be written where it was asked for."""
+
+
+def did_you_mean(name: str, allowed: Iterable[str]) -> str:
+    """A sentence that names the closest allowed spelling, or nothing where none is close."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(allowed), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def choose(name: str, allowed: Iterable[str], what: str) -> str:
+    """The name itself where it is allowed.
+
+    Args:
+        name: what the user wrote.
+        allowed: every legal spelling.
+        what: the kind of thing, for the message ("format", "mechanism").
+
+    Raises:
+        UsageError: it is not allowed; the message lists what is and guesses what was meant.
+    """
+    names = list(allowed)
+    if name in names:
+        return name
+    raise UsageError(
+        f"unknown {what} '{name}': choose from {', '.join(names)}.{did_you_mean(name, names)}"
+    )

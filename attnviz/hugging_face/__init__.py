@@ -1,0 +1,1 @@
+"""Pretrained models: load, tokenize and read out attention."""

@@ -1,0 +1,35 @@
+"""Two-stream co-attention (ViLBERT: Lu 2019, section 2.1)."""
+
+from __future__ import annotations
+
+from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.cross import cross
+
+Projected = tuple[Array, Array, Array]
+"""query, key and value of one stream, each of shape (…, positions, size)."""
+
+
+def co_two_stream(
+    first: Projected,
+    second: Projected,
+    first_mask: Array | None = None,
+    second_mask: Array | None = None,
+    *,
+    heads: int = 1,
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Co-attention of two streams, each one's queries over the other's keys and values.
+
+    Args:
+        first: query, key and value of the first stream, each (…, positions, size).
+        second: the same for the second stream.
+        first_mask: boolean, True for positions of the first stream that may be seen, (…, 1, keys).
+        second_mask: the same for the second stream.
+        heads: how many; must divide the sizes.
+
+    Returns:
+        (outputs, weights): the first stream's output (…, positions, size) and weights
+        (…, heads, first positions, second positions) stand first in each pair, rows summing to 1.
+    """
+    first_output, first_weights = cross(first[0], second[1], second[2], second_mask, heads=heads)
+    second_output, second_weights = cross(second[0], first[1], first[2], first_mask, heads=heads)
+    return (first_output, second_output), (first_weights, second_weights)

@@ -1,0 +1,1 @@
+"""The small trained encoder–decoder that ships with the package."""

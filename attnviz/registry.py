@@ -1,0 +1,187 @@
+"""The tables behind the four doors: every name with one line on it and where its code lives.
+
+Listing a table imports nothing; an entry's code is imported when it is used. A new mechanism,
+analysis, format or picture is one new file and one line here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Command = Literal["self", "cross", "co"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name's summary (the first line of its docstring) and where its code is."""
+
+    summary: str
+    target: str
+
+    def load(self) -> Any:
+        """The object that the target "module:attribute" names."""
+        from importlib import import_module
+
+        module, _, attribute = self.target.partition(":")
+        return getattr(import_module(module), attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism(Entry):
+    """A formula, and what an own layer needs around it.
+
+    Attributes:
+        commands: which commands offer it.
+        projected: False where inputs serve as queries, keys and values as they are.
+        many_heads: True where the function takes `heads`.
+        causal: the name of its causal form, where a mask alone does not make it causal.
+    """
+
+    commands: tuple[Command, ...]
+    projected: bool = True
+    many_heads: bool = False
+    causal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Format(Entry):
+    """A data format: its file suffix, and whether it may be shown on a terminal."""
+
+    suffix: str
+    binary: bool = False
+
+
+MECHANISMS: dict[str, Mechanism] = {
+    "naive": Mechanism(
+        "Attention of the inputs over themselves, without projections or scaling.",
+        "attnviz.mechanisms.naive:naive",
+        ("self", "cross"),
+        projected=False,
+    ),
+    "single-head": Mechanism(
+        "Attention of one head over projected inputs, without scaling.",
+        "attnviz.mechanisms.single_head:single_head",
+        ("self", "cross"),
+    ),
+    "scaled": Mechanism(
+        "Scaled dot-product attention: scores divided by the root of the head size.",
+        "attnviz.mechanisms.scaled:scaled",
+        ("self", "cross"),
+    ),
+    "causal": Mechanism(
+        "Scaled dot-product attention in which no position sees a later one.",
+        "attnviz.mechanisms.causal:causal",
+        ("self",),
+    ),
+    "multi-head": Mechanism(
+        "Scaled dot-product attention in several heads at once, joined again.",
+        "attnviz.mechanisms.multi_head:multi_head",
+        ("self", "cross"),
+        many_heads=True,
+    ),
+    "cross": Mechanism(
+        "Multi-head attention of one sequence's queries over another's keys and values.",
+        "attnviz.mechanisms.cross:cross",
+        ("cross",),
+        many_heads=True,
+    ),
+    "linear": Mechanism(
+        "Linear attention: a feature map in place of the softmax, at a cost linear in length.",
+        "attnviz.mechanisms.linear:linear",
+        ("self", "cross"),
+        causal="causal-linear",
+    ),
+    "causal-linear": Mechanism(
+        "Linear attention by prefix sums, in which no position sees a later one.",
+        "attnviz.mechanisms.causal_linear:causal_linear",
+        ("self",),
+    ),
+    "co-parallel": Mechanism(
+        "Co-attention of two sequences through one shared affinity, both summarised at once.",
+        "attnviz.mechanisms.co_parallel:co_parallel",
+        ("co",),
+    ),
+    "co-alternating": Mechanism(
+        "Co-attention in three turns: summarise one, let it guide the other, and back again.",
+        "attnviz.mechanisms.co_alternating:co_alternating",
+        ("co",),
+    ),
+    "co-two-stream": Mechanism(
+        "Co-attention of two streams, each one's queries over the other's keys and values.",
+        "attnviz.mechanisms.co_two_stream:co_two_stream",
+        ("co",),
+        many_heads=True,
+    ),
+}
+
+FORMATS: dict[str, Format] = {
+    "table": Format(
+        "A table for the eye: one head or a mean, and a line for each head.",
+        "attnviz.renderers.table:TableRenderer",
+        ".txt",
+    ),
+    "json": Format(
+        "One JSON document with tokens, every weight and the provenance.",
+        "attnviz.renderers.json:JsonRenderer",
+        ".json",
+    ),
+    "jsonl": Format(
+        "One JSON document a line, a line a text.",
+        "attnviz.renderers.json:JsonLinesRenderer",
+        ".jsonl",
+    ),
+    "csv": Format(
+        "Comma-separated, one weight a row.",
+        "attnviz.renderers.csv:CsvRenderer",
+        ".csv",
+    ),
+    "tsv": Format(
+        "Tab-separated, one weight a row, backslash escapes, never a quote.",
+        "attnviz.renderers.csv:TsvRenderer",
+        ".tsv",
+    ),
+    "npz": Format(
+        "NumPy arrays with everything in them, readable without pickle.",
+        "attnviz.renderers.npz:NpzRenderer",
+        ".npz",
+        binary=True,
+    ),
+    "none": Format(
+        "Nothing on stdout.",
+        "attnviz.renderers.nothing:NoRenderer",
+        "",
+    ),
+}
+
+PICTURES: dict[str, Entry] = {
+    "heatmap": Entry(
+        "One matrix of weights as a heat map.",
+        "attnviz.renderers.heatmap:heatmap",
+    ),
+    "grid": Entry(
+        "Every head of every layer side by side on one scale.",
+        "attnviz.renderers.grid:grid",
+    ),
+}
+
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+
+LESSONS: dict[str, Entry] = {
+    "positions": Entry(
+        "Sinusoidal position encoding as a heat map.",
+        "attnviz.lessons.positions:positions",
+    ),
+    "scaling": Entry(
+        "Scaled against unscaled softmax as the head size grows.",
+        "attnviz.lessons.scaling:scaling",
+    ),
+    "masking": Entry(
+        "Full against causal attention over the same scores.",
+        "attnviz.lessons.masking:masking",
+    ),
+    "linear": Entry(
+        "Standard against linear attention: time and memory as the length grows.",
+        "attnviz.lessons.linear:linear",
+    ),
+}

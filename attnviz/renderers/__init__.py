@@ -1,0 +1,1 @@
+"""Maps and measures as text, bytes or figures; nothing here opens a path."""

@@ -1,0 +1,19 @@
+"""A request becomes a source, and a source turns text into maps."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from attnviz.attention_map import Attention
+
+
+class Source(Protocol):
+    """Something that can be asked for the attention of a text, or of a pair of texts."""
+
+    def attend_self(self, text: str) -> Attention:
+        """The maps of one text, the one to show first."""
+        ...
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        """The maps of a pair; queries come from the target, keys from the source."""
+        ...
