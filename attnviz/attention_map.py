@@ -54,7 +54,7 @@ class AttentionMap:
         heads: a name for each head, likewise.
         values: what a cell holds.
         unit: the words under a colour bar.
-        side: which text a query token's offsets refer to ("text", "source" or "target").
+        query_side: which text a query token's offsets refer to ("text", "source" or "target").
         key_side: the same for the keys.
 
     Raises:
@@ -69,7 +69,7 @@ class AttentionMap:
     heads: tuple[str, ...] = ()
     values: Values = "share"
     unit: str = "share of a row's attention"
-    side: str = "text"
+    query_side: str = "text"
     key_side: str = "text"
 
     def __post_init__(self) -> None:

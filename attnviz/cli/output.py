@@ -1,0 +1,100 @@
+"""Where results go: data to stdout or, whole or not at all, to files; everything else to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from attnviz.errors import OutputError, UsageError
+
+
+def write_text(text: str) -> None:
+    """Write data to stdout as UTF-8 and flush it, so that a pipe sees every record at once."""
+    write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(data: bytes) -> None:
+    """Write data to stdout.
+
+    Raises:
+        OutputError: stdout refuses it, as a full disk does; a closed pipe stays BrokenPipeError.
+    """
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write to stdout: {error.strerror}") from error
+
+
+def note(text: str) -> None:
+    """Say something that is not data, on stderr, in one line."""
+    sys.stderr.write(f"note: {text}\n")
+
+
+def refuse_binary_on_terminal(format_name: str) -> None:
+    """Keep bytes that no terminal can show off it.
+
+    Raises:
+        UsageError: stdout is a terminal.
+    """
+    if sys.stdout.isatty():
+        raise UsageError(
+            f"format '{format_name}' is binary and stdout is a terminal: "
+            "redirect it, or write a file with -o FILE"
+        )
+
+
+def check_writable(path: Path) -> None:
+    """Find out before the work whether a file can be written.
+
+    Raises:
+        OutputError: its folder is missing or closed, or it is a folder itself.
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise OutputError(f"cannot write '{path}': it is a folder")
+    if not folder.is_dir():
+        raise OutputError(f"cannot write '{path}': there is no folder '{folder}'")
+    closed = not os.access(folder, os.W_OK) if not path.exists() else not os.access(path, os.W_OK)
+    if closed:
+        raise OutputError(f"cannot write '{path}': permission denied")
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole: its bytes are made beside it and moved into place.
+
+    Devices and pipes (/dev/null, a process substitution) are written as they are.
+
+    Raises:
+        OutputError: it cannot be written; what stood there before still does.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(draft).chmod(_usual_mode(path))
+            Path(draft).replace(path)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write '{path}': {error.strerror}") from error
+
+
+def _usual_mode(path: Path) -> int:
+    """The mode of the file that stood there, else what the umask leaves of rw for all."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask

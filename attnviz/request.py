@@ -1,0 +1,62 @@
+"""What a user can ask for, as plain values: the same for the shell and for Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where attention comes from.
+
+    Attributes:
+        model: a Hugging Face id, a folder, or "pocket".
+        mechanism: an untrained own layer, by name.
+        weights: a file with your own matrices or a saved map.
+        causal: no position sees a later one.
+        size: features of an own layer.
+        heads: heads of an own layer.
+        seed: of an own layer's random numbers.
+        device: "auto", "cpu", "cuda" or "mps".
+        dtype: precision to compute in; None: float32, or what the device prefers.
+        revision: of a model on the hub.
+        allow_pickle: load pickled weights, which can run code.
+        allow_code: run code that a checkpoint brings along.
+        to: the language to translate into ("en", "fr"); None: the other one.
+    """
+
+    model: str | None = None
+    mechanism: str | None = None
+    weights: Path | None = None
+    causal: bool = False
+    size: int = 64
+    heads: int = 4
+    seed: int = 0
+    device: str = "auto"
+    dtype: str | None = None
+    revision: str | None = None
+    allow_pickle: bool = False
+    allow_code: bool = False
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which part of the attention is wanted.
+
+    Attributes:
+        stream: one stream by name; None: all.
+        layer: "0", "2,5", "0-3", "last" or "all".
+        head: likewise.
+        reduce: "none", "mean" or "max".
+        over: what is reduced: "heads", "layers" or "both".
+        labels: a label for each token, "O" for none.
+    """
+
+    stream: str | None = None
+    layer: str | None = None
+    head: str | None = None
+    reduce: str = "none"
+    over: str = "both"
+    labels: str | None = None
