@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 Array = Any
 """A numpy array or a torch tensor."""
+
+Dropout = Callable[[Array], Array]
+"""What thins out weights before they are applied; the weights given back are the thinned ones."""
 
 
 def namespace(array: Array) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.mechanisms.arrays import Array, namespace
+from attnviz.mechanisms.arrays import Array, Dropout, namespace
 from attnviz.mechanisms.scaled import scaled
 
 
@@ -19,7 +19,12 @@ def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
 
 
 def causal(
-    query: Array, key: Array, value: Array, mask: Array | None = None
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    dropout: Dropout | None = None,
 ) -> tuple[Array, Array]:
     """Scaled dot-product attention in which no position sees a later one.
 
@@ -28,10 +33,12 @@ def causal(
         key: shape (…, keys, head size).
         value: shape (…, keys, value size).
         mask: boolean, True where a query may look, on top of the causal one.
+        dropout: applied to the weights before they meet the values; None: nothing is dropped.
 
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, queries, keys), zero above
         the diagonal.
     """
     triangle = causal_mask(query, query.shape[-2], key.shape[-2])
-    return scaled(query, key, value, triangle if mask is None else mask & triangle)
+    mask = triangle if mask is None else mask & triangle
+    return scaled(query, key, value, mask, dropout=dropout)

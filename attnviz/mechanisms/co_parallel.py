@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from attnviz.mechanisms.arrays import Array, namespace, transpose
+from attnviz.mechanisms.arrays import Array, Dropout, namespace, transpose
 from attnviz.mechanisms.softmax import softmax
 
 
@@ -29,6 +29,8 @@ def co_parallel(
     parameters: Mapping[str, Array],
     first_mask: Array | None = None,
     second_mask: Array | None = None,
+    *,
+    dropout: Dropout | None = None,
 ) -> CoAttended:
     """Co-attention of two sequences through one shared affinity, both summarised at once.
 
@@ -36,12 +38,13 @@ def co_parallel(
     a = softmax(H w); Q is the first sequence and V the second.
 
     Args:
-        first: shape (…, first positions, size).
-        second: shape (…, second positions, size).
-        parameters: "affinity" (size, size), "first" and "second" (size, hidden size),
-            "first_score" and "second_score" (hidden size,).
+        first: shape (…, first positions, first size).
+        second: shape (…, second positions, second size).
+        parameters: "affinity" (first size, second size), "first" (first size, hidden size),
+            "second" (second size, hidden size), "first_score" and "second_score" (hidden size,).
         first_mask: boolean over the first positions, True where it may be seen.
         second_mask: the same for the second.
+        dropout: applied to the weights before they meet the inputs; None: nothing is dropped.
 
     Returns:
         Summaries, affinity (masked pairs are 0) and both weights.
@@ -57,6 +60,8 @@ def co_parallel(
     seen_second = xp.tanh(hidden_second + transpose(affinity) @ hidden_first)
     over_first = softmax(seen_first @ parameters["first_score"], first_mask)
     over_second = softmax(seen_second @ parameters["second_score"], second_mask)
+    if dropout is not None:
+        over_first, over_second = dropout(over_first), dropout(over_second)
     summaries = (
         xp.sum(over_first[..., None] * first, axis=-2),
         xp.sum(over_second[..., None] * second, axis=-2),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.arrays import Array, Dropout
 from attnviz.mechanisms.cross import cross
 
 Projected = tuple[Array, Array, Array]
@@ -16,6 +16,7 @@ def co_two_stream(
     second_mask: Array | None = None,
     *,
     heads: int = 1,
+    dropout: Dropout | None = None,
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Co-attention of two streams, each one's queries over the other's keys and values.
 
@@ -25,11 +26,16 @@ def co_two_stream(
         first_mask: boolean, True for positions of the first stream that may be seen, (…, 1, keys).
         second_mask: the same for the second stream.
         heads: how many; must divide the sizes.
+        dropout: applied to the weights before they meet the values; None: nothing is dropped.
 
     Returns:
         (outputs, weights): the first stream's output (…, positions, size) and weights
         (…, heads, first positions, second positions) stand first in each pair, rows summing to 1.
     """
-    first_output, first_weights = cross(first[0], second[1], second[2], second_mask, heads=heads)
-    second_output, second_weights = cross(second[0], first[1], first[2], first_mask, heads=heads)
+    first_output, first_weights = cross(
+        first[0], second[1], second[2], second_mask, heads=heads, dropout=dropout
+    )
+    second_output, second_weights = cross(
+        second[0], first[1], first[2], first_mask, heads=heads, dropout=dropout
+    )
     return (first_output, second_output), (first_weights, second_weights)

@@ -8,7 +8,11 @@ from attnviz.mechanisms.arrays import Array, namespace, transpose
 def feature_map(inputs: Array) -> Array:
     """φ(x) = elu(x) + 1, above 0 everywhere: x + 1 where x is positive, exp(x) elsewhere."""
     xp = namespace(inputs)
-    return xp.where(inputs > 0, inputs + 1, xp.exp(xp.minimum(inputs, xp.zeros_like(inputs))))
+    positive = inputs > 0
+    # exp only ever sees what is not positive, so it cannot overflow; `minimum` would do for the
+    # value, but at 0 autograd shares a tie out and halves the slope, which is 1
+    below = xp.exp(xp.where(positive, xp.zeros_like(inputs), inputs))
+    return xp.where(positive, inputs + 1, below)
 
 
 def implied_weights(query: Array, key: Array, mask: Array | None = None) -> Array:

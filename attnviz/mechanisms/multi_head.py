@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from attnviz.errors import UsageError
-from attnviz.mechanisms.arrays import Array, namespace
+from attnviz.mechanisms.arrays import Array, Dropout, namespace
 from attnviz.mechanisms.scaled import scaled
+
+
+def size_of_head(size: int, heads: int) -> int:
+    """How many of the features belong to each head.
+
+    Raises:
+        UsageError: the size cannot be shared out among the heads.
+    """
+    if heads < 1 or size % heads:
+        raise UsageError(f"a size of {size} cannot be split into {heads} heads of equal size")
+    return size // heads
 
 
 def split_heads(inputs: Array, heads: int) -> Array:
@@ -14,9 +25,8 @@ def split_heads(inputs: Array, heads: int) -> Array:
         UsageError: the size cannot be shared out among the heads.
     """
     *batch, positions, size = inputs.shape
-    if heads < 1 or size % heads:
-        raise UsageError(f"a size of {size} cannot be split into {heads} heads of equal size")
-    parts = namespace(inputs).reshape(inputs, (*batch, positions, heads, size // heads))
+    head_size = size_of_head(size, heads)
+    parts = namespace(inputs).reshape(inputs, (*batch, positions, heads, head_size))
     return namespace(inputs).moveaxis(parts, -2, -3)
 
 
@@ -28,7 +38,13 @@ def join_heads(inputs: Array) -> Array:
 
 
 def multi_head(
-    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    heads: int,
+    dropout: Dropout | None = None,
 ) -> tuple[Array, Array]:
     """Scaled dot-product attention in several heads at once, joined again.
 
@@ -41,6 +57,7 @@ def multi_head(
         value: shape (…, keys, value size).
         mask: boolean, broadcastable to (…, heads, queries, keys), True where a query may look.
         heads: how many; must divide both sizes.
+        dropout: applied to the weights before they meet the values; None: nothing is dropped.
 
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
@@ -49,5 +66,6 @@ def multi_head(
     Raises:
         UsageError: a size that the heads do not divide.
     """
-    output, weights = scaled(*(split_heads(x, heads) for x in (query, key, value)), mask)
+    query, key, value = (split_heads(inputs, heads) for inputs in (query, key, value))
+    output, weights = scaled(query, key, value, mask, dropout=dropout)
     return join_heads(output), weights
