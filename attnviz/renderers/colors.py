@@ -1,0 +1,141 @@
+"""The colours of weights, the same in the terminal, in pictures and on pages.
+
+Two maps, drawn in OKLab (Ottosson 2020), in which equal distances look equally far apart:
+one from light to dark blue for shares of attention, one from dark orange over light to dark blue
+for signed values. Lightness falls evenly along both, so that they read in grey and to
+the colour-blind, who can also tell blue from orange.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Limits = tuple[float, float]
+"""The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""
+Color = tuple[int, int, int]
+"""Red, green and blue, each 0 to 255."""
+
+LABELLED: Color = (180, 60, 0)
+SPECIAL: Color = (125, 125, 125)
+INK: Color = (26, 26, 26)
+FAINT: Color = (90, 90, 90)
+PAPER: Color = (255, 255, 255)
+
+# Anchors as lightness (0 black, 1 white), chroma, hue in degrees.
+_BLUES = ((0.970, 0.013, 240.0), (0.80, 0.085, 243.0), (0.60, 0.130, 250.0), (0.25, 0.090, 262.0))
+_ORANGES = ((0.970, 0.0, 60.0), (0.80, 0.110, 62.0), (0.60, 0.140, 52.0), (0.32, 0.085, 45.0))
+_BLUES_OF_SIGNED = ((0.970, 0.0, 240.0), *_BLUES[1:3], (0.32, 0.100, 260.0))
+_OKLAB_TO_CONE = np.array(
+    [
+        [1.0, 0.3963377774, 0.2158037573],
+        [1.0, -0.1055613458, -0.0638541728],
+        [1.0, -0.0894841775, -1.2914855480],
+    ]
+)
+_CONE_TO_LINEAR = np.array(
+    [
+        [4.0767416621, -3.3077115913, 0.2309699292],
+        [-1.2684380046, 2.6097574011, -0.3413193965],
+        [-0.0041960863, -0.7034186147, 1.7076147010],
+    ]
+)
+
+
+def _path(anchors: tuple[tuple[float, float, float], ...], steps: int) -> NDArray[np.uint8]:
+    """Colours in sRGB along the anchors in steps of equal length in OKLab; shape (steps, 3)."""
+    lightness, chroma, hue = np.array(anchors).T
+    fine = np.linspace(0, 1, 1024)
+    # The anchors lie where their lightness puts them, so that it falls on a straight line.
+    at = (lightness[0] - lightness) / (lightness[0] - lightness[-1])
+    angle = np.radians(np.interp(fine, at, hue))
+    strength = np.interp(fine, at, chroma)
+    level = np.interp(fine, at, lightness)
+    lab = np.stack([level, strength * np.cos(angle), strength * np.sin(angle)], axis=-1)
+    length = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(lab, axis=0), axis=-1))])
+    even = np.linspace(0, length[-1], steps)
+    lab = np.stack([np.interp(even, length, axis) for axis in lab.T], axis=-1)
+    linear = np.clip((lab @ _OKLAB_TO_CONE.T) ** 3 @ _CONE_TO_LINEAR.T, 0, 1)
+    gamma = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    colors: NDArray[np.uint8] = np.rint(gamma * 255).astype(np.uint8)
+    return colors
+
+
+SHADES = _path(_BLUES, 256)
+"""From 0, the light ground, to the top of the scale; shape (256, 3)."""
+SIGNED_SHADES = np.concatenate([_path(_ORANGES, 129)[:0:-1], _path(_BLUES_OF_SIGNED, 129)])
+"""From the most negative over 0, in the middle, to the most positive; shape (257, 3)."""
+
+
+def shades(limits: Limits) -> NDArray[np.uint8]:
+    """The colour map that belongs to a scale: signed where it starts below 0."""
+    return SIGNED_SHADES if limits[0] < 0 else SHADES
+
+
+def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
+    """The scale on which weights are shown, one for all that are shown side by side.
+
+    Shares are shown from 0 to 1, except where the largest is below a half and would hardly be
+    seen: then the scale ends at the next round number. Signed values are shown around 0, as far
+    as the largest one reaches, rounded up.
+
+    Args:
+        weights: any shape.
+        values: "share" or "signed".
+    """
+    if values == "signed":
+        top = round_up(float(np.abs(weights).max()))
+        return -top, top
+    largest = float(weights.max())
+    return 0.0, 1.0 if largest >= 0.5 else round_up(largest)
+
+
+def round_up(value: float) -> float:
+    """The next number of one digit (0.2, 3, 50) at or above the value; 1 for 0."""
+    if value <= 0:
+        return 1.0
+    digit, exponent = f"{value:.6e}".split("e")
+    whole = int(float(digit)) + (float(digit) % 1 > 0)
+    return float(f"{whole}e{exponent}")
+
+
+def colors_of(values: NDArray[np.float32], limits: Limits = (0.0, 1.0)) -> NDArray[np.uint8]:
+    """The colours of values; what lies outside the limits takes the colour of the nearer end.
+
+    Args:
+        values: any shape.
+        limits: the values at the two ends of the scale.
+
+    Returns:
+        Red, green and blue from 0 to 255; the shape of the values and a last axis of 3.
+    """
+    table = shades(limits)
+    share = (np.asarray(values, dtype=np.float64) - limits[0]) / (limits[1] - limits[0])
+    colors: NDArray[np.uint8] = table[np.rint(np.clip(share, 0, 1) * (len(table) - 1)).astype(int)]
+    return colors
+
+
+def color_of(value: float, limits: Limits = (0.0, 1.0)) -> Color:
+    """The colour of one value, as `colors_of` gives it."""
+    red, green, blue = colors_of(np.asarray(value), limits).tolist()
+    return red, green, blue
+
+
+def ink_on(ground: Color) -> Color:
+    """The colour of text that reads best on a ground: white where it has contrast, else dark.
+
+    Contrast is the ratio of relative luminances (WCAG 2.2, section 1.4.3). White is taken from
+    3.3 on, although dark text has the higher ratio on middle blues: there the eye prefers white.
+    """
+    return PAPER if 1.05 / (_luminance(ground) + 0.05) >= 3.3 else INK
+
+
+def _luminance(color: Color) -> float:
+    """Relative luminance, 0 black to 1 white."""
+    channels = [value / 255 for value in color]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

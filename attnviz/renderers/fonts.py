@@ -1,0 +1,178 @@
+"""Which installed fonts draw a figure's text, how wide it becomes, and what no font can draw."""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.font_manager import FontProperties, fontManager, get_font
+
+from attnviz.renderers.printable import code_point, printable
+
+if TYPE_CHECKING:
+    from matplotlib.ft2font import FT2Font
+
+# A family without a bold font is drawn in its regular one; nobody needs to be told on stderr.
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+
+DPI = 200
+"""Pixels to the inch, of every picture."""
+_FIRST = "DejaVu Sans"
+# Tried in this order, so that a figure looks alike wherever they are installed; others follow.
+_FAMILIES = (
+    *("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC", "Microsoft YaHei"),
+    *("WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Hiragino Sans", "Yu Gothic", "Malgun Gothic"),
+    *("Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai"),
+    *("Noto Emoji", "Segoe UI Emoji", "Symbola", "Noto Sans Symbols", "Noto Sans Symbols 2"),
+    *("Arial Unicode MS", "Unifont"),
+)
+# Chinese characters are written a little differently in Japanese and Korean.
+_JAPANESE, _KOREAN = "Noto Sans CJK JP", "Noto Sans CJK KR"
+# No outlines for these characters: boxes that name a block, bitmaps, TeX's own encodings.
+_UNUSABLE = ("Last Resort", "Noto Color Emoji", "Apple Color Emoji", "cmr", "cmm", "cms", "cmb")
+# Drawn as nothing; beside a character that was replaced they have no work left.
+_LEFT_TO_RIGHT = "\u200e"
+_UNDRAWN = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+
+
+@dataclass(frozen=True, slots=True)
+class Typeface:
+    """The fonts of one figure.
+
+    Attributes:
+        families: font families, each asked for what those before it lack.
+        missing: characters of the figure that none of them draws.
+    """
+
+    families: tuple[str, ...]
+    missing: frozenset[str]
+
+    def drawable(self, text: str) -> str:
+        """The text made printable, with each character no font draws as ‹its code point›."""
+        shown = printable(text)
+        if not self.missing.intersection(shown):
+            return _in_order(shown)
+        pieces = groupby(shown.translate(_UNDRAWN), self.missing.__contains__)
+        return _in_order(
+            "".join(substitute(*run) if lost else "".join(run) for lost, run in pieces)
+        )
+
+    def font(self, size: float, *, bold: bool = False) -> FontProperties:
+        """What matplotlib's texts take as `fontproperties`; the size is in points."""
+        return FontProperties(
+            family=list(self.families), size=size, weight="bold" if bold else "normal"
+        )
+
+    def width(self, text: str, size: float, *, bold: bool = False) -> float:
+        """How many pixels at 200 to the inch a line of drawable text takes."""
+        font = self.font(size, bold=bold)
+        measure = _ruler().get_text_width_height_descent
+        return float(measure(text, font, False)[0])  # type: ignore[no-untyped-call]
+
+    def wrap(self, text: str, size: float, width: float, *, bold: bool = False) -> str:
+        """The drawable text in lines of at most so many pixels, broken at spaces where possible."""
+        lines = [""]
+        for word in text.split(" "):
+            longer = f"{lines[-1]} {word}".lstrip(" ")
+            if self.width(longer, size, bold=bold) <= width:
+                lines[-1] = longer
+                continue
+            lines.append("")
+            for character in word:
+                if self.width(lines[-1] + character, size, bold=bold) > width:
+                    lines.append("")
+                lines[-1] += character
+        return "\n".join(line for line in lines if line)
+
+
+def typeface(texts: Iterable[str]) -> Typeface:
+    """The fonts that draw all the texts of a figure.
+
+    DejaVu Sans comes with matplotlib and draws Latin, Greek, Cyrillic, Arabic, Hebrew and many
+    signs. Only what it lacks is looked for among the installed fonts.
+    """
+    wanted = {character for text in texts for character in printable(text)} - {"\n"}
+    wanted -= set(map(chr, _UNDRAWN))
+    families = [_FIRST]
+    missing = {character for character in wanted if not _draws(_FIRST, character)}
+    for family in _candidates(missing):
+        if not missing:
+            break
+        left = {character for character in missing if not _draws(family, character)}
+        if left != missing:
+            families.append(family)
+            missing = left
+    return Typeface(tuple(families), frozenset(missing))
+
+
+def substitute(*characters: str) -> str:
+    """What stands for characters that no font draws: their code points, ‹0939 093F›.
+
+    The picture of a control character gives way to that character's own code, ‹1B›.
+    """
+    codes = (
+        code_point(chr(ord(item) - 0x2400) if "\u2400" <= item <= "\u241f" else item)
+        for item in characters
+    )
+    return f"‹{' '.join(code.strip('‹›') for code in codes)}›"
+
+
+def _in_order(text: str) -> str:
+    """The text with marks that keep Arabic and Hebrew from drawing their neighbours over.
+
+    Without them "كتاب · 4 heads" would be drawn with the 4 on the left. Words of such a script
+    that follow one another stay in their own order.
+    """
+    ends = [i for i, item in enumerate(text) if unicodedata.bidirectional(item) in ("R", "AL")]
+    if not ends:
+        return text
+    pieces = [_LEFT_TO_RIGHT]
+    for index, character in enumerate(text):
+        pieces.append(character)
+        if index in ends and not (
+            index + 1 in ends or (text[index + 1 : index + 2] == " " and index + 2 in ends)
+        ):
+            pieces.append(_LEFT_TO_RIGHT)
+    return "".join(pieces)
+
+
+def _candidates(missing: set[str]) -> Iterator[str]:
+    """Installed families that may draw what is missing, the well known ones first."""
+    installed = {entry.name for entry in fontManager.ttflist if entry.style == "normal"}
+    first = []
+    if any("\u3040" <= character <= "\u30ff" for character in missing):
+        first.append(_JAPANESE)
+    if any("\uac00" <= character <= "\ud7a3" for character in missing):
+        first.append(_KOREAN)
+    named = [family for family in (*first, *_FAMILIES) if family in installed]
+    yield from named
+    yield from sorted(
+        family for family in installed - set(named) if not family.startswith(_UNUSABLE)
+    )
+
+
+def _draws(family: str, character: str) -> bool:
+    """True where both weights of a family have an outline for the character."""
+    code = ord(character)
+    return all(font.get_char_index(code) != 0 for font in _faces(family))
+
+
+@lru_cache(maxsize=256)
+def _faces(family: str) -> tuple[FT2Font, ...]:
+    """The regular and the bold font of a family."""
+    return tuple(
+        get_font(fontManager.findfont(FontProperties(family=family, weight=weight)))
+        for weight in ("normal", "bold")
+    )
+
+
+@lru_cache(maxsize=1)
+def _ruler() -> RendererAgg:
+    """Something that measures text as it will be drawn."""
+    return RendererAgg(1, 1, DPI)  # type: ignore[no-untyped-call]

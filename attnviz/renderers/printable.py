@@ -1,0 +1,136 @@
+"""Text of any kind made safe and visible for a screen, a picture or a page.
+
+A token may hold anything: an escape that would recolour the terminal, an override that would
+turn a line round (Boucher and Anderson 2021, "Trojan Source"), a space that nobody sees. Here it
+becomes text that shows what it is: control characters as their pictures, whatever else is
+invisible as its code point in ‹angle quotes›.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+SPACE = "␣"
+_PICTURES = {"\n": "⏎", "\t": "⇥", "\x7f": "␡"}
+_JOINERS = "\u200c\u200d"
+# Format characters that are drawn: the signs which span Arabic, Syriac and Kaithi numbers.
+_DRAWN_FORMATS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2") | {
+    "\U000110bd",
+    "\U000110cd",
+}
+# Letters and signs that are drawn as nothing: fillers, the grapheme joiner, the blank Braille.
+_BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# Scripts in which a joiner between two letters changes how they are written: Arabic, Syriac,
+# N'Ko and their extensions; the scripts of India to Myanmar; Khmer and Mongolian.
+_JOINING_SCRIPTS = ((0x0600, 0x08FF), (0x0900, 0x109F), (0x1780, 0x18AF), (0xFB50, 0xFEFC))
+
+
+def printable(text: str) -> str:
+    """The text with nothing left in it that hides, styles, breaks or turns a line.
+
+    Control characters become pictures (␛, ⏎, ⇥), characters that cannot be seen their code point
+    (‹202E›), a text of nothing but spaces as many ␣. A joiner stays where it does its work: within
+    an emoji, between two letters of Arabic or Indic scripts. An accent without its letter sits on
+    a dotted circle. Any string is accepted and nothing is cut; `shorten` does that.
+    """
+    if text.isascii() and text.isprintable() and not text.isspace():
+        return text
+    if text and not text.strip(" "):
+        return SPACE * len(text)
+    blank = text.isspace()
+    shown = [_shown(text, index, blank) for index in range(len(text))]
+    if shown and unicodedata.category(text[0]) in ("Mn", "Me") and shown[0] == text[0]:
+        shown.insert(0, "◌")
+    return "".join(shown)
+
+
+def code_point(character: str) -> str:
+    """The character's code point in a form that stands out in running text: ‹202E›."""
+    code = ord(character)
+    return f"‹{code:04X}›" if code > 0xFF else f"‹{code:02X}›"
+
+
+def shorten(text: str, width: int) -> str:
+    """The text cut to a number of terminal cells, ending in … where something was cut.
+
+    Args:
+        text: printable text.
+        width: cells it may take; wide characters (Chinese, emoji) take two.
+
+    Returns:
+        Text of at most that width; empty where the width is 0 or less.
+    """
+    from rich.cells import cell_len
+
+    if width <= 0:
+        return ""
+    if len(text) <= width * 8 and cell_len(text) <= width:
+        return text
+    end = used = 0
+    # Marks and joiners take no cell, so without the second bound one letter could carry thousands.
+    while end < min(len(text), width * 8) and used + cell_len(text[end]) < width:
+        used += cell_len(text[end])
+        end += 1
+    # A sequence may be wider than its parts: a heart counts two once it is asked to be an emoji.
+    while end and cell_len(text[:end]) > width - 1:
+        end -= 1
+    return text[:end].rstrip(_JOINERS) + "…"
+
+
+def _shown(text: str, index: int, blank: bool) -> str:
+    """How one character of the text is shown; `blank`: the text holds nothing but white space."""
+    character = text[index]
+    if character == " " and blank:
+        return SPACE
+    if character in _PICTURES:
+        return _PICTURES[character]
+    if character < " ":
+        return chr(0x2400 + ord(character))
+    category = unicodedata.category(character)
+    hidden = (
+        category in ("Cc", "Cs", "Zl", "Zp")
+        or character in _BLANKS
+        or (blank and category == "Zs")
+        or (category == "Cf" and not _works(text, index))
+        or (_is_selector(character) and not _selects(text, index))
+    )
+    return code_point(character) if hidden else character
+
+
+def _works(text: str, index: int) -> bool:
+    """True for a format character that is drawn itself or shapes its two neighbours."""
+    character = text[index]
+    if character in _DRAWN_FORMATS:
+        return True
+    if character not in _JOINERS or not 0 < index < len(text) - 1:
+        return False
+    before, after = text[index - 1], text[index + 1]
+    if _joins(before) and _joins(after):
+        return True
+    return character == "\u200d" and _is_emoji(before) and _is_emoji(after)
+
+
+def _joins(character: str) -> bool:
+    """True for letters and vowel signs of scripts in which a joiner has a meaning."""
+    code = ord(character)
+    in_script = any(first <= code <= last for first, last in _JOINING_SCRIPTS)
+    return in_script and unicodedata.category(character)[0] in "LM"
+
+
+def _is_emoji(character: str) -> bool:
+    """True for pictographs, skin tones and the selector that asks for the emoji form."""
+    return (
+        character == "\ufe0f"
+        or 0x1F000 <= ord(character) <= 0x1FAFF
+        or unicodedata.category(character) == "So"
+    )
+
+
+def _is_selector(character: str) -> bool:
+    """True for variation selectors, which are not drawn and can carry hidden text in a row."""
+    return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+
+
+def _selects(text: str, index: int) -> bool:
+    """True for the one selector that directly follows a character it can choose a form of."""
+    return index > 0 and unicodedata.category(text[index - 1])[0] in "LNPS"
