@@ -1,0 +1,203 @@
+"""A loaded model that can be asked for the attention of a text or of a pair of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import AttentionError, InputError, ModelError
+from attnviz.hugging_face.capture import Captured, capture
+from attnviz.hugging_face.devices import memory_errors
+from attnviz.hugging_face.family import Family
+from attnviz.hugging_face.generation import generated_target, given_target
+from attnviz.hugging_face.locate import first_line
+from attnviz.hugging_face.quiet import quiet
+from attnviz.hugging_face.tokens import TokenizedText, tokenize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HuggingFaceModel:
+    """A pretrained model and its tokenizer, as a source of attention.
+
+    Attributes:
+        name: what it was asked for as.
+        model: the transformers model, on its device, in evaluation mode.
+        tokenizer: its transformers tokenizer.
+        family: which of the three transformer shapes it has.
+        limit: how many tokens it reads at most, None where nothing says.
+        provenance: where it came from; what is made of it is added for each text.
+        can_generate: True where it has a trained language-model head.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    family: Family
+    limit: int | None
+    provenance: Provenance
+    can_generate: bool = False
+
+    def attend_self(self, text: str) -> Attention:
+        """A text's attention over itself; of an encoder–decoder, its encoder's.
+
+        Raises:
+            InputError: the text is blank or too long.
+            ModelError: the tokenizer and the model do not belong together, or the model fails.
+            AttentionError: the architecture gives out no attention weights.
+        """
+        with self.border(), quiet():
+            read = self.read(text)
+            length = len(read.tokens)
+            encoder = self.family == "encoder–decoder"
+            stream = {"encoder-only": "self", "decoder-only": "causal"}.get(self.family, "encoder")
+            part = self.model.get_encoder() if encoder else self.model
+            captured = capture(part, self.tensors(read.inputs, part), {stream: (length, length)})
+        tokens = {"text": read.tokens}
+        maps = tuple(as_map(item, tokens, "text", "text") for item in captured)
+        return Attention(maps, self.provenance, text=text)
+
+    def attend_cross(self, source: str, target: str | None = None) -> Attention:
+        """The target's attention over the source, then each one's over itself.
+
+        Args:
+            source: what the encoder reads: the keys.
+            target: what the decoder reads: the queries; None: what the model writes by itself.
+
+        Raises:
+            InputError: a text is blank or too long.
+            ModelError: the tokenizer and the model do not belong together, or the model fails.
+            AttentionError: the model has no cross-attention.
+        """
+        if self.family != "encoder–decoder":
+            raise AttentionError(
+                f"'{self.name}' is {self.family} ({self.model.config.model_type}) and has no "
+                "cross-attention: ask for self-attention, or use an encoder–decoder (T5, BART, "
+                "Marian)"
+            )
+        with self.border(), quiet():
+            read = self.read(source)
+            inputs = self.tensors(read.inputs, self.model)
+            if target is None:
+                goal = self.generate(inputs)
+            else:
+                goal = given_target(self.model, self.tokenizer, target)
+                self.check_ids(goal.ids, goal.tokens, "target")
+            inputs |= self.tensors({"decoder_input_ids": goal.ids}, self.model)
+            queries, keys = len(goal.tokens), len(read.tokens)
+            sides = {
+                "cross": (queries, keys),
+                "encoder": (keys, keys),
+                "decoder": (queries, queries),
+            }
+            captured = capture(self.model, inputs, sides)
+        tokens = {"source": read.tokens, "target": goal.tokens}
+        side = {
+            "cross": ("target", "source"),
+            "encoder": ("source",) * 2,
+            "decoder": ("target",) * 2,
+        }
+        maps = tuple(as_map(item, tokens, *side[item.stream]) for item in captured)
+        return Attention(maps, self.noted(goal.notes), source=source, target=goal.text)
+
+    def read(self, text: str) -> TokenizedText:
+        """A text's tokens, once it is certain that the model can take them.
+
+        Raises:
+            InputError: the text is blank or too long.
+            ModelError: a token is not in the model's vocabulary.
+        """
+        read = tokenize(self.tokenizer, text)
+        self.check_ids(read.ids, read.tokens, "text")
+        return read
+
+    def check_ids(self, ids: Sequence[int], tokens: Sequence[Token], what: str) -> None:
+        """Refuse what the model would stumble over.
+
+        Raises:
+            InputError: more tokens than the model reads.
+            ModelError: a token is not in the model's vocabulary.
+        """
+        if self.limit is not None and len(ids) > self.limit:
+            raise InputError(
+                f"the {what} is {len(ids):,} tokens long and '{self.name}' reads at most "
+                f"{self.limit:,}: shorten it"
+            )
+        known = self.model.get_input_embeddings().num_embeddings
+        highest, token = max(zip(ids, tokens, strict=True), key=lambda item: item[0])
+        if highest >= known:
+            raise ModelError(
+                f"the tokenizer does not belong to the model '{self.name}': it numbers "
+                f"'{token.text}' {highest}, and the model knows 0 to {known - 1}"
+            )
+
+    def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
+        """Lists of numbers as a batch of one on the model's device, those that a part takes."""
+        import inspect
+
+        import torch
+
+        taken = inspect.signature(part.forward).parameters
+        return {
+            name: torch.tensor([list(row)], device=self.model.device)
+            for name, row in inputs.items()
+            if name in taken or name in {"input_ids", "attention_mask"}
+        }
+
+    def generate(self, inputs: Mapping[str, Any]) -> Any:
+        """The target that the model writes for a source.
+
+        Raises:
+            ModelError: it has no trained language-model head.
+        """
+        if not self.can_generate:
+            raise ModelError(
+                f"'{self.name}' has no language-model head to write a target with: give a target"
+            )
+        return generated_target(self.model, self.tokenizer, inputs, self.limit or 1 << 20)
+
+    def noted(self, notes: tuple[str, ...]) -> Provenance:
+        """The provenance with what a reader must know of one text."""
+        return replace(self.provenance, notes=self.provenance.notes + notes)
+
+    @contextmanager
+    def border(self) -> Iterator[None]:
+        """Turn what torch and transformers raise about a text into one line.
+
+        Raises:
+            ModelError: the model cannot run on it.
+        """
+        remedy = "give a shorter text, or a smaller model"
+        try:
+            with memory_errors(f"'{self.name}' on '{self.model.device}'", remedy):
+                yield
+        except (RuntimeError, ValueError, IndexError, KeyError, NotImplementedError) as error:
+            raise ModelError(
+                f"'{self.name}' cannot run on this text: {first_line(error)}"
+            ) from error
+
+
+def as_map(
+    item: Captured, tokens: Mapping[str, tuple[Token, ...]], side: str, key_side: str
+) -> AttentionMap:
+    """Captured weights with their tokens.
+
+    Whether it is causal is what the weights say, not the family: some decoders look ahead (prefix
+    language models), and some encoders do not. Of one token only the family can tell.
+    """
+    stream = item.stream
+    if stream in {"self", "causal"} and len(tokens[side]) > 1:
+        stream = "self" if np.triu(item.weights, 1).any() else "causal"
+    return AttentionMap(
+        stream,
+        tokens[side],
+        tokens[key_side],
+        item.weights,
+        layers=item.layers,
+        query_side=side,
+        key_side=key_side,
+    )

@@ -1,0 +1,165 @@
+"""A text becomes the model's tokens, each of which knows the characters it came from."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from attnviz.attention_map import Token
+from attnviz.errors import InputError
+from attnviz.hugging_face.alignment import Span, align
+
+BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
+PIECE_MARKS = ("Ġ", "▁")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """A text as a model reads it.
+
+    Attributes:
+        tokens: one a position.
+        inputs: what the tokenizer gives the model, lists of numbers by name.
+    """
+
+    tokens: tuple[Token, ...]
+    inputs: dict[str, list[int]]
+
+    @property
+    def ids(self) -> list[int]:
+        """The tokens' numbers in the vocabulary."""
+        return self.inputs["input_ids"]
+
+
+def tokenize(tokenizer: Any, text: str, *, as_target: bool = False) -> TokenizedText:
+    """A text's tokens, with the special tokens that the model expects around it.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+        text: any text.
+        as_target: True to write it as the decoder's language, where a tokenizer knows two.
+
+    Raises:
+        InputError: the text is blank, or leaves no tokens.
+    """
+    if not text.strip():
+        raise InputError("the text is blank: there is nothing to attend to")
+    named: dict[str, Any] = {"text_target" if as_target else "text": text}
+    if tokenizer.is_fast:
+        named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+    encoded = dict(tokenizer(**named, verbose=False))
+    offsets = encoded.pop("offset_mapping", None)
+    added = encoded.pop("special_tokens_mask", None)
+    ids = encoded["input_ids"]
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    if added is None:
+        added = [int(number in tokenizer.all_special_ids) for number in ids]
+        added = [
+            mark and number != tokenizer.unk_token_id
+            for mark, number in zip(added, ids, strict=True)
+        ]
+    if offsets is None:
+        offsets = place(tokenizer, pieces, added, text)
+    if all(added):
+        raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
+    tokens = label(pieces, offsets, added, text, tokenizer.unk_token)
+    return TokenizedText(tokens, {name: list(row) for name, row in encoded.items()})
+
+
+def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
+    """The text that generated tokens read as, and the tokens with their places in it."""
+    text = tokenizer.decode(ids, skip_special_tokens=True).strip()
+    pieces = tokenizer.convert_ids_to_tokens(list(ids))
+    added = [int(number in tokenizer.all_special_ids) for number in ids]
+    offsets = place(tokenizer, pieces, added, text)
+    return text, label(pieces, offsets, added, text, None)
+
+
+def place(tokenizer: Any, pieces: Sequence[str], added: Sequence[int], text: str) -> list[Span]:
+    """The characters that each piece covers, from what the pieces read as.
+
+    Pieces that are bytes of one character read as nothing until the last of them is there; they
+    are looked for together and share its place.
+    """
+    surfaces, sizes, waiting = list[str | None](), list[int](), list[str]()
+    for position, (piece, special) in enumerate(zip(pieces, added, strict=True), 1):
+        waiting.append(piece)
+        surface = None if special else tokenizer.convert_tokens_to_string(waiting)
+        ends = position == len(pieces) or added[position] or piece in PIECE_MARKS
+        if ends or surface is None or (surface and "\ufffd" not in surface):
+            surfaces.append(surface and surface.removeprefix("##"))
+            sizes.append(len(waiting))
+            waiting.clear()
+    spans = align(surfaces, text)
+    return [span for span, size in zip(spans, sizes, strict=True) for _ in range(size)]
+
+
+def label(
+    pieces: Sequence[str],
+    offsets: Sequence[Span],
+    added: Sequence[int],
+    text: str,
+    unknown: str | None,
+) -> tuple[Token, ...]:
+    """Tokens that read as the text does.
+
+    A token is labelled with the characters it covers, since the tokenizers' own spellings ("Ġthe",
+    "▁the", "Ã©") are hard to read and differ between models. One that goes on with a word is
+    marked "##" in every family, as WordPiece does; parts of one character are counted ("é 1/2");
+    an unknown token keeps its name, because that is all the model saw.
+    """
+    spans = [trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
+    tokens = list[Token]()
+    rows = zip(pieces, spans, added, strict=True)
+    for _, group in groupby(
+        enumerate(rows), key=lambda item: item[1][1] if covers(item[1]) else item[0]
+    ):
+        members = [row for _, row in group]
+        for number, (piece, (start, end), special) in enumerate(members, 1):
+            part = f" {number}/{len(members)}" if len(members) > 1 and piece != unknown else ""
+            name = piece if special or piece == unknown else spelling(piece, (start, end), text)
+            tokens.append(Token(name + part, start, end, bool(special)))
+    return tuple(tokens)
+
+
+def covers(row: tuple[str, Span, int]) -> bool:
+    """True for a token that stands for characters of the text."""
+    _, (start, end), special = row
+    return end > start and not special
+
+
+def trim(piece: str, span: Span, text: str) -> Span:
+    """A span without the space before a word, which some tokenizers count and others do not."""
+    start, end = span
+    if piece in PIECE_MARKS and not text[start:end].isspace():
+        # A mark on its own stands for the space; its offsets claim the letter after it.
+        return start, start
+    covered = text[start:end]
+    kept = covered.strip()
+    if not kept:
+        return start, end
+    start += len(covered) - len(covered.lstrip())
+    return start, start + len(kept)
+
+
+def spelling(piece: str, span: Span, text: str) -> str:
+    """What a piece reads as: its characters, marked where it goes on with a word."""
+    start, end = span
+    covered = text[start:end]
+    if not covered:
+        return piece or "∅"
+    if covered.isspace():
+        return "".join(BLANKS.get(character, "␣") for character in covered)
+    return f"##{covered}" if goes_on(piece, start, text) else covered
+
+
+def goes_on(piece: str, start: int, text: str) -> bool:
+    """True where a piece starts inside a word; scripts without spaces have no inside."""
+    if piece.startswith("##"):
+        return True
+    before, first = text[max(start - 1, 0) : start], text[start : start + 1]
+    spaced = unicodedata.east_asian_width(first) not in {"W", "F"}
+    return before.isalnum() and first.isalnum() and spaced
