@@ -1,0 +1,34 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.mechanisms.arrays import namespace, transpose
+
+ATTEND = """
+import sys
+import {library}
+from attnviz.mechanisms.multi_head import multi_head
+inputs = {library}.ones((3, 4))
+multi_head(inputs, inputs, inputs, heads=2)
+print("torch" in sys.modules, "array_api_compat" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("library", "heard"), [("numpy", "False False"), ("torch", "True True")])
+def test_attention_of_numpy_arrays_never_loads_torch(library, heard):
+    program = [sys.executable, "-c", ATTEND.format(library=library)]
+    ran = subprocess.run(program, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == heard
+
+
+def test_each_kind_has_its_own_functions():
+    assert namespace(np.ones(2)) is np
+    assert isinstance(namespace(torch.ones(2)).zeros_like(torch.ones(2)), torch.Tensor)
+
+
+def test_transposing_leaves_leading_axes_alone():
+    assert transpose(np.ones((2, 3, 4))).shape == (2, 4, 3)
+    assert transpose(torch.ones(2, 3, 4)).shape == (2, 4, 3)

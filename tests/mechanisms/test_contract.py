@@ -1,0 +1,115 @@
+"""What holds for every row of the table, a new one included."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.registry import MECHANISMS
+
+from .rows import BATCH, HEADS, POSITIONS, SIZE, attend, call
+
+every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def values(array):
+    return array.detach().numpy() if isinstance(array, torch.Tensor) else array
+
+
+@every_mechanism
+def test_the_summary_is_the_first_line_of_the_docstring(name):
+    documented = inspect.getdoc(MECHANISMS[name].load())
+    assert documented.splitlines()[0] == MECHANISMS[name].summary
+
+
+@every_mechanism
+def test_name_file_and_function_agree(name):
+    function = name.replace("-", "_")
+    assert MECHANISMS[name].target == f"attnviz.mechanisms.{function}:{function}"
+
+
+@every_mechanism
+def test_a_causal_form_is_a_row_of_its_own(name):
+    assert MECHANISMS[name].causal in (None, *MECHANISMS)
+
+
+@every_mechanism
+def test_many_heads_means_that_the_function_takes_heads(name):
+    parameters = inspect.signature(MECHANISMS[name].load()).parameters
+    assert MECHANISMS[name].many_heads == ("heads" in parameters)
+
+
+@every_mechanism
+def test_shapes_are_those_of_queries_and_keys(name):
+    attended = attend(name)
+    heads = (HEADS,) if MECHANISMS[name].many_heads else ()
+    summarised = name in ("co-parallel", "co-alternating")
+    for output in attended.outputs:
+        assert output.shape == ((BATCH, SIZE) if summarised else (BATCH, POSITIONS, SIZE))
+    for weights in attended.weights:
+        queries = () if summarised else (POSITIONS,)
+        assert weights.shape == (BATCH, *heads, *queries, POSITIONS)
+
+
+@every_mechanism
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_rows_are_shares_that_sum_to_one(name, kind):
+    for weights in attend(name, kind).weights:
+        assert (values(weights) >= 0).all()
+        np.testing.assert_allclose(values(weights).sum(axis=-1), 1, rtol=0, atol=1e-12)
+
+
+@every_mechanism
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
+def test_numpy_and_torch_say_the_same(name, dtype, tolerance):
+    by_numpy, by_torch = attend(name, "numpy", dtype), attend(name, "torch", dtype)
+    for one, other in zip(
+        by_numpy.outputs + by_numpy.weights, by_torch.outputs + by_torch.weights, strict=True
+    ):
+        assert isinstance(one, np.ndarray)
+        assert isinstance(other, torch.Tensor)
+        assert one.dtype == values(other).dtype == dtype
+        np.testing.assert_allclose(one, values(other), rtol=0, atol=tolerance)
+
+
+@every_mechanism
+def test_a_hidden_key_has_no_weight_and_its_content_changes_nothing(name):
+    plain, disturbed = attend(name, hidden=(1,)), attend(name, hidden=(1,), noise=50.0)
+    for weights in plain.weights:
+        assert (weights[..., 1] == 0).all()
+        np.testing.assert_array_equal(weights.sum(axis=-1) > 0, True)
+    for one, other in zip(
+        plain.outputs + plain.weights, disturbed.outputs + disturbed.weights, strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+
+@every_mechanism
+def test_a_key_in_sight_does_change_the_output(name):
+    plain, disturbed = attend(name), attend(name, hidden=(1,))
+    for one, other in zip(plain.outputs, disturbed.outputs, strict=True):
+        assert abs(one - other).max() > 1e-3
+
+
+@every_mechanism
+def test_where_nothing_is_in_sight_all_is_zero_and_nothing_is_nan(name):
+    attended = attend(name, "torch", hidden=tuple(range(POSITIONS)))
+    for array in attended.outputs + attended.weights:
+        assert (array == 0).all()
+    sum(array.sum() for array in attended.outputs + attended.weights).backward()
+    for tensor in attended.inputs:
+        assert tensor.grad is None or torch.isfinite(tensor.grad).all()
+
+
+@every_mechanism
+@pytest.mark.parametrize("hidden", [(), (0, 3)], ids=["all seen", "some hidden"])
+def test_autograd_agrees_with_finite_differences(name, hidden):
+    seen = torch.ones(BATCH, POSITIONS, dtype=torch.bool)
+    seen[:, list(hidden)] = False
+
+    def outputs(*inputs):
+        attended = call(name, inputs, seen)
+        return attended.outputs + attended.weights
+
+    assert torch.autograd.gradcheck(outputs, attend(name, "torch").inputs, fast_mode=True)

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.mechanisms.linear import feature_map, implied_weights, linear
+
+from .properties import checked, matrix
+
+
+def slowly(query, key, value, seen):
+    """The definition, a number at a time."""
+
+    def raised(vector):
+        return np.array([x + 1 if x > 0 else np.exp(x) for x in vector])
+
+    weights = np.zeros((len(query), len(key)))
+    for i, asking in enumerate(query):
+        for j, asked in enumerate(key):
+            weights[i, j] = seen[i, j] * sum(raised(asking) * raised(asked))
+        total = weights[i].sum()
+        weights[i] /= total if total > 0 else 1
+    output = np.zeros((len(query), value.shape[1]))
+    for i in range(len(query)):
+        for j in range(len(key)):
+            output[i] += weights[i, j] * value[j]
+    return output, weights
+
+
+def arrays():
+    random = np.random.default_rng(9)
+    return random.normal(size=(4, 3)), random.normal(size=(5, 3)), random.normal(size=(5, 2))
+
+
+@pytest.mark.parametrize("hidden", [(), (1,), (0, 4)], ids=str)
+def test_it_is_the_definition_summed_one_by_one(hidden):
+    query, key, value = arrays()
+    seen = np.ones((1, 5), dtype=bool)
+    seen[:, list(hidden)] = False
+    output, weights = linear(query, key, value, seen)
+    expected, shares = slowly(query, key, value, np.repeat(seen, 4, axis=0))
+    np.testing.assert_allclose(output, expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(weights, shares, rtol=0, atol=1e-13)
+
+
+def test_a_flat_mask_says_the_same_as_one_of_one_row():
+    query, key, value = arrays()
+    seen = np.array([True, False, True, True, False])
+    for one, other in zip(
+        linear(query, key, value, seen), linear(query, key, value, seen[None]), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_weights_nobody_asked_for_are_not_made():
+    output, weights = linear(*arrays(), need_weights=False)
+    assert weights is None
+    np.testing.assert_array_equal(output, linear(*arrays())[0])
+
+
+def test_a_mask_that_differs_between_queries_is_refused():
+    with pytest.raises(ValueError, match="one mask row"):
+        linear(*arrays(), np.ones((4, 5), dtype=bool))
+
+
+def test_the_feature_map_is_elu_plus_one_with_its_slope_at_zero_too():
+    inputs = torch.tensor([-800.0, -1.0, 0.0, 0.5, 800.0], dtype=torch.float64)
+    ours, theirs = (inputs.clone().requires_grad_() for _ in range(2))
+    mapped, expected = feature_map(ours), torch.nn.functional.elu(theirs) + 1
+    torch.testing.assert_close(mapped, expected, rtol=0, atol=1e-15)
+    mapped.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-15)
+
+
+@checked
+@given(matrix(3, 2), matrix(4, 2), matrix(4, 5), st.permutations(range(4)))
+def test_permuting_the_keys_permutes_the_weights_and_not_the_output(query, key, value, order):
+    output, weights = linear(query, key, value)
+    permuted, moved = linear(query, key[order], value[order])
+    np.testing.assert_allclose(moved, weights[:, order], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(permuted, output, rtol=0, atol=1e-11)
+
+
+@checked
+@given(matrix(3, 2), matrix(4, 2), matrix(4, 5))
+def test_the_implied_weights_are_those_applied(query, key, value):
+    output, _ = linear(query, key, value)
+    np.testing.assert_allclose(implied_weights(query, key) @ value, output, rtol=0, atol=1e-11)

@@ -1,0 +1,22 @@
+import numpy as np
+
+from attnviz.mechanisms.naive import naive
+
+INPUTS = np.random.default_rng(3).normal(size=(2, 4, 3))
+
+
+def test_the_inputs_stand_for_what_is_left_out():
+    for one, other in zip(naive(INPUTS), naive(INPUTS, INPUTS, INPUTS), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_keys_stand_for_values_that_are_left_out():
+    keys = INPUTS[:, :3] + 1
+    for one, other in zip(naive(INPUTS, keys), naive(INPUTS, keys, keys), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_two_equal_positions_are_seen_alike_by_everyone():
+    inputs = np.concatenate([INPUTS, INPUTS[:, :1]], axis=1)
+    _, weights = naive(inputs)
+    np.testing.assert_array_equal(weights[..., 0], weights[..., -1])

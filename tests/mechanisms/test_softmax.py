@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.mechanisms.softmax import softmax
+
+from .properties import checked, matrix
+
+
+def test_by_hand_a_score_of_log_three_gets_three_quarters():
+    scores = np.log([[1.0, 3.0], [1.0, 1.0]])
+    np.testing.assert_allclose(softmax(scores), [[0.25, 0.75], [0.5, 0.5]], atol=1e-15)
+
+
+def test_rows_not_columns_sum_to_one():
+    weights = softmax(np.array([[0.0, 5.0], [0.0, 5.0]]))
+    np.testing.assert_allclose(weights.sum(axis=1), 1)
+    assert abs(weights.sum(axis=0) - 1).max() > 0.9
+
+
+def test_it_is_torchs_own_softmax_over_the_last_axis():
+    scores = torch.randn(2, 3, 5, 7, generator=torch.Generator().manual_seed(0)).double()
+    torch.testing.assert_close(softmax(scores), torch.softmax(scores, -1), rtol=0, atol=1e-14)
+
+
+def test_scores_of_any_height_do_not_overflow():
+    weights = softmax(np.array([[1e4, 0.0, -1e4]], dtype=np.float32))
+    np.testing.assert_array_equal(weights, [[1, 0, 0]])
+
+
+def test_a_row_with_nothing_in_sight_is_zero_and_leaves_the_others_alone():
+    weights = softmax(np.zeros((2, 2)), np.array([[False, False], [True, True]]))
+    np.testing.assert_array_equal(weights, [[0, 0], [0.5, 0.5]])
+
+
+def test_a_row_with_nothing_in_sight_passes_no_nan_back():
+    scores = torch.zeros(2, 2, dtype=torch.float64, requires_grad=True)
+    weights = softmax(scores, torch.tensor([[False, False], [True, False]]))
+    (weights * torch.tensor([1.0, 2.0])).sum().backward()
+    np.testing.assert_array_equal(scores.grad.numpy(), 0)
+
+
+@checked
+@given(matrix(3, 4), st.floats(-100, 100))
+def test_adding_a_constant_to_a_row_of_scores_changes_nothing(scores, constant):
+    np.testing.assert_allclose(softmax(scores + constant), softmax(scores), rtol=0, atol=1e-12)
+
+
+@checked
+@given(matrix(3, 4), st.permutations(range(4)))
+def test_permuting_the_keys_permutes_the_weights(scores, order):
+    np.testing.assert_allclose(
+        softmax(scores[:, order]), softmax(scores)[:, order], rtol=0, atol=1e-14
+    )
+
+
+@checked
+@given(matrix(3, 4), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_hiding_keys_is_the_same_as_leaving_them_out(scores, seen):
+    weights = softmax(scores, np.array(seen))
+    np.testing.assert_array_equal(weights[:, ~np.array(seen)], 0)
+    if any(seen):
+        np.testing.assert_allclose(weights[:, seen], softmax(scores[:, seen]), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 50.0])
+def test_autograd_agrees_with_finite_differences_at_any_sharpness(scale):
+    scores = scale * torch.randn(3, 4, generator=torch.Generator().manual_seed(1)).double()
+    mask = torch.tensor([[True, True, False, True], [False] * 4, [True] * 4])
+    assert torch.autograd.gradcheck(lambda x: softmax(x, mask), scores.requires_grad_())

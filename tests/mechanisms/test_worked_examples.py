@@ -1,0 +1,65 @@
+"""The mechanisms against numbers worked out on paper, to every printed digit."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.mechanisms.naive import naive
+from attnviz.mechanisms.scaled import scaled
+from attnviz.mechanisms.single_head import single_head
+from attnviz.mechanisms.softmax import softmax
+
+EXAMPLES = json.loads(
+    (Path(__file__).parents[2] / "sample_inputs" / "worked_examples.json").read_text("utf-8")
+)
+
+
+def same(found, printed):
+    np.testing.assert_allclose(found, np.array(printed), rtol=0, atol=1e-6)
+
+
+def test_the_naive_sentence_is_weighed_over_its_keys():
+    example = EXAMPLES["naive"]
+    inputs = np.array(example["inputs"])
+    output, weights = naive(inputs)
+    assert inputs.shape[0] == len(example["tokens"])
+    same(inputs @ inputs.T, example["scores"])
+    same(weights, example["weights"])
+    same(output, example["output"])
+
+
+def test_the_naive_sentence_is_not_weighed_over_its_queries():
+    example = EXAMPLES["naive"]
+    inputs, trap = np.array(example["inputs"]), np.array(example["trap_weights_over_queries"])
+    _, weights = naive(inputs)
+    np.testing.assert_allclose(trap.sum(axis=0), 1, rtol=0, atol=1e-5)
+    trapped = softmax((inputs @ inputs.T).T).T
+    same(trapped, trap)
+    same(trapped @ inputs, example["trap_output_over_queries"])
+    assert abs(weights - trap).max() > 0.03
+
+
+@pytest.mark.parametrize("name", ["self", "cross"])
+def test_one_scaled_head_gives_every_printed_matrix(name):
+    example = EXAMPLES[name]
+    asking, asked = np.array(example["query_input"]), np.array(example["key_value_input"])
+    query = asking @ example["query_projection"]
+    key, value = asked @ example["key_projection"], asked @ example["value_projection"]
+    for found, printed in ((query, "query"), (key, "key"), (value, "value")):
+        same(found, example[printed])
+    same(query @ key.T, example["scores"])
+    same(query @ key.T / np.sqrt(2), example["scaled_scores"])
+    output, weights = scaled(query, key, value)
+    same(weights, example["weights"])
+    same(output, example["output"])
+
+
+@pytest.mark.parametrize("name", ["self", "cross"])
+def test_without_scaling_the_same_head_looks_more_sharply(name):
+    example = {field: np.array(EXAMPLES[name][field]) for field in ("query", "key", "value")}
+    _, soft = scaled(example["query"], example["key"], example["value"])
+    _, sharp = single_head(example["query"], example["key"], example["value"])
+    assert (sharp.max(axis=-1) >= soft.max(axis=-1)).all()
+    same(sharp, softmax(np.array(EXAMPLES[name]["scores"])))
