@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from types import TracebackType
 
 from attnviz.errors import OutputError, UsageError
 
@@ -64,31 +66,81 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"cannot write '{path}': permission denied")
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole: its bytes are made beside it and moved into place.
+class Draft(AbstractContextManager["Draft"]):
+    """A file in the making: written beside its place, moved there whole or not at all.
 
-    Devices and pipes (/dev/null, a process substitution) are written as they are.
+    Devices and pipes (/dev/null, a process substitution) have no place beside them and are written
+    as they are.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the draft.
+
+        Raises:
+            OutputError: the file could not be written.
+        """
+        check_writable(path)
+        self.path = path
+        self.special = path.exists() and not path.is_file()
+        try:
+            if self.special:
+                self.draft, self.file = path, path.open("wb")
+                return
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.")
+            self.draft, self.file = Path(name), os.fdopen(handle, "wb")
+        except OSError as error:
+            raise self._error(error) from error
+
+    def write(self, data: bytes) -> None:
+        """Append to the draft.
+
+        Raises:
+            OutputError: the disk is full or gone.
+        """
+        try:
+            self.file.write(data)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def keep(self) -> None:
+        """Move the draft into place.
+
+        Raises:
+            OutputError: it cannot be written out or moved; what stood there before still does.
+        """
+        try:
+            self.file.close()
+            if not self.special:
+                self.draft.chmod(_usual_mode(self.path))
+                self.draft.replace(self.path)
+                self.special = True
+        except OSError as error:
+            raise self._error(error) from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with suppress(OSError):
+            self.file.close()
+        if not self.special:
+            self.draft.unlink(missing_ok=True)
+
+    def _error(self, error: OSError) -> OutputError:
+        return OutputError(f"cannot write '{self.path}': {error.strerror}")
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file whole.
 
     Raises:
         OutputError: it cannot be written; what stood there before still does.
     """
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(draft).chmod(_usual_mode(path))
-            Path(draft).replace(path)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"cannot write '{path}': {error.strerror}") from error
+    with Draft(path) as draft:
+        draft.write(data)
+        draft.keep()
 
 
 def _usual_mode(path: Path) -> int:

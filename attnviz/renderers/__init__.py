@@ -1,1 +1,46 @@
-"""Maps and measures as text, bytes or figures; nothing here opens a path."""
+"""Maps and measures as text, bytes or figures; nothing here opens a path.
+
+A data renderer is fed one text at a time, `add(attention, views)`, and closed with `finish()`; both
+return what is to be written now, so that a stream of texts flows through without being held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from attnviz.attention_map import Attention
+from attnviz.measures import View
+
+Views = Callable[[], Sequence[View]]
+"""The views of a text, worked out only if a renderer asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """What is known of the place where text will be read.
+
+    Attributes:
+        width: columns of the terminal.
+        colors: "truecolor", "256", "standard", or None for none.
+        many: whether several texts may come.
+    """
+
+    width: int = 80
+    colors: str | None = None
+    many: bool = False
+
+
+class Renderer(Protocol):
+    """Something that turns attention into text or bytes, text by text."""
+
+    def __init__(self, display: Display) -> None: ...
+
+    def add(self, attention: Attention, views: Views) -> str | bytes:
+        """What to write for one more text."""
+        ...
+
+    def finish(self) -> str | bytes:
+        """What to write once all texts are through."""
+        ...

@@ -1,0 +1,107 @@
+"""Choosing layers, heads and streams by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from attnviz.attention_map import Attention, AttentionMap
+from attnviz.errors import UsageError, choose
+
+
+def check_selection(selection: str, what: str) -> None:
+    """Refuse a selection that could not be right for any model.
+
+    Args:
+        selection: "0", "2,5", "0-3", "last", "all", or these joined by commas.
+        what: "layer" or "head", for the message.
+
+    Raises:
+        UsageError: it is spelt wrongly.
+    """
+    for part in selection.split(","):
+        low, dash, high = part.strip().partition("-")
+        fits = low.isdecimal() and (not dash or (high.isdecimal() and int(low) <= int(high)))
+        if not fits and part.strip() not in ("last", "all", "mean", "max"):
+            raise UsageError(
+                f"--{what} '{selection}' is no selection: write 0, 2,5 or 0-3, last or all"
+            )
+
+
+def positions(selection: str, names: Sequence[str]) -> list[int]:
+    """The places of the selected names, in the order of the axis; unknown ones are left out."""
+    wanted: set[str] = set()
+    for part in (part.strip() for part in selection.split(",")):
+        low, dash, high = part.partition("-")
+        if part == "all":
+            wanted.update(names)
+        elif part == "last":
+            wanted.add(names[-1])
+        elif dash:
+            wanted.update(str(number) for number in range(int(low), int(high) + 1))
+        else:
+            wanted.add(str(int(part)) if part.isdecimal() else part)
+    return [place for place, name in enumerate(names) if name in wanted]
+
+
+def missing(selection: str, known: set[str]) -> list[str]:
+    """The names that a selection spells out and that do not exist."""
+    spelt: list[str] = []
+    for part in (part.strip() for part in selection.split(",")):
+        low, dash, high = part.partition("-")
+        if dash:
+            spelt += [low, high]
+        elif part not in ("all", "last"):
+            spelt.append(part)
+    return [name for name in spelt if (str(int(name)) if name.isdecimal() else name) not in known]
+
+
+def select(
+    attention: Attention, stream: str | None, layer: str | None, head: str | None
+) -> Attention:
+    """The attention with only the chosen stream, layers and heads.
+
+    A stream that has none of the chosen layers is left out.
+
+    Raises:
+        UsageError: a stream, layer or head that exists nowhere in it.
+    """
+    maps = attention.maps
+    if stream is not None:
+        choose(stream, dict.fromkeys(item.stream for item in maps), "stream")
+        maps = tuple(item for item in maps if item.stream == stream)
+    steps = [] if stream is None else [f"stream {stream}"]
+    for what, selection in (("layer", layer), ("head", head)):
+        if selection is not None:
+            _refuse_missing(maps, what, selection, attention.provenance.model)
+            narrowed = (_narrow(item, what, selection) for item in maps)
+            maps = tuple(item for item in narrowed if item is not None)
+            steps.append(f"{what} {selection}")
+    provenance = replace(attention.provenance, steps=(*attention.provenance.steps, *steps))
+    return replace(attention, maps=maps, provenance=provenance)
+
+
+def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:
+    names = list(dict.fromkeys(name for item in maps for name in _names(item, what)))
+    absent = missing(selection, set(names))
+    if absent:
+        count = f"{len(names)} {what}{'s' if len(names) > 1 else ''}"
+        span = f", {names[0]} to {names[-1]}" if len(names) > 1 else f", {names[0]}"
+        raise UsageError(
+            f"{what} {absent[0]} does not exist: {model} ({maps[0].stream}) has {count}{span}"
+        )
+
+
+def _names(item: AttentionMap, what: str) -> tuple[str, ...]:
+    return item.layers if what == "layer" else item.heads
+
+
+def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | None:
+    names = _names(item, what)
+    places = positions(selection, names)
+    if not places:
+        return None
+    kept = tuple(names[place] for place in places)
+    if what == "layer":
+        return item.with_weights(item.weights[places], layers=kept)
+    return item.with_weights(item.weights[:, places], heads=kept)

@@ -1,0 +1,78 @@
+"""What a reader should see first: one matrix, said in words, with the heads behind it."""
+
+from __future__ import annotations
+
+from attnviz.analyses.head_line import head_lines
+from attnviz.analyses.links import sharpest
+from attnviz.analyses.reduce import reduce_map
+from attnviz.attention_map import Attention, AttentionMap
+from attnviz.measures import View
+
+
+def views(attention: Attention, every_layer: bool = False) -> list[View]:
+    """The matrices to show for one text.
+
+    Of the main stream: the layer and head that the source puts in focus, else the mean over the
+    heads of the last layer, and never without a line for each head.
+
+    Args:
+        attention: the maps of one text.
+        every_layer: a view for each layer, because the reader chose them.
+    """
+    item = attention.main
+    focus = attention.provenance.focus.get(item.stream)
+    layers = list(item.layers)
+    if not every_layer:
+        layers = [focus.layer if focus and focus.layer in layers else layers[-1]]
+    return [_view(attention, item, layer) for layer in layers]
+
+
+def _view(attention: Attention, item: AttentionMap, layer: str) -> View:
+    place = item.layers.index(layer)
+    of_layer = item.with_weights(item.weights[place : place + 1], layers=(layer,))
+    shown, which = _matrix(attention, of_layer)
+    many = len(item.heads) > 1
+    found = sharpest(item) if many or len(item.layers) > 1 else None
+    return View(
+        map=shown,
+        caption=f"{describe_run(attention, item)} · {which}",
+        orientation=orientation(item),
+        heads=head_lines(of_layer) if many else (),
+        strongest=found,
+    )
+
+
+def _matrix(attention: Attention, item: AttentionMap) -> tuple[AttentionMap, str]:
+    """One matrix out of one layer, and which it is in words."""
+    layer = item.layers[0]
+    focus = attention.provenance.focus.get(item.stream)
+    if len(item.heads) == 1:
+        return item, f"{_named('layer', layer)} {_named('head', item.heads[0])}"
+    if focus and focus.layer == layer and focus.head in item.heads:
+        head = item.heads.index(focus.head)
+        shown = item.with_weights(item.weights[:, head : head + 1], heads=(focus.head,))
+        return shown, f"layer {layer} head {focus.head} ({focus.why})"
+    return reduce_map(item, "mean", "heads"), f"mean over the heads of {_named('layer', layer)}"
+
+
+def _named(what: str, name: str) -> str:
+    """Such as "layer 3", or for a reduced axis "mean over layers"."""
+    return f"{what} {name}" if name.isdecimal() else f"{name} over {what}s"
+
+
+def describe_run(attention: Attention, item: AttentionMap) -> str:
+    """What was run, in one line: model, stream and how many layers and heads there are."""
+    provenance = attention.provenance
+    origin = provenance.model + (" (untrained)" if provenance.trained is False else "")
+    layers, heads = len(item.layers), len(item.heads)
+    size = f"{layers} layer{'s' * (layers > 1)} × {heads} head{'s' * (heads > 1)}"
+    return f"{origin} · {item.stream} · {size}"
+
+
+def orientation(item: AttentionMap) -> str:
+    """Who attends to whom, in one line."""
+    if item.values == "signed":
+        return f"rows ({item.query_side}) against columns ({item.key_side})"
+    if item.query_side == item.key_side:
+        return "rows attend to columns"
+    return f"rows ({item.query_side}) attend to columns ({item.key_side})"

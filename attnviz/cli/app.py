@@ -1,0 +1,155 @@
+"""The app and its one error boundary: a user's mistake is one line and a status, a bug a traceback.
+
+Commands are built when they are called, so that a run pays for its own options only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
+
+from attnviz import __version__
+from attnviz.errors import AttnvizError, did_you_mean
+from attnviz.registry import Entry
+
+COMMANDS: dict[str, Entry] = {
+    "self": Entry("Show how a text attends to itself.", "attnviz.cli.self:self_command"),
+    "cross": Entry("Show how a target attends to a source.", "attnviz.cli.cross:cross"),
+    "co": Entry("Show how two texts attend to each other.", "attnviz.cli.co:co"),
+    "steps": Entry(
+        "Show the arithmetic of attention, matrix by matrix.", "attnviz.cli.steps:steps"
+    ),
+    "lesson": Entry("Teach one thing about attention in numbers.", "attnviz.cli.lesson:lesson"),
+    "render": Entry("Turn a saved map into any output.", "attnviz.cli.render:render"),
+    "mechanisms": Entry("List the attention mechanisms.", "attnviz.cli.mechanisms:mechanisms"),
+    "models": Entry("List the models found on this machine.", "attnviz.cli.models:models"),
+}
+
+
+class Commands(TyperGroup):
+    """The group of all commands, each built on first use, with the error boundary around it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every command's name, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command's name and summary, which is all that a listing needs; None if unknown."""
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name].summary)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names, built with all its options.
+
+        Raises:
+            WrongCommand: there is none of that name.
+        """
+        name, *rest = args
+        if name not in COMMANDS:
+            raise WrongCommand(
+                f"unknown command '{name}': choose from {', '.join(COMMANDS)}."
+                f"{did_you_mean(name, COMMANDS)}"
+            )
+        return name, _build(name), rest
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run and exit with the status."""
+        run = super().main
+        sys.exit(guarded(lambda: run(args, prog_name, complete_var, False, **extra)))
+
+
+class WrongCommand(TyperException):
+    """A command that does not exist."""
+
+    exit_code = 2
+
+
+def guarded(run: Any) -> int:
+    """Run a command and answer its exit status; a user's mistake becomes one line on stderr."""
+    try:
+        status = run()
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except (AttnvizError, TyperException) as error:
+        complain(error.format_message() if isinstance(error, TyperException) else str(error))
+        return error.exit_code if isinstance(error, TyperException) else error.status
+    except BrokenPipeError:
+        # The reader has seen enough. What is still buffered has nowhere to go either.
+        _forget_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def complain(message: str) -> None:
+    """Say what went wrong, in one line on stderr."""
+    from attnviz.renderers.printable import printable
+
+    line = " ".join(part.strip() for part in message.splitlines() if part.strip())
+    sys.stderr.write(f"attnviz: error: {printable(line)}\n")
+
+
+def _forget_stdout() -> None:
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _build(name: str) -> Any:
+    """One command as typer makes it from its function, with the table's summary as first line."""
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    function = COMMANDS[name].load()
+    single.command(name, help=function.__doc__, short_help=COMMANDS[name].summary)(function)
+    return typer.main.get_command(single)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"attnviz {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="attnviz",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def attnviz(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """See where a transformer looks: attention as tables, heat maps, grids and clean data.
+
+    attnviz self "The professor who supervised the student published the paper"
+
+    attnviz cross "The red car is fast" "La voiture rouge est rapide"
+    """
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line and answer its exit status."""
+    try:
+        typer.main.get_command(app).main(arguments, prog_name="attnviz")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

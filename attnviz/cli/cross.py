@@ -1,0 +1,42 @@
+"""attnviz cross."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.input import InputOption, texts_of
+from attnviz.cli.options import Options, with_options
+from attnviz.errors import UsageError
+
+
+@with_options(without=("causal",))
+def cross(
+    source: Annotated[
+        str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(help="Text that attends (queries); without it the model writes one."),
+    ] = None,
+    input_file: InputOption = None,
+    *,
+    options: Options,
+) -> None:
+    """Show how a target attends to a source: rows are the target's tokens.
+
+    attnviz cross "The red car is fast" "La voiture rouge est rapide"
+
+    attnviz cross --input pairs.jsonl -f jsonl | jq .id
+    """
+    from attnviz.cli.run import run_texts
+    from attnviz.texts import Text
+
+    given = [text for text in (source, target) if text is not None]
+    if source == "-" and target is not None:
+        raise UsageError("- reads whole pairs from stdin: leave TARGET out")
+    if options.origin.weights is not None and not given and input_file is None:
+        raise typer.Exit(run_texts("cross", [Text("0", "")], False, options))
+    texts, many = texts_of(given, input_file, pairs=True)
+    raise typer.Exit(run_texts("cross", texts, many, options))

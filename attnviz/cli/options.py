@@ -1,0 +1,209 @@
+"""The options that commands share: one spelling, one help text and one default each.
+
+A command takes `options: Options` and says with `@with_options` which it offers; the decorator
+gives typer the long signature that it needs to see.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from attnviz.registry import FORMATS, MECHANISMS
+from attnviz.request import Choice, Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where results go.
+
+    Attributes:
+        format: what is written to stdout.
+        output: a data file; its suffix names its format.
+        heatmap: a picture of one matrix.
+        grid: a picture of every head.
+        quiet: no notes and no progress.
+        verbose: say what is being done and how long it took.
+    """
+
+    format: str = "table"
+    output: Path | None = None
+    heatmap: Path | None = None
+    grid: Path | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that was asked for by option."""
+
+    origin: Origin
+    choice: Choice
+    output: Output
+
+
+def _completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Shell completion over a fixed list."""
+    listed = list(names)
+    return lambda incomplete: [name for name in listed if name.startswith(incomplete)]
+
+
+ORIGIN = "Where attention comes from"
+CHOICE = "Which part of it"
+OUTPUT = "Where it goes"
+
+
+def _option(panel: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, **settings)
+
+
+OPTIONS: dict[str, Any] = {
+    "model": _option(
+        ORIGIN, "--model", "-m", metavar="ID_OR_FOLDER", help="Hugging Face model, or 'pocket'."
+    ),
+    "mechanism": _option(
+        ORIGIN,
+        "--mechanism",
+        metavar="NAME",
+        help="Untrained own layer; 'attnviz mechanisms' lists them.",
+        autocompletion=_completing(MECHANISMS),
+    ),
+    "weights": _option(
+        ORIGIN,
+        "--weights",
+        metavar="FILE",
+        help="Your own matrices or a saved map: .npz, .safetensors or .json.",
+    ),
+    "causal": _option(ORIGIN, "--causal", help="Hide every later token."),
+    "to": _option(
+        ORIGIN,
+        "--to",
+        metavar="LANGUAGE",
+        help="Language of the target for the pocket model: en or fr.",
+        autocompletion=_completing(("en", "fr")),
+    ),
+    "size": _option(ORIGIN, "--size", metavar="N", min=1, help="Features of an own layer."),
+    "heads": _option(ORIGIN, "--heads", metavar="N", min=1, help="Heads of an own layer."),
+    "seed": _option(ORIGIN, "--seed", metavar="N", min=0, help="Seed of an own layer."),
+    "device": _option(
+        ORIGIN,
+        "--device",
+        metavar="NAME",
+        help="auto, cpu, cuda or mps.",
+        autocompletion=_completing(("auto", "cpu", "cuda", "mps")),
+    ),
+    "dtype": _option(
+        ORIGIN,
+        "--dtype",
+        metavar="NAME",
+        help="float32 (the default on a processor), float64, float16 or bfloat16.",
+        autocompletion=_completing(("float32", "float64", "float16", "bfloat16")),
+    ),
+    "revision": _option(
+        ORIGIN, "--revision", metavar="NAME", help="Branch, tag or commit of a model on the hub."
+    ),
+    "allow_pickle": _option(
+        ORIGIN, "--allow-pickle", help="Load pickled weights of a model that you trust."
+    ),
+    "allow_code": _option(
+        ORIGIN, "--allow-code", help="Run the code that a model you trust brings along."
+    ),
+    "stream": _option(
+        CHOICE, "--stream", metavar="NAME", help="One stream: encoder, decoder, cross, …"
+    ),
+    "layer": _option(
+        CHOICE, "--layer", metavar="WHICH", help="Layers from 0: 3, 0,2 or 0-3, last, all."
+    ),
+    "head": _option(
+        CHOICE, "--head", metavar="WHICH", help="Heads from 0: 3, 0,2 or 0-3, last, all."
+    ),
+    "reduce": _option(
+        CHOICE,
+        "--reduce",
+        metavar="HOW",
+        help="Take heads and layers together: none, mean or max.",
+        autocompletion=_completing(("none", "mean", "max")),
+    ),
+    "over": _option(
+        CHOICE,
+        "--over",
+        metavar="AXIS",
+        help="What --reduce takes together: heads, layers or both.",
+        autocompletion=_completing(("both", "heads", "layers")),
+    ),
+    "labels": _option(
+        CHOICE,
+        "--labels",
+        metavar="TEXT",
+        help='A label for each token or word, "O" for none: "B-PER O O".',
+    ),
+    "format": _option(
+        OUTPUT,
+        "--format",
+        "-f",
+        metavar="NAME",
+        help=f"What stdout gets: {', '.join(FORMATS)}.",
+        autocompletion=_completing(FORMATS),
+    ),
+    "output": _option(
+        OUTPUT, "--output", "-o", metavar="FILE", help="Data file: .json, .jsonl, .csv, .tsv, .npz."
+    ),
+    "heatmap": _option(
+        OUTPUT, "--heatmap", metavar="FILE", help="One matrix as a picture: .png, .svg or .pdf."
+    ),
+    "grid": _option(
+        OUTPUT, "--grid", metavar="FILE", help="Every head as a picture: .png, .svg or .pdf."
+    ),
+    "quiet": _option(OUTPUT, "--quiet", "-q", help="No notes and no progress on stderr."),
+    "verbose": _option(OUTPUT, "--verbose", "-v", help="Say on stderr what is done, and how fast."),
+}
+
+
+def with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., None]], Any]:
+    """A decorator that gives a command every shared option except the named ones."""
+    left_out = frozenset(without)
+
+    def decorate(command: Callable[..., None]) -> Any:
+        signature = inspect.signature(command, eval_str=True)
+        own = [item for item in signature.parameters.values() if item.name != "options"]
+        offered = [
+            item for half in (Origin, Choice, Output) for item in _parameters(half, left_out)
+        ]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            def take(half: Any) -> Any:
+                names = [item.name for item in fields(half) if item.name not in left_out]
+                return half(**{name: values.pop(name) for name in names})
+
+            options = Options(take(Origin), take(Choice), take(Output))
+            command(**values, options=options)
+
+        parameters = own + offered
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {item.name: item.annotation for item in parameters}
+        del run.__wrapped__
+        return run
+
+    return decorate
+
+
+def _parameters(half: Any, left_out: frozenset[str]) -> list[inspect.Parameter]:
+    types = get_type_hints(half)
+    return [
+        inspect.Parameter(
+            item.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=item.default,
+            annotation=Annotated[types[item.name], OPTIONS[item.name]],
+        )
+        for item in fields(half)
+        if item.name not in left_out
+    ]

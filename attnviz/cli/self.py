@@ -1,0 +1,38 @@
+"""attnviz self."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.input import InputOption, texts_of
+from attnviz.cli.options import Options, with_options
+
+
+@with_options(without=("to",))
+def self_command(
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Texts, each in quotes; - reads stdin."),
+    ] = None,
+    input_file: InputOption = None,
+    *,
+    options: Options,
+) -> None:
+    r"""Show how a text attends to itself.
+
+    attnviz self "The cat sat on the mat" --layer 0 --head 2
+
+    attnviz self "The cat sat on the mat" --model ./my-bert --grid heads.png
+
+    echo "The cat sat" | attnviz self - -f tsv | sort -t$'\\t' -k9 -gr | head
+    """
+    from attnviz.cli.run import run_texts
+    from attnviz.texts import Text
+
+    if options.origin.weights is not None and not text and input_file is None:
+        # A file of weights can bring its own tokens.
+        raise typer.Exit(run_texts("self", [Text("0", "")], False, options))
+    texts, many = texts_of(text or [], input_file)
+    raise typer.Exit(run_texts("self", texts, many, options))

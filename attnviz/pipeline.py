@@ -1,0 +1,253 @@
+"""The steps joined: a request and texts become attention, and attention becomes files' bytes.
+
+Nothing here knows a terminal or prints; the command line and Python callers share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnviz.analyses.reduce import check_reduction, reduce_attention
+from attnviz.analyses.select import check_selection, select
+from attnviz.analyses.view import views
+from attnviz.attention_map import Attention
+from attnviz.errors import AttnvizError, InputError, OutputError, UsageError, choose, did_you_mean
+from attnviz.registry import FORMATS, PICTURE_SUFFIXES, PICTURES, Command
+from attnviz.renderers import Display, Renderer
+from attnviz.request import Choice, Origin
+from attnviz.sources import Source
+from attnviz.sources.open import open_source
+from attnviz.texts import BadText, Text, check_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result(Attention):
+    """The attention of one text, with its pictures and files; shown as a heat map in a notebook."""
+
+    def heatmap(self, file: str | Path | None = None) -> Figure:
+        """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""
+        return self._draw("heatmap", file)
+
+    def grid(self, file: str | Path | None = None) -> Figure:
+        """Every head of every layer of the main map, also written to a file if given."""
+        return self._draw("grid", file)
+
+    def save(self, file: str | Path) -> None:
+        """Write the data; the suffix names the format.
+
+        Raises:
+            UsageError: a suffix that is no format's.
+        """
+        path = Path(file)
+        renderer = make_renderer(format_of(path), Display())
+        data = [renderer.add(self, lambda: views(self)), renderer.finish()]
+        path.write_bytes(b"".join(as_bytes(part) for part in data))
+
+    def _draw(self, picture: str, file: str | Path | None) -> Figure:
+        figure = draw(self, picture)
+        if file is not None:
+            from attnviz.renderers.figure import figure_bytes
+
+            Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file))))
+        return figure
+
+    def _repr_png_(self) -> bytes:
+        return picture_bytes(self, "heatmap", ".png")
+
+
+def attend(text: str, target: str | None = None, **options: Any) -> Result:
+    """The attention of a text over itself or, with a target, of the target over the text.
+
+    Args:
+        text: the text; with a target, the source whose tokens are the keys.
+        target: the text whose tokens are the queries.
+        options: the fields of `attnviz.request.Origin` (model, mechanism, causal, size, …) and of
+            `attnviz.request.Choice` (layer, head, reduce, …) by name; and `command="cross"` to let
+            the model write the target itself, or `command="co"`.
+
+    Returns:
+        `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
+        `.save()`.
+
+    Raises:
+        AttnvizError: what the command line would say in one line.
+    """
+    command: Command = options.pop("command", "self" if target is None else "cross")
+    choose(command, ("self", "cross", "co"), "command")
+    origin, choice = _split_options(options)
+    check_choice(choice)
+    source = open_source(origin, command)
+    blank_allowed = origin.weights is not None
+    text = text if blank_allowed else check_text(text)
+    return attend_one(source, Text("0", text, target), choice, command)
+
+
+def load(file: str | Path) -> list[Result]:
+    """Every text's attention in a saved .npz, .json or .jsonl file.
+
+    Raises:
+        InputError: it cannot be read, or attnviz did not write it.
+    """
+    from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.read import read_attention
+
+    path = Path(file)
+    return [as_result(found) for found in read_attention(read_bytes(path), f"'{path}'")]
+
+
+def check_choice(choice: Choice) -> None:
+    """Refuse a choice that could be right for no model, before one is loaded.
+
+    Raises:
+        UsageError: what is wrong with it.
+    """
+    for what, selection in (("layer", choice.layer), ("head", choice.head)):
+        if selection is not None:
+            check_selection(selection, what)
+    check_reduction(choice.reduce, choice.over)
+
+
+def attend_texts(
+    source: Source, texts: Iterable[Text | BadText], choice: Choice, command: Command
+) -> Iterator[Result | AttnvizError]:
+    """Each text's attention in order; a line of a file that fails comes as its error instead.
+
+    Raises:
+        AttnvizError: a text given directly failed, or every line would fail likewise.
+    """
+    for text in texts:
+        if isinstance(text, BadText):
+            yield text.error
+            continue
+        try:
+            yield attend_one(source, text, choice, command)
+        except InputError as error:
+            if not text.where:
+                raise
+            yield InputError(f"{text.where}: {error}")
+
+
+def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
+    """One text's attention, labelled, selected and reduced as chosen."""
+    if command == "self":
+        attention = source.attend_self(text.text)
+    else:
+        attention = source.attend_cross(text.text, text.target)
+    return apply_choice(replace(attention, id=text.id), choice, text.labels)
+
+
+def apply_choice(
+    attention: Attention, choice: Choice, labels: tuple[str, ...] | None = None
+) -> Result:
+    """The attention labelled, selected and reduced, in this order."""
+    named = tuple(choice.labels.split()) if choice.labels else labels
+    if named:
+        from attnviz.analyses.label import label_tokens
+
+        attention = label_tokens(attention, named)
+    attention = select(attention, choice.stream, choice.layer, choice.head)
+    return as_result(reduce_attention(attention, choice.reduce, choice.over))
+
+
+def as_result(attention: Attention) -> Result:
+    """The same attention with its pictures and files."""
+    return Result(**{item.name: getattr(attention, item.name) for item in fields(Attention)})
+
+
+def format_of(path: Path) -> str:
+    """The data format that a file's suffix names.
+
+    Raises:
+        UsageError: none does.
+    """
+    for name, entry in FORMATS.items():
+        if entry.suffix and entry.suffix == path.suffix.lower():
+            return name
+    known = [entry.suffix for entry in FORMATS.values() if entry.suffix]
+    raise UsageError(
+        f"'{path}' names no data format: end it in {', '.join(known)}."
+        f"{did_you_mean(path.suffix, known)}"
+    )
+
+
+def picture_suffix(path: Path) -> str:
+    """The suffix where it names a kind of picture.
+
+    Raises:
+        UsageError: it does not.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in PICTURE_SUFFIXES:
+        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
+    return suffix
+
+
+def make_renderer(format_name: str, display: Display) -> Renderer:
+    """A fresh renderer of a format.
+
+    Raises:
+        UsageError: no such format.
+    """
+    choose(format_name, FORMATS, "format")
+    renderer: Renderer = FORMATS[format_name].load()(display)
+    return renderer
+
+
+def draw(attention: Attention, picture: str) -> Figure:
+    """A picture of the main map as a matplotlib figure, with what was run in its title."""
+    from attnviz.analyses.view import describe_run, orientation
+
+    function = PICTURES[picture].load()
+    if picture == "heatmap":
+        view = views(attention)[0]
+        figure: Figure = function(view.map, title=view.caption, subtitle=view.orientation)
+    else:
+        item = attention.main
+        figure = function(item, title=describe_run(attention, item), subtitle=orientation(item))
+    return figure
+
+
+def picture_bytes(attention: Attention, picture: str, suffix: str) -> bytes:
+    """A picture of the main map as a file's bytes.
+
+    Raises:
+        OutputError: matplotlib cannot write it.
+    """
+    from attnviz.renderers.figure import figure_bytes
+
+    try:
+        return figure_bytes(draw(attention, picture), suffix)
+    except MemoryError as error:
+        raise OutputError(f"the {picture} does not fit in memory: choose fewer heads") from error
+
+
+def as_bytes(part: str | bytes) -> bytes:
+    """Text as UTF-8; bytes as they are."""
+    return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
+
+
+def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
+    """Keyword arguments shared out to the two halves of a request.
+
+    Raises:
+        UsageError: an option of neither.
+    """
+    origin = {item.name for item in fields(Origin)}
+    choice = {item.name for item in fields(Choice)}
+    for name in options:
+        choose(name, sorted(origin | choice), "option")
+    if isinstance(options.get("weights"), str):
+        options["weights"] = Path(options["weights"])
+    for name in ("layer", "head"):
+        if isinstance(options.get(name), int):
+            options[name] = str(options[name])
+    return (
+        Origin(**{name: value for name, value in options.items() if name in origin}),
+        Choice(**{name: value for name, value in options.items() if name in choice}),
+    )

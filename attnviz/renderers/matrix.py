@@ -1,0 +1,205 @@
+"""One matrix for a terminal, in the richest form that its width allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.attention_map import AttentionMap, Token
+from attnviz.renderers.colors import Limits, color_of, ink_on, limits_of
+from attnviz.renderers.numerals import one_digit, two_digits
+from attnviz.renderers.printable import printable, shorten
+
+LONGEST_LABEL = 14
+LONGEST_LINK = 18
+SHADES = " ░▒▓█"
+NEGATIVE_SHADES = " ▁▃▅▇"
+SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)
+"""Shares of the scale at which the next shade begins."""
+
+
+def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType]:
+    """The matrix as something to print, and the legend that it needs.
+
+    Words over columns of two digits; where these do not fit, position numbers over columns of one
+    digit; then a shade a key with the strongest key of each row beside it; at last the strongest
+    keys of each row alone.
+
+    Args:
+        item: a map of one layer and one head.
+        width: columns of the terminal.
+        colored: whether shades can be told by their background.
+    """
+    signed = item.values == "signed"
+    keys = len(item.key_tokens)
+    plain, numbered = label_width(item.query_tokens), numbered_width(item.query_tokens)
+    if plain + 1 + keys * (5 + signed) <= width:
+        return [_words(item, width - plain - 1)]
+    if numbered + 1 + keys * (3 + signed) <= width and keys <= 100:
+        return [_positions(item)]
+    if numbered + 1 + keys <= width:
+        return [_shades(item, width - numbered - 1 - keys, colored), _legend(item, colored)]
+    return [_strongest(item, width), Text(_too_wide(keys, width), style="dim")]
+
+
+def row_label(token: Token) -> Text:
+    """A token beside its row: special ones dim, labelled ones bold with their label."""
+    text = shorten(printable(token.text), LONGEST_LABEL)
+    if token.label:
+        return Text.assemble((text, "bold yellow"), (f" {printable(token.label)}", "yellow"))
+    return Text(text, style="dim" if token.special else "")
+
+
+def label_width(tokens: Iterable[Token]) -> int:
+    """Columns that the widest row label takes."""
+    return max(row_label(token).cell_len for token in tokens)
+
+
+def numbered_width(tokens: tuple[Token, ...]) -> int:
+    """Columns that the widest row label takes behind its position number."""
+    return label_width(tokens) + len(str(len(tokens) - 1)) + 1
+
+
+def _table(headers: Iterable[Text | str]) -> Table:
+    table = Table(box=None, padding=0, pad_edge=False, header_style="", show_edge=False)
+    for header in headers:
+        table.add_column(header, no_wrap=True, overflow="crop")
+    return table
+
+
+def _words(item: AttentionMap, room: int) -> Table:
+    """Two digits a cell under the words of the keys."""
+    least = 5 + (item.values == "signed")
+    labels = [row_label(token) for token in item.key_tokens]
+    cap = next(
+        cap
+        for cap in range(LONGEST_LABEL + 6, least - 1, -1)
+        if cap == least or sum(max(least, min(cap, x.cell_len + 1)) for x in labels) <= room
+    )
+    widths = [max(least, min(cap, label.cell_len + 1)) for label in labels]
+    heads = []
+    for token, label, width in zip(item.key_tokens, labels, widths, strict=True):
+        # Where the label itself does not fit, its token does, in the label's style.
+        text = label.plain if label.cell_len < width else printable(token.text)
+        style = "bold yellow" if token.label else "dim" if token.special else ""
+        heads.append(Text(shorten(text, width - 1).rjust(width - 1), style=style))
+    table = _table(["", *_right(heads, widths)])
+    limits = limits_of(item.weights, item.values)
+    for token, row in zip(item.query_tokens, item.weights[0, 0], strict=True):
+        cells = (
+            _cell(two_digits(value).rjust(width - 1) + " ", value, limits)
+            for value, width in zip(row.tolist(), widths, strict=True)
+        )
+        table.add_row(row_label(token) + Text(" "), *cells)
+    return table
+
+
+def _right(labels: list[Text], widths: list[int]) -> list[Text]:
+    """The labels set against the right edge of their columns, a wide character being two cells."""
+    return [
+        Text(" " * (width - 1 - cell_len(label.plain.strip()))) + Text(label.plain.strip() + " ")
+        if cell_len(label.plain) != width - 1
+        else label + Text(" ")
+        for label, width in zip(labels, widths, strict=True)
+    ]
+
+
+def _positions(item: AttentionMap) -> Table:
+    """One digit a cell under the position numbers of the keys, which the rows explain."""
+    width = 3 + (item.values == "signed")
+    heads = [Text(f"{key:>{width - 1}} ", style="dim") for key in range(len(item.key_tokens))]
+    table = _table(["", *heads])
+    limits = limits_of(item.weights, item.values)
+    for label, row in zip(_numbered(item), item.weights[0, 0].tolist(), strict=True):
+        cells = (_cell(one_digit(value).rjust(width - 1) + " ", value, limits) for value in row)
+        table.add_row(label, *cells)
+    return table
+
+
+def _shades(item: AttentionMap, room: int, colored: bool) -> Table:
+    """A shade a cell, and beside each row its strongest key where there is room for it."""
+    table = _table(["", _ruler(len(item.key_tokens)), ""])
+    limits = limits_of(item.weights, item.values)
+    for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
+        shades = Text()
+        for value in row.tolist():
+            if colored:
+                shades.append_text(_cell(" ", value, limits))
+            else:
+                shades.append(_shade(value, limits))
+        table.add_row(label, shades, _best(item, row) if room >= LONGEST_LINK else "")
+    return table
+
+
+def _best(item: AttentionMap, row: NDArray[np.float32]) -> Text:
+    best = int(np.abs(row).argmax())
+    word = shorten(printable(item.key_tokens[best].text), LONGEST_LINK - 8)
+    return Text(f" → {word} {two_digits(float(row[best]))}")
+
+
+def _ruler(keys: int) -> Text:
+    """Position numbers over single columns: tens on their own columns, the others as a digit."""
+    marks = [str(key // 10) if key % 10 == 0 and key else str(key % 10) for key in range(keys)]
+    ruler = Text()
+    for key, mark in enumerate(marks):
+        ruler.append(mark, style="bold" if key % 10 == 0 and key else "dim")
+    return ruler
+
+
+def _shade(value: float, limits: Limits) -> str:
+    level = sum(abs(value) >= step * limits[1] for step in SHADE_STEPS)
+    return (NEGATIVE_SHADES if value < 0 else SHADES)[level]
+
+
+def _legend(item: AttentionMap, colored: bool) -> Text:
+    limits = limits_of(item.weights, item.values)
+    steps = [step * limits[1] for step in SHADE_STEPS]
+    legend = Text("shades: ", style="dim")
+    for mark, step in zip(SHADES[1:], steps, strict=True):
+        legend.append_text(_cell("  ", step, limits) if colored else Text(mark))
+        legend.append(f" from {two_digits(step)}  ")
+        if item.values == "signed" and not colored:
+            legend.append(f"{NEGATIVE_SHADES[SHADES.index(mark)]} the same below 0  ")
+    return legend.append("bold digits: tens")
+
+
+def _strongest(item: AttentionMap, width: int) -> Table:
+    """The strongest keys of each row, as many as fit."""
+    table = _table(["", ""])
+    numbered = numbered_width(item.query_tokens)
+    entry = LONGEST_LABEL + 10
+    count = max((width - numbered - 1) // entry, 1)
+    for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
+        order = np.argsort(-np.abs(row), kind="stable")[:count]
+        text = Text()
+        for key in order.tolist():
+            word = shorten(printable(item.key_tokens[key].text), LONGEST_LABEL)
+            link = f"→ {key} {word} {two_digits(float(row[key]))}"
+            text.append(link + " " * max(entry - cell_len(link), 1))
+        table.add_row(label, text)
+    return table
+
+
+def _too_wide(keys: int, width: int) -> str:
+    return (
+        f"{keys} columns do not fit {width}: the strongest keys of each row; "
+        "-f tsv has every weight, --heatmap FILE draws them"
+    )
+
+
+def _numbered(item: AttentionMap) -> Iterable[Text]:
+    digits = len(str(len(item.query_tokens) - 1))
+    for place, token in enumerate(item.query_tokens):
+        yield Text(f"{place:>{digits}} ", style="dim") + row_label(token) + Text(" ")
+
+
+def _cell(text: str, value: float, limits: Limits) -> Text:
+    ground = color_of(value, limits)
+    ink, paper = (f"#{r:02x}{g:02x}{b:02x}" for r, g, b in (ink_on(ground), ground))
+    return Text(text, style=f"{ink} on {paper}")

@@ -1,0 +1,161 @@
+"""Somebody else's numbers: a saved map, weights with tokens, or projections to attend with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import InputError, UsageError
+from attnviz.mechanisms.causal import causal_mask
+from attnviz.mechanisms.multi_head import multi_head
+from attnviz.request import Origin
+from attnviz.sources.backend import to_numpy
+from attnviz.sources.own_layer import SeededEmbedding
+from attnviz.sources.words import split_words
+from attnviz.storage.matrices import read_matrices
+
+PROJECTIONS = ("w_query", "w_key")
+
+
+class Matrices:
+    """The weights, or the projections, that a file holds."""
+
+    def __init__(self, origin: Origin, path: Path) -> None:
+        """Read the file.
+
+        Raises:
+            InputError: it holds neither "weights" nor "w_query" and "w_key".
+        """
+        self.origin, self.path = origin, path
+        self.found = read_matrices(path)
+        if "weights" in self.found:
+            self.found["weights"] = four_axes(self.found["weights"], path)
+        elif not all(name in self.found for name in PROJECTIONS):
+            raise InputError(
+                f"'{path}' holds neither 'weights' nor 'w_query' and 'w_key'; "
+                f"it holds {', '.join(self.found) or 'nothing'}"
+            )
+
+    def attend_self(self, text: str) -> Attention:
+        """The file's map over a text's words; an empty text takes the tokens in the file."""
+        queries = self._tokens("query_tokens", text or None, "text")
+        keys = self._tokens("key_tokens", text or None, "text")
+        stream = "causal" if self.origin.causal else "self"
+        item = AttentionMap(stream, queries, keys, self._weights(queries, keys))
+        return Attention((item,), self._provenance(), text=text or None)
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        """The file's map, queries from the target and keys from the source; empty: as in file."""
+        queries = self._tokens("query_tokens", target or None, "target")
+        keys = self._tokens("key_tokens", source or None, "source")
+        item = AttentionMap(
+            "cross",
+            queries,
+            keys,
+            self._weights(queries, keys),
+            query_side="target",
+            key_side="source",
+        )
+        return Attention((item,), self._provenance(), source=source or None, target=target or None)
+
+    def _tokens(self, name: str, text: str | None, what: str) -> tuple[Token, ...]:
+        if text is not None:
+            return split_words(text)
+        words = self.found.get(name, self.found.get("tokens"))
+        if words is None:
+            raise InputError(f"'{self.path}' names no tokens: give a {what}, or store '{name}'")
+        return tuple(Token(word) for word in words)
+
+    def _weights(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
+        if "weights" not in self.found:
+            return self._attend(queries, keys)
+        weights: NDArray[np.float32] = self.found["weights"]
+        for axis, tokens, what in ((-2, queries, "query"), (-1, keys, "key")):
+            if weights.shape[axis] != len(tokens):
+                raise InputError(
+                    f"'{self.path}' has weights for {weights.shape[axis]} {what} tokens, "
+                    f"but there are {len(tokens)}: {' '.join(t.text for t in tokens)[:60]}"
+                )
+        return weights
+
+    def _attend(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
+        """Scaled dot-product attention with the file's projections over seeded embeddings."""
+        w_query, w_key = (self.found[name] for name in PROJECTIONS)
+        if w_query.ndim != 2 or w_key.ndim != 2 or w_query.shape[1] != w_key.shape[1]:
+            raise InputError(
+                f"'w_query' of shape {w_query.shape} and 'w_key' of shape {w_key.shape} "
+                f"in '{self.path}' do not meet: both need two axes and as many columns"
+            )
+        query = self._inputs(queries, w_query.shape[0]) @ w_query
+        key = self._inputs(keys, w_key.shape[0]) @ w_key
+        heads = int(self.found["heads"]) if "heads" in self.found else 1
+        mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
+        return to_numpy(multi_head(query, key, key, mask, heads=heads)[1])[None]
+
+    def _inputs(self, tokens: Sequence[Token], size: int) -> NDArray[np.float64]:
+        if "inputs" not in self.found:
+            return SeededEmbedding(self.origin.seed, size).embed(tokens)
+        inputs: NDArray[np.float64] = self.found["inputs"]
+        if inputs.shape != (len(tokens), size):
+            raise InputError(
+                f"'inputs' in '{self.path}' has the shape {inputs.shape}, "
+                f"but {len(tokens)} tokens of size {size} are needed"
+            )
+        return inputs
+
+    def _provenance(self) -> Provenance:
+        given = "weights" in self.found
+        settings: dict[str, Any] = {} if given else {"seed": self.origin.seed}
+        notes = () if given or "inputs" in self.found else ("inputs are seeded random vectors",)
+        return Provenance("file", self.path.name, settings=settings, notes=notes)
+
+
+def four_axes(weights: NDArray[Any], path: Path) -> NDArray[np.float32]:
+    """Weights of 2 (queries, keys), 3 (heads first) or 4 axes (layers first) as 4.
+
+    Raises:
+        InputError: another number of axes.
+    """
+    if not 2 <= weights.ndim <= 4:
+        raise InputError(f"'weights' in '{path}' has {weights.ndim} axes, not 2, 3 or 4")
+    return weights.astype(np.float32).reshape((1,) * (4 - weights.ndim) + weights.shape)
+
+
+class SavedMaps:
+    """A saved attention, played back as a source; a text must be the one it was made from."""
+
+    def __init__(self, attention: Attention, path: Path) -> None:
+        self.attention = replace(
+            attention,
+            provenance=replace(
+                attention.provenance,
+                settings={**attention.provenance.settings, "read from": path.name},
+            ),
+        )
+        self.path = path
+
+    def attend_self(self, text: str) -> Attention:
+        """The saved maps.
+
+        Raises:
+            UsageError: the text is another one.
+        """
+        if text and text != self.attention.text:
+            raise UsageError(f"'{self.path}' holds the attention of another text")
+        return self.attention
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        """The saved maps.
+
+        Raises:
+            UsageError: the texts are others.
+        """
+        if source and (source, target) != (self.attention.source, self.attention.target):
+            raise UsageError(f"'{self.path}' holds the attention of other texts")
+        return self.attention

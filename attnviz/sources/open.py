@@ -1,0 +1,86 @@
+"""A request becomes the source that can answer it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attnviz.errors import UsageError
+from attnviz.registry import Command
+from attnviz.request import Origin
+from attnviz.sources import Source
+
+POCKET = "pocket"
+
+
+def check_origin(origin: Origin, command: Command) -> None:
+    """Refuse what contradicts itself, before anything is loaded.
+
+    Raises:
+        UsageError: two origins at once, or an own layer's name that does not exist.
+    """
+    named = [
+        option
+        for option, value in (
+            ("--model", origin.model),
+            ("--mechanism", origin.mechanism),
+            ("--weights", origin.weights),
+        )
+        if value is not None
+    ]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} name two origins of attention: give one")
+    if origin.mechanism is not None:
+        from attnviz.sources.own_layer import check_mechanism
+
+        check_mechanism(origin.mechanism, command)
+    if command == "co" and named and named != ["--mechanism"]:
+        raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
+
+
+def open_source(origin: Origin, command: Command) -> Source:
+    """The source of attention that a request names, loaded and ready.
+
+    Raises:
+        UsageError: options that contradict each other.
+        InputError: a file that cannot be used.
+        ModelError: a model that cannot be loaded.
+    """
+    check_origin(origin, command)
+    if command == "co":
+        from attnviz.sources.own_co_layer import OwnCoLayer
+
+        return OwnCoLayer(origin)
+    if origin.weights is not None:
+        return _open_file(origin, origin.weights)
+    if origin.mechanism is not None:
+        from attnviz.sources.own_layer import OwnLayer
+
+        return OwnLayer(origin, command)
+    if origin.model is None or origin.model == POCKET:
+        from attnviz.pocket import load_pocket
+
+        pocket: Source = load_pocket(
+            causal=origin.causal, to=origin.to, device=origin.device, dtype=origin.dtype
+        )
+        return pocket
+    from attnviz.hugging_face import load_model
+
+    return load_model(
+        origin.model,
+        device=origin.device,
+        dtype=origin.dtype,
+        revision=origin.revision,
+        allow_pickle=origin.allow_pickle,
+        allow_code=origin.allow_code,
+    )
+
+
+def _open_file(origin: Origin, path: Path) -> Source:
+    from attnviz.sources.matrices import Matrices, SavedMaps
+    from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.read import read_attention
+
+    data = read_bytes(path)
+    if b'"maps"' in data[:100_000] or (path.suffix == ".npz" and b"attnviz.npy" in data[:4096]):
+        return SavedMaps(next(read_attention(data, f"'{path}'")), path)
+    return Matrices(origin, path)

@@ -1,0 +1,1 @@
+"""Maps to and from JSON documents and .npz archives: the pipe between two commands."""

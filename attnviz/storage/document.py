@@ -1,0 +1,120 @@
+"""One text's attention as a JSON document (schema 1), and back.
+
+{"schema": 1, "id", "text" (or "source" and "target"),
+ "maps": [{"stream", "layers": [names], "heads": [names], "values", "unit",
+           "query_text", "key_text", "query_tokens": [{"text", "start", "end", "special"}],
+           "key_tokens": […], "weights": [layers][heads][queries][keys]}],
+ "provenance": {…}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.errors import InputError
+
+SCHEMA = 1
+
+
+def to_document(attention: Attention) -> dict[str, Any]:
+    """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys)."""
+    texts = {"text": attention.text, "source": attention.source, "target": attention.target}
+    return {
+        "schema": SCHEMA,
+        "id": attention.id,
+        **{name: text for name, text in texts.items() if text is not None},
+        "maps": [_map_document(item) for item in attention.maps],
+        "provenance": _plain(asdict(attention.provenance)),
+    }
+
+
+def from_document(document: Any) -> Attention:
+    """The attention that a document holds; its weights may be nested lists or an array.
+
+    Raises:
+        InputError: it is not a document of this schema; the message names what is missing.
+    """
+    if not isinstance(document, Mapping) or "maps" not in document:
+        raise InputError("this is no attnviz document: it has no 'maps'")
+    if document.get("schema") != SCHEMA:
+        raise InputError(
+            f"a document of schema {document.get('schema')!r}: this attnviz reads schema {SCHEMA}"
+        )
+    try:
+        return Attention(
+            maps=tuple(_read_map(item) for item in document["maps"]),
+            provenance=read_provenance(document.get("provenance", {})),
+            id=str(document.get("id", "0")),
+            **{name: document.get(name) for name in ("text", "source", "target")},
+        )
+    except KeyError as error:
+        raise InputError(f"the document lacks {error}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"the document does not fit its schema: {error}") from error
+
+
+def _map_document(item: AttentionMap) -> dict[str, Any]:
+    return {
+        "stream": item.stream,
+        "layers": list(item.layers),
+        "heads": list(item.heads),
+        "values": item.values,
+        "unit": item.unit,
+        "query_text": item.query_side,
+        "key_text": item.key_side,
+        "query_tokens": [_token_document(token) for token in item.query_tokens],
+        "key_tokens": [_token_document(token) for token in item.key_tokens],
+        "weights": item.weights,
+    }
+
+
+def _read_map(item: Mapping[str, Any]) -> AttentionMap:
+    values = item.get("values", "share")
+    if values not in ("share", "signed"):
+        raise InputError(f"unknown values {values!r}: a map holds 'share' or 'signed'")
+    return AttentionMap(
+        stream=str(item["stream"]),
+        query_tokens=tuple(_read_token(token) for token in item["query_tokens"]),
+        key_tokens=tuple(_read_token(token) for token in item["key_tokens"]),
+        weights=np.asarray(item["weights"], dtype=np.float32),
+        layers=tuple(map(str, item.get("layers", ()))),
+        heads=tuple(map(str, item.get("heads", ()))),
+        values=values,
+        unit=str(item.get("unit", "share of a row's attention")),
+        query_side=str(item.get("query_text", "text")),
+        key_side=str(item.get("key_text", "text")),
+    )
+
+
+def _token_document(token: Token) -> dict[str, Any]:
+    document = asdict(token)
+    if token.label is None:
+        del document["label"]
+    return document
+
+
+def _read_token(token: Mapping[str, Any] | str) -> Token:
+    return Token(token) if isinstance(token, str) else Token(**token)
+
+
+def read_provenance(document: Mapping[str, Any]) -> Provenance:
+    """The provenance in a document; what is missing stays unknown."""
+    known = {"source": "file", "model": "unknown", **document}
+    known["focus"] = {name: Focus(**item) for name, item in known.get("focus", {}).items()}
+    known["steps"] = tuple(known.get("steps", ()))
+    known["notes"] = tuple(known.get("notes", ()))
+    return Provenance(**known)
+
+
+def _plain(value: Any) -> Any:
+    """Mappings, tuples and numpy scalars as what JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,101 @@
+"""Matrices by name out of a file that somebody else wrote: .json, .npz or .safetensors."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.errors import InputError
+from attnviz.storage.json import parse_json
+
+SUFFIXES = (".json", ".npz", ".safetensors")
+TEXTS = ("tokens", "query_tokens", "key_tokens")
+"""Names that hold lists of words; every other name holds numbers."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content.
+
+    Raises:
+        InputError: it is missing, a folder or closed.
+    """
+    try:
+        return path.read_bytes()
+    except IsADirectoryError as error:
+        raise InputError(f"'{path}' is a folder, not a file") from error
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file '{path}'") from error
+    except OSError as error:
+        raise InputError(f"cannot read '{path}': {error.strerror}") from error
+
+
+def read_matrices(path: Path) -> dict[str, Any]:
+    """Arrays of numbers and lists of words by name; nothing in the file is run.
+
+    Raises:
+        InputError: the file cannot be read, is of another kind, or holds something else.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"'{path}' is none of {', '.join(SUFFIXES)}")
+    data = read_bytes(path)
+    read = {".json": _read_json, ".npz": _read_npz, ".safetensors": _read_safetensors}[suffix]
+    return {
+        name: _words(value, name, path) if name in TEXTS else _numbers(value, name, path)
+        for name, value in read(data, path).items()
+    }
+
+
+def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
+    document = parse_json(data, f"'{path}'")
+    if not isinstance(document, dict):
+        raise InputError(f"'{path}' holds no matrices by name: its JSON is not an object")
+    return {name: value for name, value in document.items() if not isinstance(value, str)}
+
+
+def _read_npz(data: bytes, path: Path) -> Mapping[str, Any]:
+    import io
+
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
+        raise InputError(f"'{path}' cannot be read as .npz: {error}") from error
+
+
+def _read_safetensors(data: bytes, path: Path) -> Mapping[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        tensors: dict[str, Any] = dict(load(data))
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"'{path}' cannot be read as .safetensors: {error}") from error
+    # The format keeps text in its header only: its first 8 bytes give the header's length.
+    header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")], f"header of '{path}'")
+    words = header.get("__metadata__", {})
+    return tensors | {
+        name: parse_json(words[name], f"'{name}' in '{path}'") for name in TEXTS if name in words
+    }
+
+
+def _numbers(value: Any, name: str, path: Path) -> NDArray[np.float64]:
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"'{name}' in '{path}' is no matrix of numbers: {error}") from error
+    if not np.isfinite(numbers).all():
+        raise InputError(f"'{name}' in '{path}' holds numbers that are not finite")
+    return numbers
+
+
+def _words(value: Any, name: str, path: Path) -> list[str]:
+    words = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+        raise InputError(f"'{name}' in '{path}' is not a list of words")
+    return words
