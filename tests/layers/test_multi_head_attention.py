@@ -1,0 +1,154 @@
+import pytest
+import torch
+
+from attnviz.errors import InputError, UsageError
+from attnviz.layers import MultiHeadAttention
+
+SIZE, HEADS = 12, 3
+
+
+def sequences(*shapes):
+    random = torch.Generator().manual_seed(22)
+    return [torch.randn(*shape, generator=random) for shape in shapes]
+
+
+def twins(bias=True, **sizes):
+    """Our layer and torch's with the same parameters."""
+    torch.manual_seed(23)
+    theirs = torch.nn.MultiheadAttention(
+        SIZE, HEADS, bias=bias, batch_first=True, kdim=sizes.get("key"), vdim=sizes.get("value")
+    )
+    ours = MultiHeadAttention(
+        SIZE, HEADS, key_size=sizes.get("key"), value_size=sizes.get("value"), bias=bias
+    )
+    if sizes:
+        matrices = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
+    else:
+        matrices = theirs.in_proj_weight.chunk(3)
+    with torch.no_grad():
+        for linear, matrix in zip((ours.query, ours.key, ours.value), matrices, strict=True):
+            linear.weight.copy_(matrix)
+        ours.output.weight.copy_(theirs.out_proj.weight)
+        if bias:
+            theirs.in_proj_bias.normal_()
+            theirs.out_proj.bias.normal_()
+            for linear, part in zip(
+                (ours.query, ours.key, ours.value), theirs.in_proj_bias.chunk(3), strict=True
+            ):
+                linear.bias.copy_(part)
+            ours.output.bias.copy_(theirs.out_proj.bias)
+    return ours, theirs
+
+
+def same(one, other):
+    for mine, expected in zip(one, other, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=0, atol=1e-6)
+
+
+biased = pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+
+
+@biased
+def test_over_itself_it_is_torchs(bias):
+    ours, theirs = twins(bias)
+    (inputs,) = sequences((2, 5, SIZE))
+    expected = theirs(inputs, inputs, inputs, average_attn_weights=False)
+    same(ours(inputs, need_weights=True), expected)
+
+
+@biased
+def test_over_another_sequence_of_other_sizes_it_is_torchs(bias):
+    ours, theirs = twins(bias, key=7, value=4)
+    query, key, value = sequences((2, 5, SIZE), (2, 6, 7), (2, 6, 4))
+    expected = theirs(query, key, value, average_attn_weights=False)
+    same(ours(query, key, value, need_weights=True), expected)
+
+
+@biased
+def test_causal_it_is_torchs(bias):
+    ours, theirs = twins(bias)
+    ours.causal = True
+    (inputs,) = sequences((2, 5, SIZE))
+    hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    expected = theirs(inputs, inputs, inputs, attn_mask=hidden, average_attn_weights=False)
+    same(ours(inputs, need_weights=True), expected)
+
+
+@biased
+def test_with_padded_keys_it_is_torchs_with_the_mask_turned_round(bias):
+    ours, theirs = twins(bias)
+    query, key = sequences((2, 5, SIZE), (2, 6, SIZE))
+    real = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    expected = theirs(query, key, key, key_padding_mask=~real, average_attn_weights=False)
+    same(ours(query, key, key_mask=real, need_weights=True), expected)
+
+
+@pytest.mark.parametrize("axes", [2, 3, 4])
+def test_with_a_full_mask_it_is_torchs(axes):
+    ours, theirs = twins()
+    (inputs,) = sequences((2, 5, SIZE))
+    random = torch.Generator().manual_seed(24)
+    mask = torch.rand(*(2, HEADS)[: axes - 2], 5, 5, generator=random) > 0.5
+    mask[..., 0] = True
+    for_each_head = (mask if axes != 3 else mask[:, None]).expand(2, HEADS, 5, 5)
+    hidden = ~for_each_head.reshape(2 * HEADS, 5, 5)
+    expected = theirs(inputs, inputs, inputs, attn_mask=hidden, average_attn_weights=False)
+    same(ours(inputs, mask=mask, need_weights=True), expected)
+
+
+def test_all_masks_together_are_torchs():
+    ours, theirs = twins()
+    ours.causal = True
+    (inputs,) = sequences((2, 5, SIZE))
+    mask = torch.ones(5, 5, dtype=torch.bool)
+    mask[3, 1] = False
+    real = torch.tensor([[True] * 5, [True] * 4 + [False]])
+    expected = theirs(
+        inputs,
+        inputs,
+        inputs,
+        attn_mask=~(mask & torch.ones(5, 5, dtype=torch.bool).tril()),
+        key_padding_mask=~real,
+        average_attn_weights=False,
+    )
+    same(ours(inputs, mask=mask, key_mask=real, need_weights=True), expected)
+
+
+def test_its_gradients_are_torchs():
+    ours, theirs = twins()
+    (inputs,) = sequences((2, 5, SIZE))
+    one, other = (inputs.clone().requires_grad_() for _ in range(2))
+    ours(one)[0].square().sum().backward()
+    theirs(other, other, other)[0].square().sum().backward()
+    torch.testing.assert_close(one.grad, other.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_a_query_that_sees_nothing_answers_with_the_last_bias_where_torch_answers_nan():
+    ours, theirs = twins()
+    (inputs,) = sequences((1, 3, SIZE))
+    mask = torch.tensor([[True] * 3, [False] * 3, [True] * 3])
+    output, weights = ours(inputs, mask=mask, need_weights=True)
+    assert (weights[..., 1, :] == 0).all()
+    torch.testing.assert_close(output[0, 1], ours.output.bias)
+    expected, _ = theirs(inputs, inputs, inputs, attn_mask=~mask)
+    assert expected[0, 1].isnan().all()
+    torch.testing.assert_close(output[0, ::2], expected[0, ::2], rtol=0, atol=1e-6)
+
+
+def test_heads_that_do_not_divide_the_size_are_refused_when_it_is_built():
+    with pytest.raises(UsageError, match="a size of 12 cannot be split into 5 heads"):
+        MultiHeadAttention(SIZE, 5)
+
+
+def test_more_keys_than_the_context_are_refused():
+    layer = MultiHeadAttention(SIZE, HEADS, context_length=4)
+    query, key = sequences((6, SIZE), (5, SIZE))
+    layer(query, key[:4])
+    with pytest.raises(InputError, match="5 positions, but the context length is 4"):
+        layer(query, key)
+
+
+def test_queries_that_go_on_from_a_cache_see_what_they_saw_without_one():
+    layer = MultiHeadAttention(SIZE, HEADS, causal=True)
+    (inputs,) = sequences((2, 5, SIZE))
+    torch.testing.assert_close(layer(inputs[:, 3:], inputs)[0], layer(inputs)[0][:, 3:])

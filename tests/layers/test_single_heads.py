@@ -1,0 +1,69 @@
+"""Self-, causal and cross-attention against torch's functional attention."""
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from attnviz.errors import InputError, UsageError
+from attnviz.layers import CausalAttention, CrossAttention, SelfAttention
+
+INPUTS = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(25))
+SOURCE = torch.randn(2, 7, 4, generator=torch.Generator().manual_seed(26))
+
+
+def projected(layer, target, source):
+    return layer.query(target), layer.key(source), layer.value(source)
+
+
+@pytest.mark.parametrize(("scaled", "scale"), [(True, None), (False, 1.0)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_self_attention_is_torchs_scaled_or_not(scaled, scale, bias):
+    layer = SelfAttention(6, 3, scaled=scaled, bias=bias)
+    expected = scaled_dot_product_attention(*projected(layer, INPUTS, INPUTS), scale=scale)
+    torch.testing.assert_close(layer(INPUTS)[0], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_causal_attention_is_torchs(bias):
+    layer = CausalAttention(6, 3, bias=bias)
+    expected = scaled_dot_product_attention(*projected(layer, INPUTS, INPUTS), is_causal=True)
+    torch.testing.assert_close(layer(INPUTS)[0], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_cross_attention_of_two_heads_is_torchs_head_by_head(bias):
+    layer = CrossAttention(6, 4, 8, heads=2, bias=bias)
+    halves = zip(*(x.chunk(2, dim=-1) for x in projected(layer, INPUTS, SOURCE)), strict=True)
+    expected = torch.cat([scaled_dot_product_attention(*half) for half in halves], dim=-1)
+    output, weights = layer(INPUTS, SOURCE, need_weights=True)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-6)
+    assert weights.shape == (2, 2, 5, 7)
+
+
+def test_projections_have_a_bias_only_where_it_is_asked_for():
+    assert SelfAttention(6).query.bias is None
+    assert SelfAttention(6, bias=True).query.bias is not None
+
+
+def test_a_mask_for_each_query_is_obeyed():
+    mask = torch.rand(2, 5, 5, generator=torch.Generator().manual_seed(27)) > 0.5
+    _, weights = SelfAttention(6)(INPUTS, mask, need_weights=True)
+    assert (weights[~mask] == 0).all()
+    assert (weights[mask] > 0).all()
+
+
+def test_causal_attention_never_looks_ahead_whatever_the_mask_says():
+    _, weights = CausalAttention(6)(INPUTS, torch.ones(5, 5, dtype=torch.bool), need_weights=True)
+    torch.testing.assert_close(weights, weights.tril(), rtol=0, atol=0)
+
+
+def test_inputs_longer_than_the_context_are_refused():
+    layer = CausalAttention(6, context_length=4)
+    layer(INPUTS[:, :4])
+    with pytest.raises(InputError, match="5 positions, but the context length is 4"):
+        layer(INPUTS)
+
+
+def test_cross_heads_that_do_not_divide_the_size_are_refused_when_it_is_built():
+    with pytest.raises(UsageError, match="a size of 8 cannot be split into 3 heads"):
+        CrossAttention(6, 4, 8, heads=3)

@@ -1,0 +1,171 @@
+"""The three small models learn, and neither padding nor the future reaches them."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from attnviz.errors import UsageError
+from attnviz.layers import SequenceClassifier, Summarizer, TextEncoder, TokenClassifier
+from attnviz.layers.sequence_classifier import mean_of_real
+
+VOCABULARY = 20
+TEXTS = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 0, 0], [11, 5, 3, 12, 0]])
+TAGS = torch.tensor([[0, 1, 2, 0, 1], [2, 2, 0, -100, -100], [1, 0, 0, 2, -100]])
+SUMMARIES = torch.tensor([[1, 3, 7, 2], [1, 9, 2, 0], [1, 12, 11, 2]])
+
+
+def small(model, *arguments, **options):
+    torch.manual_seed(38)
+    return model(VOCABULARY, *arguments, size=16, heads=2, layers=2, **options)
+
+
+def losses(model, loss, steps=60):
+    """The loss before and after a few steps on a handful of examples."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    seen = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        value = loss(model)
+        value.backward()
+        optimizer.step()
+        seen.append(value.item())
+    return seen[0], seen[-1]
+
+
+def test_the_token_classifier_learns_a_handful_of_texts_by_heart():
+    model = small(TokenClassifier, 3, dropout=0.0)
+    first, last = losses(model, lambda m: cross_entropy(m(TEXTS)[0].mT, TAGS))
+    assert last < 0.05 < 0.5 < first
+    found = model.eval()(TEXTS)[0].argmax(dim=-1)
+    assert (found == TAGS)[TAGS >= 0].all()
+
+
+def test_the_sequence_classifier_learns_a_handful_of_texts_by_heart():
+    model, labels = small(SequenceClassifier, 2, dropout=0.0), torch.tensor([0, 1, 1])
+    first, last = losses(model, lambda m: cross_entropy(m(TEXTS)[0], labels))
+    assert last < 0.05 < 0.3 < first
+    assert (model.eval()(TEXTS)[0].argmax(dim=-1) == labels).all()
+
+
+def test_the_summarizer_learns_a_handful_of_summaries_by_heart():
+    model = small(Summarizer, dropout=0.0)
+
+    def loss(model):
+        logits, _ = model(TEXTS, SUMMARIES[:, :-1])
+        return cross_entropy(logits.mT, SUMMARIES[:, 1:], ignore_index=0)
+
+    first, last = losses(model, loss)
+    assert last < 0.05 < 1 < first
+
+
+@pytest.mark.parametrize("longer", [1, 3, 30])
+def test_padding_never_changes_what_is_said_about_a_real_token(longer):
+    model = small(TokenClassifier, 3).eval()
+    alone, _ = model(TEXTS[1:2, :3])
+    padded, _ = model(torch.nn.functional.pad(TEXTS[1:2, :3], (0, longer)))
+    torch.testing.assert_close(padded[:, :3], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("longer", [1, 3, 30])
+def test_padding_never_changes_the_label_of_a_text(longer):
+    model = small(SequenceClassifier).eval()
+    alone, _ = model(TEXTS[:1])
+    padded, _ = model(torch.nn.functional.pad(TEXTS[:1], (0, longer)))
+    torch.testing.assert_close(padded, alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("longer", [1, 3, 30])
+def test_padding_of_source_or_target_never_changes_a_real_summary_position(longer):
+    model = small(Summarizer).eval()
+    alone, _ = model(TEXTS[:1], SUMMARIES[:1])
+    padded, _ = model(
+        torch.nn.functional.pad(TEXTS[:1], (0, longer)),
+        torch.nn.functional.pad(SUMMARIES[:1], (0, longer + 1)),
+    )
+    torch.testing.assert_close(padded[:, :4], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("position", [1, 2, 3])
+def test_a_later_summary_token_never_changes_an_earlier_position(position):
+    model = small(Summarizer).eval()
+    before, _ = model(TEXTS, SUMMARIES)
+    changed = SUMMARIES.clone()
+    changed[:, position] = 13
+    after, _ = model(TEXTS, changed)
+    torch.testing.assert_close(after[:, :position], before[:, :position], rtol=0, atol=0)
+    assert (after[:, position] - before[:, position]).abs().max() > 1e-3
+
+
+def test_a_word_of_the_source_reaches_every_summary_position():
+    model = small(Summarizer).eval()
+    before, _ = model(TEXTS[:1], SUMMARIES[:1])
+    after, _ = model(TEXTS[:1].flip(-1), SUMMARIES[:1])
+    assert ((after - before).abs().amax(dim=-1) > 1e-4).all()
+
+
+@pytest.mark.parametrize("model", [TokenClassifier, SequenceClassifier])
+def test_weights_come_for_each_layer_on_request(model):
+    model = small(model, 3).eval()
+    logits, nothing = model(TEXTS)
+    same, weights = model(TEXTS, need_weights=True)
+    assert nothing is None
+    assert [tuple(layer.shape) for layer in weights] == [(3, 2, 5, 5)] * 2
+    torch.testing.assert_close(logits, same, rtol=0, atol=0)
+    for layer in weights:
+        assert (layer.movedim(-1, 1)[TEXTS == 0] == 0).all()
+
+
+def test_the_summarizer_gives_the_weights_of_its_three_attentions():
+    model = small(Summarizer).eval()
+    assert model(TEXTS, SUMMARIES)[1] is None
+    _, weights = model(TEXTS, SUMMARIES, need_weights=True)
+    shapes = [[tuple(layer.shape) for layer in stream] for stream in weights]
+    assert shapes == [[(3, 2, 5, 5)] * 2, [(3, 2, 4, 4)] * 2, [(3, 2, 4, 5)] * 2]
+    for layer in weights.cross:
+        torch.testing.assert_close(layer.sum(dim=-1), torch.ones(3, 2, 4))
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (1, 1)], ids=str)
+def test_any_leading_axes_are_a_batch(batch):
+    model = small(Summarizer).eval()
+    logits, _ = model(TEXTS[0].expand(*batch, 5), SUMMARIES[0].expand(*batch, 4))
+    assert logits.shape == (*batch, 4, VOCABULARY)
+
+
+def test_a_text_of_nothing_but_padding_is_no_nan():
+    empty = torch.zeros(2, 4, dtype=torch.int64)
+    for output in (
+        small(TokenClassifier, 3)(empty),
+        small(SequenceClassifier)(empty),
+        small(Summarizer)(empty, empty),
+    ):
+        assert torch.isfinite(output[0]).all()
+
+
+def test_by_hand_the_mean_leaves_padding_out():
+    hidden = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [99.0, float("nan")]], [[5.0, 5.0]] * 3])
+    real = torch.tensor([[True, True, False], [False, False, False]])
+    assert mean_of_real(hidden, real).tolist() == [[2, 4], [0, 0]]
+
+
+def test_another_number_may_stand_for_padding():
+    model = small(TokenClassifier, 3, padding=19).eval()
+    alone, _ = model(torch.tensor([[0, 3, 4]]))
+    padded, _ = model(torch.tensor([[0, 3, 4, 19]]))
+    torch.testing.assert_close(padded[:, :3], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", [TokenClassifier, SequenceClassifier, Summarizer])
+def test_parameters_saved_and_loaded_give_the_same_logits(model):
+    labels = () if model is Summarizer else (3,)
+    one = small(model, *labels).eval()
+    torch.manual_seed(39)
+    other = model(VOCABULARY, *labels, size=16, heads=2, layers=2).eval()
+    other.load_state_dict(one.state_dict())
+    given = (TEXTS, SUMMARIES) if model is Summarizer else (TEXTS,)
+    torch.testing.assert_close(one(*given)[0], other(*given)[0], rtol=0, atol=0)
+
+
+def test_heads_that_do_not_divide_the_size_are_refused_when_it_is_built():
+    with pytest.raises(UsageError, match="a size of 16 cannot be split into 3 heads"):
+        TextEncoder(VOCABULARY, 16, 3)
