@@ -86,7 +86,7 @@ def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, mod
     absent = missing(selection, set(names))
     if absent:
         count = f"{len(names)} {what}{'s' if len(names) > 1 else ''}"
-        span = f", {names[0]} to {names[-1]}" if len(names) > 1 else f", {names[0]}"
+        span = f", {names[0]} to {names[-1]}" if len(names) > 1 else f", which is {names[0]}"
         raise UsageError(
             f"{what} {absent[0]} does not exist: {model} ({maps[0].stream}) has {count}{span}"
         )

@@ -61,10 +61,12 @@ def _named(what: str, name: str) -> str:
 
 
 def describe_run(attention: Attention, item: AttentionMap) -> str:
-    """What was run, in one line: model, stream and how many layers and heads there are."""
+    """What was run, in one line: model, stream and, where there are several, layers and heads."""
     provenance = attention.provenance
     origin = provenance.model + (" (untrained)" if provenance.trained is False else "")
     layers, heads = len(item.layers), len(item.heads)
+    if layers == heads == 1:
+        return f"{origin} · {item.stream}"
     size = f"{layers} layer{'s' * (layers > 1)} × {heads} head{'s' * (heads > 1)}"
     return f"{origin} · {item.stream} · {size}"
 

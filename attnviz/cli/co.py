@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.input import InputOption, texts_of
-from attnviz.cli.options import Options, with_options
+from attnviz.cli.options import Options, completing, with_options
 from attnviz.errors import UsageError, choose
 
 VARIANTS = ("parallel", "alternating", "two-stream")
@@ -37,7 +37,7 @@ def co(
             "--variant",
             metavar="NAME",
             help="parallel, alternating or two-stream.",
-            autocompletion=lambda word: [name for name in VARIANTS if name.startswith(word)],
+            autocompletion=completing(VARIANTS),
         ),
     ] = "parallel",
     input_file: InputOption = None,

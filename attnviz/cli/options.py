@@ -49,7 +49,7 @@ class Options:
     output: Output
 
 
-def _completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Shell completion over a fixed list."""
     listed = list(names)
     return lambda incomplete: [name for name in listed if name.startswith(incomplete)]
@@ -73,7 +73,7 @@ OPTIONS: dict[str, Any] = {
         "--mechanism",
         metavar="NAME",
         help="Untrained own layer; 'attnviz mechanisms' lists them.",
-        autocompletion=_completing(MECHANISMS),
+        autocompletion=completing(MECHANISMS),
     ),
     "weights": _option(
         ORIGIN,
@@ -87,7 +87,7 @@ OPTIONS: dict[str, Any] = {
         "--to",
         metavar="LANGUAGE",
         help="Language of the target for the pocket model: en or fr.",
-        autocompletion=_completing(("en", "fr")),
+        autocompletion=completing(("en", "fr")),
     ),
     "size": _option(ORIGIN, "--size", metavar="N", min=1, help="Features of an own layer."),
     "heads": _option(ORIGIN, "--heads", metavar="N", min=1, help="Heads of an own layer."),
@@ -97,14 +97,14 @@ OPTIONS: dict[str, Any] = {
         "--device",
         metavar="NAME",
         help="auto, cpu, cuda or mps.",
-        autocompletion=_completing(("auto", "cpu", "cuda", "mps")),
+        autocompletion=completing(("auto", "cpu", "cuda", "mps")),
     ),
     "dtype": _option(
         ORIGIN,
         "--dtype",
         metavar="NAME",
         help="float32 (the default on a processor), float64, float16 or bfloat16.",
-        autocompletion=_completing(("float32", "float64", "float16", "bfloat16")),
+        autocompletion=completing(("float32", "float64", "float16", "bfloat16")),
     ),
     "revision": _option(
         ORIGIN, "--revision", metavar="NAME", help="Branch, tag or commit of a model on the hub."
@@ -129,14 +129,14 @@ OPTIONS: dict[str, Any] = {
         "--reduce",
         metavar="HOW",
         help="Take heads and layers together: none, mean or max.",
-        autocompletion=_completing(("none", "mean", "max")),
+        autocompletion=completing(("none", "mean", "max")),
     ),
     "over": _option(
         CHOICE,
         "--over",
         metavar="AXIS",
         help="What --reduce takes together: heads, layers or both.",
-        autocompletion=_completing(("both", "heads", "layers")),
+        autocompletion=completing(("both", "heads", "layers")),
     ),
     "labels": _option(
         CHOICE,
@@ -150,7 +150,7 @@ OPTIONS: dict[str, Any] = {
         "-f",
         metavar="NAME",
         help=f"What stdout gets: {', '.join(FORMATS)}.",
-        autocompletion=_completing(FORMATS),
+        autocompletion=completing(FORMATS),
     ),
     "output": _option(
         OUTPUT, "--output", "-o", metavar="FILE", help="Data file: .json, .jsonl, .csv, .tsv, .npz."

@@ -144,12 +144,10 @@ def _best(item: AttentionMap, row: NDArray[np.float32]) -> Text:
 
 
 def _ruler(keys: int) -> Text:
-    """Position numbers over single columns: tens on their own columns, the others as a digit."""
-    marks = [str(key // 10) if key % 10 == 0 and key else str(key % 10) for key in range(keys)]
-    ruler = Text()
-    for key, mark in enumerate(marks):
-        ruler.append(mark, style="bold" if key % 10 == 0 and key else "dim")
-    return ruler
+    """Position numbers over single columns: tens above units, from the tenth key on."""
+    units = "".join(str(key % 10) for key in range(keys))
+    tens = "".join(str(key // 10) if key and key % 10 == 0 else " " for key in range(keys))
+    return Text(f"{tens}\n{units}" if keys > 10 else units, style="dim")
 
 
 def _shade(value: float, limits: Limits) -> str:
@@ -166,7 +164,7 @@ def _legend(item: AttentionMap, colored: bool) -> Text:
         legend.append(f" from {two_digits(step)}  ")
         if item.values == "signed" and not colored:
             legend.append(f"{NEGATIVE_SHADES[SHADES.index(mark)]} the same below 0  ")
-    return legend.append("bold digits: tens")
+    return legend
 
 
 def _strongest(item: AttentionMap, width: int) -> Table:

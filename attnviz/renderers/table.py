@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
@@ -68,7 +70,10 @@ def print_view(console: Console, view: View) -> None:
         console.print(part)
     if view.heads:
         console.print()
-        console.print(head_table(view.heads, view.map.layers[0], console.width))
+        layer = view.map.layers[0]
+        named = f"heads of layer {layer}" if layer.isdecimal() else "heads"
+        console.print(Text(f"{named} (bars: what each key receives)", style="dim"))
+        console.print(head_table(view.heads, console.width))
     if view.strongest:
         console.print(strongest_line(view.strongest))
 
@@ -96,30 +101,38 @@ def strongest_line(link: Link) -> Text:
     )
 
 
-def head_table(heads: Iterable[HeadLine], layer: str, width: int) -> Table:
-    """A line for each head: what its keys receive, what it does most, and its entropy."""
+def head_table(heads: Sequence[HeadLine], width: int) -> Table:
+    """A line for each head: what its keys receive, what it does most, and its entropy in nats."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    named = f"heads of layer {layer}" if layer.isdecimal() else "heads"
-    table.add_column("")
-    table.add_column(named, no_wrap=True)
-    table.add_column("what it does most", no_wrap=True, overflow="ellipsis")
-    table.add_column("share", justify="right", no_wrap=True)
-    table.add_column("entropy", justify="right", no_wrap=True)
+    bars = min(len(heads[0].profile), PROFILE_WIDTH, max(width // 5, 4))
+    numbers = max(len(line.head) for line in heads)
+    table.add_column("", no_wrap=True, min_width=numbers)
+    table.add_column("keys", no_wrap=True, min_width=bars)
+    table.add_column("does most", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True, min_width=5)
+    table.add_column("entropy", justify="right", no_wrap=True, min_width=7)
+    room = max(width - numbers - max(bars, 4) - 12 - 8, 4)
+    top = max(float(line.profile.max()) for line in heads)
     for line in heads:
         table.add_row(
-            Text(line.head),
-            Text(sparkline(line)),
-            Text(shorten(printable(line.pattern), max(width - 46, 12))),
+            line.head,
+            sparkline(line.profile, bars, top),
+            Text(shorten(printable(line.pattern), room)),
             two_digits(line.weight),
             f"{line.entropy:.2f}",
         )
     return table
 
 
-def sparkline(line: HeadLine) -> str:
-    """What each key receives on average, as bars; many keys share a bar, which shows their peak."""
-    profile = line.profile
-    width = min(len(profile), PROFILE_WIDTH)
+def sparkline(profile: NDArray[np.float64], width: int, top: float) -> str:
+    """What each key receives on average, as bars; many keys share a bar, which shows their peak.
+
+    Args:
+        profile: shape (keys,).
+        width: how many bars.
+        top: what the highest bar stands for, the same for all heads beside each other.
+    """
     edges = [round(place * len(profile) / width) for place in range(width + 1)]
     peaks = [float(profile[low:high].max()) for low, high in pairwise(edges)]
-    return "".join(BARS[min(int(max(peak, 0.0) * len(BARS)), len(BARS) - 1)] for peak in peaks)
+    levels = (int(max(peak, 0.0) / (top or 1.0) * len(BARS)) for peak in peaks)
+    return "".join(BARS[min(level, len(BARS) - 1)] for level in levels)
