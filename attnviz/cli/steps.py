@@ -1,0 +1,198 @@
+"""`attnviz steps`: the arithmetic of attention, matrix by matrix."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnviz.errors import InputError, UsageError, choose
+
+if TYPE_CHECKING:
+    from attnviz.renderers import Display
+    from attnviz.steps.given import Given
+
+FORMATS = ("table", "json", "none")
+SIZE = 4
+"""Features of a sentence's vectors: few enough for the eye; --size gives more."""
+_SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
+
+
+def steps(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE|SENTENCE]",
+            help="File of matrices (.json, .npz, .safetensors), or a sentence: what has a space in "
+            "it, is no file and does not end like one (.json). Without: a worked example.",
+        ),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", help="Sentence, of one word or more.")
+    ] = None,
+    causal: Annotated[bool, typer.Option("--causal", help="Hide later positions.")] = False,
+    size: Annotated[
+        int | None, typer.Option("--size", min=1, help=f"Features of a sentence, default {SIZE}.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of a sentence's vectors, default 0.")
+    ] = None,
+    format_name: Annotated[
+        str, typer.Option("--format", "-f", help="What stdout gets: table, json or none.")
+    ] = "table",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for every matrix (.json, .npz).")
+    ] = None,
+    scatter: Annotated[
+        Path | None,
+        typer.Option(
+            "--scatter",
+            help="Picture (.png, .svg, .pdf) of inputs, values and outputs in three dimensions.",
+        ),
+    ] = None,
+    diagram: Annotated[
+        bool, typer.Option("--diagram", help="Print the flow of the data as Mermaid text instead.")
+    ] = False,
+) -> None:
+    """Show the arithmetic of attention, matrix by matrix, each with its shape and formula.
+
+    The names in a file: inputs, or query_input and key_value_input; w_query, w_key and w_value, or
+    none of them (naive attention); optionally mask (1 where a query may look), tokens,
+    query_tokens and key_tokens. Results that the file also holds are compared with the computed
+    ones. A sentence gets seeded random vectors and projections: untrained.
+
+    Examples: attnviz steps · attnviz steps matrices.json --causal · attnviz steps "The cat sat"
+    """
+    choose(format_name, FORMATS, "format")
+    if diagram and format_name == "json":
+        raise UsageError("--diagram and -f json both want stdout: choose one, or use -o FILE.json")
+    _check_files(output, scatter)
+    sentence = _sentence(file, text)
+    if sentence is None and not (size is seed is None):
+        raise UsageError("--size and --seed are for a sentence: a file brings its own numbers")
+    given = _given(file, sentence, size or SIZE, seed or 0)
+    _write(given, causal, "diagram" if diagram else format_name, output, scatter)
+
+
+def _sentence(file: str | None, text: str | None) -> str | None:
+    """The sentence that was asked for, or None where a file was, or nothing.
+
+    Raises:
+        UsageError: both were given.
+        InputError: it is blank.
+    """
+    if text is not None and file is not None:
+        raise UsageError("give either --text or an argument, not both")
+    if text is None:
+        if file is None or (file and (_exists(file) or _SUFFIX.search(file))):
+            return None
+        if file.strip() and not any(map(str.isspace, file.strip())):
+            return None
+    from attnviz.texts import check_text
+
+    return check_text(text or file or "", "sentence")
+
+
+def _exists(name: str) -> bool:
+    """False also for a sentence that is longer than any file's name can be."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
+
+
+def _given(file: str | None, sentence: str | None, size: int, seed: int) -> Given:
+    from attnviz.steps.example import worked_example
+    from attnviz.steps.given import Given
+
+    if sentence is not None:
+        return _seeded(sentence, size, seed)
+    if file is None:
+        return worked_example()
+    if not _exists(file):
+        raise InputError(f"there is no file '{file}'; to attend over a sentence, use --text")
+    if Path(file).is_dir():
+        raise InputError(f"'{file}' is a folder, not a file of matrices")
+    return Given.from_file(Path(file))
+
+
+def _seeded(sentence: str, size: int, seed: int) -> Given:
+    """A sentence's words with the vectors and projections of an untrained own layer."""
+    from attnviz.sources.own_layer import SeededEmbedding
+    from attnviz.sources.words import split_words
+    from attnviz.steps.given import PROJECTIONS, Given
+
+    tokens = split_words(sentence)
+    names = tuple(token.text for token in tokens)
+    embedding = SeededEmbedding(seed, size)
+    return Given(
+        title=f"untrained, size {size}, seed {seed}",
+        query_input=embedding.embed(tokens),
+        projections={name: embedding.projection(name.removeprefix("w_")) for name in PROJECTIONS},
+        query_tokens=names,
+        key_tokens=names,
+        origin="seeded, untrained",
+    )
+
+
+def _check_files(output: Path | None, scatter: Path | None) -> None:
+    """Find out before the work whether both files can be written, and as what.
+
+    Raises:
+        UsageError: an unknown suffix.
+    """
+    from attnviz.cli.output import check_writable
+    from attnviz.registry import PICTURE_SUFFIXES
+
+    for path, suffixes, option in (
+        (output, (".json", ".npz"), "-o"),
+        (scatter, PICTURE_SUFFIXES, "--scatter"),
+    ):
+        if path is not None:
+            if path.suffix.lower() not in suffixes:
+                raise UsageError(f"{option} '{path}' must end in {', '.join(suffixes)}")
+            check_writable(path)
+
+
+def _write(
+    given: Given, causal: bool, shown: str, output: Path | None, scatter: Path | None
+) -> None:
+    """Compute once and write everything that was asked for."""
+    from attnviz.cli.output import note, write_file, write_text
+    from attnviz.steps.arithmetic import arithmetic
+    from attnviz.steps.export import as_json, as_npz
+
+    result = arithmetic(given, causal=causal)
+    if output is not None:
+        as_bytes = as_npz(result) if output.suffix.lower() == ".npz" else as_json(result).encode()
+        write_file(output, as_bytes)
+    if scatter is not None:
+        from attnviz.renderers.figure import figure_bytes
+        from attnviz.steps.scatter import scatter as draw
+
+        write_file(scatter, figure_bytes(draw(result), scatter.suffix.lower(), result.title))
+    if shown != "table":
+        for line in result.notes:
+            note(line)
+    if shown == "json":
+        write_text(as_json(result))
+    elif shown == "diagram":
+        from attnviz.steps.diagram import mermaid
+
+        write_text(mermaid(result))
+    elif shown == "table":
+        from attnviz.steps.table import table
+
+        write_text(table(result, display()))
+
+
+def display() -> Display:
+    """What is known of the terminal, if stdout is one; NO_COLOR and FORCE_COLOR are honoured."""
+    from rich.console import Console
+
+    from attnviz.renderers import Display
+
+    console = Console()
+    return Display(console.width, None if console.no_color else console.color_system)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli.app import run
+
+
+def test_without_anything_the_worked_example_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["steps"]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("worked example · scaled dot-product attention")
+    assert err == ""
+
+
+def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["steps", "The cat sat", "--size", "8", "--seed", "3", "-f", "json"]) == 0
+    steps = json.loads(capfd.readouterr().out)
+    assert "untrained" in steps["title"]
+    options = ["--mechanism", "scaled", "--size", "8", "--seed", "3", "-f", "json"]
+    assert run(["self", "The cat sat", *options]) == 0
+    weights = json.loads(capfd.readouterr().out)["maps"][0]["weights"][0][0]
+    for row, expected in zip(steps["weights"], weights, strict=True):
+        assert row == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (
+            ["matrices.jsn"],
+            1,
+            "there is no file 'matrices.jsn'; to attend over a sentence, use --t",
+        ),
+        (["my matrices.json"], 1, "there is no file 'my matrices.json'"),
+        (["."], 1, "'.' is a folder"),
+        ([" "], 1, "the sentence is empty"),
+        ([""], 1, "the sentence is empty"),
+        (["--text", ""], 1, "the sentence is empty"),
+        (["a b", "--text", "c"], 2, "give either --text or an argument"),
+        (["-f", "jsn"], 2, "Did you mean 'json'?"),
+        (["--size", "4"], 2, "--size and --seed are for a sentence"),
+        (["-o", "out.txt"], 2, "-o 'out.txt' must end in .json, .npz"),
+        (["--scatter", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
+        (["--diagram", "-f", "json"], 2, "both want stdout"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["steps", *arguments]) == status
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_a_very_long_sentence_is_no_file_name(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["steps", "word " * 100, "-f", "none"]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_files_and_stdout_come_from_one_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, picture = tmp_path / "a.npz", tmp_path / "a.png"
+    assert run(["steps", "--causal", "-o", str(data), "--scatter", str(picture), "--diagram"]) == 0
+    assert "flowchart TD" in capfd.readouterr().out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert run(["steps", str(data), "-f", "json"]) == 0
+    assert json.loads(capfd.readouterr().out)["mask"][0] == [True, False, False]
+
+
+def test_neither_torch_nor_matplotlib_is_imported_for_a_table() -> None:
+    code = (
+        "import sys; from attnviz.cli.app import run; run(['steps', 'a b']);"
+        "sys.exit(bool({'torch', 'matplotlib', 'transformers'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

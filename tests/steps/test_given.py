@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.errors import InputError
+from attnviz.steps.given import Given
+
+SQUARE = np.eye(3)
+
+
+def build(**found: object) -> Given:
+    return Given.from_matrices(found, "test")
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (
+            {
+                "query_input": np.ones((2, 4)),
+                "key_value_input": np.ones((3, 4)),
+                "w_query": np.ones((3, 2)),
+                "w_key": np.ones((4, 2)),
+                "w_value": np.ones((4, 2)),
+            },
+            "query_input has 4 columns but w_query has 3 rows",
+        ),
+        (
+            {"inputs": SQUARE, "w_query": SQUARE, "w_key": SQUARE[:, :2], "w_value": SQUARE},
+            "w_query has 3 columns but w_key has 2",
+        ),
+        (
+            {"query_input": np.ones((2, 4)), "key_value_input": np.ones((3, 5))},
+            "query_input has 4 columns but key_value_input has 5",
+        ),
+        ({"inputs": SQUARE, "w_query": SQUARE}, "w_key and w_value missing"),
+        ({"query_input": SQUARE}, "query_input needs key_value_input beside it"),
+        ({}, "give either inputs or query_input and key_value_input; got nothing"),
+        (
+            {"inputs": SQUARE, "query_input": SQUARE},
+            "give either inputs or query_input and key_value_input; got inputs, query_input",
+        ),
+        ({"inputs": SQUARE, "wq": SQUARE}, "unknown matrix 'wq': known are inputs, query_input"),
+        ({"inputs": np.ones(3)}, "inputs has 1 axes, not 2"),
+        ({"inputs": np.ones((0, 3))}, r"inputs is empty: its shape is \(0, 3\)"),
+        ({"inputs": SQUARE, "mask": np.ones((2, 3))}, r"mask has the shape \(2, 3\), not \(3, 3\)"),
+        ({"inputs": SQUARE, "mask": -SQUARE}, "mask holds other numbers than 1"),
+        ({"inputs": SQUARE, "tokens": ["a", "b"]}, "inputs has 3 rows, but there are 2 query tok"),
+    ],
+)
+def test_what_does_not_fit_is_named(found: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build(**found)
+
+
+def test_tokens_of_one_sequence_name_queries_and_keys() -> None:
+    given = build(inputs=SQUARE, tokens=["a", "b", "c"])
+    assert given.query_tokens == given.key_tokens == ("a", "b", "c")
+
+
+def test_tokens_of_two_sequences_are_kept_apart() -> None:
+    given = build(
+        query_input=SQUARE[:1],
+        key_value_input=SQUARE,
+        query_tokens=["q"],
+        key_tokens=["a", "b", "c"],
+    )
+    assert given.query_tokens == ("q",)
+    assert given.key_tokens == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not json",
+        "[1, 2]",
+        '{"inputs": [[1, 2], [3]]}',
+        '{"inputs": [[1, NaN]]}',
+        '{"inputs": [["a"]]}',
+        '{"inputs": {"a": 1}}',
+        '{"inputs": [[1, 2]], "wquery": [[1]]}',
+    ],
+)
+def test_a_bad_file_is_one_line_that_names_it(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        Given.from_file(path)
+    assert "bad.json" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_pickled_objects_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "pickled.npz"
+    np.savez(path, inputs=np.array([object()], dtype=object))
+    with pytest.raises(InputError, match=r"pickled\.npz"):
+        Given.from_file(path)
+
+
+def test_a_file_brings_its_name_as_title(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"inputs": [[1, 2]], "note": "any words"}))
+    assert Given.from_file(path).title == "mine.json"

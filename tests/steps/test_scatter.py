@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.steps.arithmetic import arithmetic
+from attnviz.steps.example import worked_example
+from attnviz.steps.given import Given
+from attnviz.steps.scatter import in_three_dimensions, scatter
+
+
+def test_two_spaces_are_drawn_apart_and_one_space_once() -> None:
+    assert len(scatter(arithmetic(worked_example())).axes) == 2
+    assert len(scatter(arithmetic(Given("naive", np.eye(3)))).axes) == 1
+
+
+def test_the_points_of_three_features_are_drawn_where_they_are() -> None:
+    inputs = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
+    axes = scatter(arithmetic(Given("naive", inputs))).axes[0]
+    drawn = np.stack(axes.collections[0]._offsets3d, axis=-1)
+    np.testing.assert_allclose(drawn, inputs)
+
+
+def test_fewer_features_are_padded_and_said() -> None:
+    placed, words = in_three_dimensions(np.array([[1.0, 2.0]]))
+    assert placed.tolist() == [[1.0, 2.0, 0.0]]
+    assert words == "2 features, padded with 0"
+
+
+def test_more_features_keep_the_distances_that_three_components_can() -> None:
+    flat = np.random.default_rng(0).standard_normal((6, 3))
+    turned = flat @ np.linalg.qr(np.random.default_rng(1).standard_normal((7, 7)))[0][:3]
+    placed, words = in_three_dimensions(turned)
+    apart = np.linalg.norm(placed[:, None] - placed[None], axis=-1)
+    np.testing.assert_allclose(apart, np.linalg.norm(flat[:, None] - flat[None], axis=-1))
+    assert words == "principal components 1–3 of 7 features, 100% of the variance"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_points_of_many_features_are_placed_too(count: int) -> None:
+    placed, _ = in_three_dimensions(np.arange(5.0 * count).reshape(count, 5))
+    assert placed.shape == (count, 3)
+    assert np.isfinite(placed).all()
+
+
+def test_every_point_is_named() -> None:
+    axes = scatter(arithmetic(worked_example())).axes[1]
+    assert sorted(text.get_text() for text in axes.texts) == ["k0", "k1", "k2", "q0", "q1", "q2"]
