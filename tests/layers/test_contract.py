@@ -160,3 +160,11 @@ def test_parameters_saved_and_loaded_give_the_same_output(name):
     )
     other.load_state_dict(layer.state_dict())
     close(layer(*given)[0], other(*given)[0], 0)
+
+
+@every_layer
+def test_nothing_is_made_on_another_device_than_the_inputs(name):
+    layer, given = build(name).to("meta"), [tensor.to("meta") for tensor in inputs(name)]
+    masks = {key: mask.to("meta") for key, mask in hiding(name, given, 1).items()}
+    output, weights = layer(*given, need_weights=True, **masks)
+    assert {tensor.device.type for tensor in flat(output) + flat(weights)} == {"meta"}

@@ -103,6 +103,16 @@ def test_a_word_of_the_source_reaches_every_summary_position():
     assert ((after - before).abs().amax(dim=-1) > 1e-4).all()
 
 
+def test_one_word_said_thrice_is_told_apart_by_its_place():
+    thrice = torch.full((1, 3), 5)
+    for logits in (
+        small(TokenClassifier, 3).eval()(thrice)[0],
+        small(Summarizer).eval()(TEXTS[:1], thrice)[0],
+    ):
+        assert (logits[0, 0] - logits[0, 1]).abs().max() > 1e-3
+        assert (logits[0, 1] - logits[0, 2]).abs().max() > 1e-3
+
+
 @pytest.mark.parametrize("model", [TokenClassifier, SequenceClassifier])
 def test_weights_come_for_each_layer_on_request(model):
     model = small(model, 3).eval()
