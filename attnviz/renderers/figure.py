@@ -81,7 +81,7 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     """A figure with one image of exactly the given size in pixels, and all that stands around it.
 
     Args:
-        image: the values to draw, shape (rows, columns); NaN stays white.
+        image: the values to draw, shape (rows, columns); below the limits is white.
         width: pixels the image takes, a multiple of its columns.
         height: pixels the image takes, a multiple of its rows.
         frame: what stands around it.
@@ -111,7 +111,7 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     FigureCanvasAgg(figure)
     page = _Page(figure, full_width, full_height)
     axes = page.axes(_EDGE + frame.left, top, width, height)
-    colormap = ListedColormap(shades(limits) / 255.0)
+    colormap = ListedColormap(shades(limits) / 255.0).with_extremes(under="white")
     _draw(axes, image, colormap, limits)
     page.stack(above, _EDGE, _EDGE, face)
     page.stack(below, _EDGE, top + bar_height + 16, face, gid="note")

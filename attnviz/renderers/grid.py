@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.renderers.blocks import strongest
-from attnviz.renderers.colors import INK, limits_of
+from attnviz.renderers.colors import INK, Limits, limits_of
 from attnviz.renderers.figure import (
     LINE,
     TEXT_SIZE,
@@ -96,9 +96,8 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
         left=int(widest) + 14 + name_room,
         top=2 * name_room,
     )
-    figure, axes = framed(
-        _composite(attention_map.weights, down, across), across.pixels, down.pixels, frame
-    )
+    image = _composite(attention_map.weights, down, across, frame.limits)
+    figure, axes = framed(image, across.pixels, down.pixels, frame)
     axes.spines[:].set_visible(False)
     _name_tiles(axes, down, side_names, across, top_names, face)
     axes.set_ylabel("layer", fontproperties=face.font(TEXT_SIZE), color=ink(INK), labelpad=3)
@@ -120,23 +119,32 @@ def _sides(layers: int, heads: int, queries: int, keys: int) -> tuple[_Side, _Si
     """
     gap = 6 if max(layers, heads) <= 16 else 3
     rooms = [
-        min(_LARGEST_TILE, (_LONGEST - gap * (tiles - 1)) // tiles) for tiles in (layers, heads)
+        min(_LARGEST_TILE, max(1, (_LONGEST - gap * (tiles - 1)) // tiles))
+        for tiles in (layers, heads)
     ]
-    scales = [room // length for room, length in zip(rooms, (queries, keys), strict=True)]
+    lengths = (queries, keys)
+    blocks = [-(-length // room) for length, room in zip(lengths, rooms, strict=True)]
+    if queries == keys:
+        blocks = [max(blocks)] * 2
+    scales = [room // length for room, length in zip(rooms, lengths, strict=True)]
     least = max(1, min(scales))
     sides = []
-    for tiles, room, length, scale in zip(
-        (layers, heads), rooms, (queries, keys), scales, strict=True
-    ):
-        block = -(-length // max(room, 1))
-        pixels = max(1, min(scale, 3 * least if scale > 3 * least else least))
+    for tiles, length, block, scale in zip((layers, heads), lengths, blocks, scales, strict=True):
+        pixels = 3 * least if scale > 3 * least else least
         sides.append(_Side(tiles, block, pixels, -(-length // block) * pixels, gap))
     return sides[0], sides[1]
 
 
-def _composite(weights: NDArray[np.float32], down: _Side, across: _Side) -> NDArray[np.float32]:
-    """All heads in one image, one value a pixel, NaN between them."""
-    image = np.full((down.pixels, across.pixels), np.nan, dtype=np.float32)
+def _composite(
+    weights: NDArray[np.float32], down: _Side, across: _Side, limits: Limits
+) -> NDArray[np.float32]:
+    """All heads in one image, one value a pixel.
+
+    Between the heads stands a value below the scale, which is drawn white; NaN would do the same
+    at three times the cost.
+    """
+    low, high = limits
+    image = np.full((down.pixels, across.pixels), low - (high - low), dtype=np.float32)
     for layer, heads in enumerate(weights):
         top = layer * (down.tile + down.gap)
         for head, tile in enumerate(strongest(heads, down.block, across.block)):
@@ -144,7 +152,7 @@ def _composite(weights: NDArray[np.float32], down: _Side, across: _Side) -> NDAr
             room = image[top : top + down.tile, left : left + across.tile]
             # Seen as (rows, pixels a row, columns, pixels a column), each weight fills its cell.
             cells = room.reshape(tile.shape[0], down.scale, tile.shape[1], across.scale)
-            cells[:] = tile[:, None, :, None]
+            cells[:] = np.clip(tile, low, high)[:, None, :, None]
     return image
 
 

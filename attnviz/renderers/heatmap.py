@@ -128,7 +128,7 @@ def heatmap(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> F
         top=int(widest * np.sin(turn) + line * np.cos(turn)) + _pad(columns) + 6 + name_room,
         right=int(widest * np.cos(turn)) if angle else 0,
     )
-    image = strongest(weights, rows.block, columns.block)
+    image = np.clip(strongest(weights, rows.block, columns.block), *limits)
     figure, axes = framed(image, columns.pixels, rows.pixels, frame)
     axes.images[0].set_extent((-0.5, len(sides[1]) - 0.5, len(sides[0]) - 0.5, -0.5))
     _label_axes(axes, rows, columns, angle, face)

@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.renderers.colors import (
+    INK,
+    PAPER,
+    SHADES,
+    SIGNED_SHADES,
+    color_of,
+    colors_of,
+    ink_on,
+    limits_of,
+    round_up,
+    shades,
+)
+
+SIDES = {
+    "shares": SHADES,
+    "positive": SIGNED_SHADES[128:],
+    "negative": SIGNED_SHADES[128::-1],
+}
+
+
+def linear(colors):
+    channels = np.asarray(colors) / 255
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def cielab(colors):
+    """CIE L*a*b* by the book (D65), another space than the one the colours were made in."""
+    matrix = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = linear(colors) @ np.array(matrix).T / [0.95047, 1.0, 1.08883]
+    f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    x, y, z = f[..., 0], f[..., 1], f[..., 2]
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_lightness_falls_evenly_from_light_to_dark(side):
+    lightness = cielab(SIDES[side])[:, 0]
+    coarse = lightness[:: len(lightness) // 16]
+    steps = -np.diff(coarse)
+    assert (np.diff(lightness) <= 1e-9).all()
+    assert steps.max() / steps.min() < 1.6
+    assert lightness[0] > 95
+    assert lightness[-1] < 30
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_equal_steps_look_equally_far_apart(side):
+    lab = cielab(SIDES[side])[:: len(SIDES[side]) // 16]
+    steps = np.linalg.norm(np.diff(lab, axis=0), axis=-1)
+    assert steps.max() / steps.min() < 2
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1: red-blind, green-blind, blue-blind.
+BLINDNESS = np.array(
+    [
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216]],
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413]],
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602]],
+    ]
+)
+BLUE_OF_BLINDNESS = np.array(
+    [
+        [[-0.003882, -0.048116, 1.051998]],
+        [[-0.011820, 0.042940, 0.968881]],
+        [[0.004733, 0.691367, 0.303900]],
+    ]
+)
+
+
+@pytest.mark.parametrize("matrix", np.concatenate([BLINDNESS, BLUE_OF_BLINDNESS], axis=1))
+def test_the_colour_blind_tell_positive_from_negative(matrix):
+    seen = np.clip(linear(SIGNED_SHADES) @ matrix.T, 0, 1)
+    gamma = np.where(seen <= 0.0031308, 12.92 * seen, 1.055 * seen ** (1 / 2.4) - 0.055)
+    lab = cielab(gamma * 255)
+    apart = np.linalg.norm((lab - lab[::-1])[:96], axis=-1)
+    assert apart.min() > 20
+
+
+def test_zero_of_the_signed_map_is_neutral_and_its_ends_are_equally_dark():
+    lightness, a, b = cielab(SIGNED_SHADES).T
+    assert abs(a[128]) < 1
+    assert abs(b[128]) < 1
+    assert lightness[0] == pytest.approx(lightness[-1], abs=4)
+
+
+@given(st.floats(-2, 2), st.sampled_from([(0.0, 1.0), (0.0, 0.2), (-0.5, 0.5)]))
+def test_one_value_has_the_same_colour_alone_and_in_an_array(value, limits):
+    table = colors_of(np.full((2, 3), value), limits)
+    assert table.shape == (2, 3, 3)
+    assert table.dtype == np.uint8
+    assert (table == color_of(value, limits)).all()
+
+
+def test_values_outside_the_scale_take_the_colour_of_its_end():
+    assert color_of(1.5) == color_of(1.0) == tuple(SHADES[-1])
+    assert color_of(-1.0) == color_of(0.0) == tuple(SHADES[0])
+
+
+def test_the_middle_of_a_signed_scale_is_zero():
+    assert color_of(0.0, (-0.3, 0.3)) == tuple(shades((-0.3, 0.3))[128])
+
+
+@pytest.mark.parametrize(
+    ("largest", "top"),
+    [(1.0, 1.0), (0.5, 1.0), (0.499, 0.5), (0.17, 0.2), (0.2, 0.2), (0.0123, 0.02), (0.0, 1.0)],
+)
+def test_shares_are_shown_to_one_or_else_to_the_next_round_number(largest, top):
+    weights = np.array([[0.0, largest]], dtype=np.float32)
+    assert limits_of(weights, "share") == (0.0, top)
+
+
+def test_signed_values_are_shown_around_zero_as_far_as_the_largest_reaches():
+    assert limits_of(np.array([0.1, -0.31], dtype=np.float32), "signed") == (-0.4, 0.4)
+    assert limits_of(np.zeros(3, dtype=np.float32), "signed") == (-1.0, 1.0)
+
+
+@given(st.floats(1e-30, 1e30))
+def test_a_number_rounded_up_is_never_much_smaller_nor_twice_as_large(value):
+    assert value * (1 - 1e-6) <= round_up(value) <= 2 * value * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("table", [SHADES, SIGNED_SHADES])
+def test_ink_can_be_read_on_every_colour(table):
+    for color in table:
+        ground, ink = (float(linear(c) @ [0.2126, 0.7152, 0.0722]) for c in (color, ink_on(color)))
+        assert (max(ground, ink) + 0.05) / (min(ground, ink) + 0.05) > 3.2
+    assert ink_on((255, 255, 255)) == INK
+    assert ink_on((0, 0, 0)) == PAPER

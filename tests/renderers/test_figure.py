@@ -1,0 +1,92 @@
+import io
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnviz.registry import PICTURE_SUFFIXES
+from attnviz.renderers.figure import figure_bytes, notes_of
+from attnviz.renderers.grid import grid
+from attnviz.renderers.heatmap import heatmap
+
+from .pictures import map_of, shares, tokens
+
+MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
+DRAW = pytest.mark.parametrize("draw", [heatmap, grid])
+SUFFIX = pytest.mark.parametrize("suffix", PICTURE_SUFFIXES)
+
+
+def drawn(draw, suffix, **told):
+    return figure_bytes(draw(map_of(shares(4, 5)), title="multi-head · seed 0"), suffix, **told)
+
+
+@DRAW
+@SUFFIX
+def test_every_suffix_starts_with_its_magic(draw, suffix):
+    assert drawn(draw, suffix).startswith(MAGIC[suffix])
+
+
+@DRAW
+@SUFFIX
+def test_the_same_map_gives_the_same_bytes(draw, suffix):
+    assert drawn(draw, suffix) == drawn(draw, suffix)
+
+
+@SUFFIX
+def test_a_figure_saved_twice_gives_the_same_bytes(suffix):
+    figure = heatmap(map_of(shares(4, 5)), title="x")
+    assert figure_bytes(figure, suffix) == figure_bytes(figure, suffix)
+
+
+@SUFFIX
+def test_a_readers_own_matplotlib_settings_do_not_reach_the_bytes(suffix):
+    with mpl.rc_context({"savefig.bbox": "tight", "savefig.dpi": 50, "svg.fonttype": "none"}):
+        changed = drawn(heatmap, suffix)
+    assert changed == drawn(heatmap, suffix)
+
+
+def test_provenance_is_kept_in_the_file():
+    told = "own layer · seed 0\nmodèle ‹x› \x1b"
+    png = Image.open(io.BytesIO(drawn(heatmap, ".png", provenance=told)))
+    assert png.text["Description"] == "own layer · seed 0\nmodèle ‹x› ␛"
+    assert "modèle".encode() in drawn(heatmap, ".svg", provenance=told)
+    assert b"/Subject" in drawn(heatmap, ".pdf", provenance=told)
+
+
+def test_a_png_has_the_figures_pixels_at_200_to_the_inch():
+    figure = heatmap(map_of(shares(4, 5)), title="x")
+    png = Image.open(io.BytesIO(figure_bytes(figure, ".png")))
+    assert png.size == tuple(np.rint(figure.get_size_inches() * 200).astype(int))
+    assert png.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+
+
+@SUFFIX
+@DRAW
+def test_odd_text_is_drawn_in_every_format(draw, suffix):
+    odd = "中国 كتاب 🚀 $x_1$ [bold] \x1b[31m \u202e \ud800 & <b>"
+    odd_map = map_of(shares(2, 2), unit=odd, layers=(odd,), heads=("$1$",))
+    figure = draw(odd_map, title=odd, subtitle=odd)
+    assert figure_bytes(figure, suffix, provenance=odd).startswith(MAGIC[suffix])
+
+
+def test_a_long_title_is_broken_so_that_it_stays_within_the_figure():
+    figure = heatmap(map_of(shares(2, 2)), title="a long title " * 12, subtitle="more " * 60)
+    right = figure.get_size_inches()[0] * 200
+    for text in figure.texts:
+        box = text.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= right
+
+
+def test_notes_can_be_read_from_the_figure():
+    figure = grid(map_of(shares(2, 2)), title="x")
+    assert notes_of(figure) == ("in each tile rows are the 2 queries, columns the 2 keys",)
+    assert notes_of(heatmap(map_of(shares(3, 3)), title="x")) == ()
+
+
+def test_characters_that_no_font_draws_are_noted():
+    missing = map_of(shares(1, 2), keys=(tokens(1)[0], tokens(1)[0]), unit="\U000f1234")
+    assert notes_of(heatmap(missing, title="x")) == (
+        "1 character shown as ‹code point›: no installed font draws it",
+    )

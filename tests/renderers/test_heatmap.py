@@ -1,0 +1,216 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import Token
+from attnviz.renderers.colors import INK, LABELLED, SPECIAL
+from attnviz.renderers.figure import figure_bytes, ink, notes_of
+from attnviz.renderers.heatmap import heatmap, number
+
+from .pictures import map_of, picture_and_bar, pixels, shares, tokens
+
+AXIS_NAMES = {"query (attends)", "key (attended)"}
+
+
+def draw(weights, queries=None, keys=None, **fields):
+    figure = heatmap(map_of(weights, queries, keys, **fields), title="what was run")
+    figure_bytes(figure, ".png")
+    return figure
+
+
+def cells(figure):
+    picture, _ = picture_and_bar(figure)
+    return [text for text in picture.texts if text.get_text() not in AXIS_NAMES]
+
+
+def labels(figure, side):
+    picture, _ = picture_and_bar(figure)
+    return picture.get_yticklabels() if side == "rows" else picture.get_xticklabels()
+
+
+def test_rows_are_queries_and_columns_keys_from_the_upper_left():
+    weights = [[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]]
+    keys = (Token("a"), Token("b"), Token("c"))
+    figure = draw(weights, (Token("Q"), Token("R")), keys)
+    picture, _ = picture_and_bar(figure)
+    (image,) = picture.images
+    assert np.array_equal(image.get_array(), np.float32(weights))
+    assert image.get_extent() == [-0.5, 2.5, 1.5, -0.5]
+    assert [label.get_text() for label in labels(figure, "rows")] == ["Q", "R"]
+    assert [label.get_text() for label in labels(figure, "columns")] == ["a", "b", "c"]
+    assert {text.get_text() for text in picture.texts} >= AXIS_NAMES
+
+
+def test_the_title_and_the_unit_are_there():
+    figure = heatmap(map_of(shares(3, 3)), title="multi-head · seed 0", subtitle="untrained")
+    words = [text.get_text().replace("\n", " ") for text in figure.texts]
+    assert words[:2] == ["multi-head · seed 0", "untrained"]
+    assert words[-1] == "share of a row's attention"
+
+
+def test_numbers_in_cells_are_the_weights():
+    weights = shares(4, 6, sharpness=1)
+    texts = cells(draw(weights))
+    assert len(texts) == weights.size
+    for text in texts:
+        column, row = text.get_position()
+        assert float(text.get_text()) == pytest.approx(weights[row, column], abs=0.005)
+
+
+def test_numbers_fit_their_cells():
+    figure = draw(-shares(16, 16), values="signed", unit="difference")
+    picture, _ = picture_and_bar(figure)
+    width = pixels(figure, picture)[2] / 16
+    assert len(cells(figure)) == 256
+    assert max(text.get_window_extent().width for text in cells(figure)) < width
+
+
+def test_many_cells_hold_no_numbers():
+    assert cells(draw(shares(40, 40))) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (0.46, 2, ".46"),
+        (0.46, 1, ".5"),
+        (0.0, 2, "0"),
+        (0.004, 2, ".00"),
+        (1.0, 2, "1"),
+        (0.998, 2, "1"),
+        (-0.2, 2, "−.20"),
+        (1.25, 1, "1.2"),
+        (-12.4, 2, "−12"),
+        (0.0123, 3, ".012"),
+        (12345.0, 2, "1e4"),
+    ],
+)
+def test_a_number_is_as_short_as_it_can_be(value, digits, text):
+    assert number(value, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("weights", "fields", "limits", "told"),
+    [
+        ([[0.6, 0.4]], {}, (0, 1), "share of a row's attention"),
+        ([[0.17, 0.1]], {}, (0, 0.2), "share of a row's attention, scale 0 to 0.2"),
+        (
+            [[0.17, -0.31]],
+            {"values": "signed", "unit": "difference"},
+            (-0.4, 0.4),
+            "difference, scale −0.4 to 0.4",
+        ),
+    ],
+)
+def test_the_colour_bar_says_the_scale_of_the_image(weights, fields, limits, told):
+    figure = draw(weights, **fields)
+    picture, bar = picture_and_bar(figure)
+    assert picture.images[0].get_clim() == pytest.approx(limits)
+    assert bar.images[0].get_clim() == pytest.approx(limits)
+    assert bar.get_ylim() == pytest.approx(limits)
+    assert figure.texts[-1].get_text().replace("\n", " ") == told
+    shown = [float(label.get_text().replace("−", "-")) for label in bar.get_yticklabels()]
+    assert shown == pytest.approx(list(bar.get_yticks()))
+
+
+def test_labelled_tokens_are_bold_and_coloured_and_special_ones_grey():
+    row = (Token("[CLS]", special=True), Token("Merkel", label="B-PER"), Token("ran"))
+    figure = draw(shares(3, 3), row, row)
+    for side in ("rows", "columns"):
+        special, labelled, plain = labels(figure, side)
+        assert labelled.get_text() == "Merkel · B-PER"
+        assert labelled.get_fontweight() == "bold"
+        assert labelled.get_color() == ink(LABELLED)
+        assert special.get_color() == ink(SPECIAL)
+        assert (plain.get_color(), plain.get_fontweight()) == (ink(INK), "normal")
+
+
+def test_markup_in_a_token_stays_text():
+    row = tuple(map(Token, ["$x_1$", "[bold]", "\x1b[31m", "\u202e", " "]))
+    figure = draw(shares(5, 5), row, row)
+    shown = [label.get_text() for label in labels(figure, "rows")]
+    assert shown == ["$x_1$", "[bold]", "‹1B›[31m", "‹202E›", "␣"]
+    assert not any(label.get_parse_math() for label in labels(figure, "rows"))
+
+
+def test_a_very_long_token_is_cut():
+    figure = draw(shares(1, 2), None, (Token("x" * 100_000), Token("y")))
+    assert labels(figure, "columns")[0].get_text() == "x" * 17 + "…"
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys"),
+    [(3, 3), (12, 12), (40, 40), (120, 120), (5, 30), (60, 4), (1, 1), (6, 300)],
+)
+def test_labels_never_overlap_and_stay_within_the_figure(queries, keys):
+    words = ["a", "sentence", "of", "extraordinarily", "long", "words"]
+    row = tuple(Token(words[i % 6], label="B" if i % 17 == 8 else None) for i in range(300))
+    figure = draw(shares(queries, keys), row[:queries], row[:keys])
+    width, height = figure.get_size_inches() * 200
+    for side in ("rows", "columns"):
+        shown = labels(figure, side)
+        for label in shown:
+            box = label.get_window_extent()
+            assert box.x0 >= 0
+            assert box.y0 >= 0
+            assert box.x1 <= width
+            assert box.y1 <= height
+        picture, _ = picture_and_bar(figure)
+        apart = np.diff(sorted(_across(picture, label, side) for label in shown))
+        line = 200 / 72 * shown[0].get_fontsize()
+        assert all(apart >= line)
+
+
+def _across(picture, label, side):
+    """Pixels at which a label's line lies, measured at right angles to the line."""
+    x, y = label.get_position()
+    place = picture.transData.transform((x, y))[1 if side == "rows" else 0]
+    return place * np.sin(np.radians(label.get_rotation() or 90))
+
+
+def test_upright_labels_of_columns_do_not_touch():
+    figure = draw(shares(3, 3), None, (Token("the"), Token("cat"), Token("sat")))
+    boxes = [label.get_window_extent() for label in labels(figure, "columns")]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_thinned_labels_are_said_to_be_thinned_and_labelled_tokens_stay():
+    row = tuple(Token(f"w{i}", label="B-PER" if i in (7, 61) else None) for i in range(120))
+    figure = draw(shares(120, 120), row, row)
+    shown = [label.get_text() for label in labels(figure, "rows")]
+    assert notes_of(figure) == ("every 2nd token is named",)
+    assert {"w7 · B-PER", "w61 · B-PER", "w0", "w2"} <= set(shown)
+    assert not {"w6", "w8", "w1"} & set(shown)
+
+
+@pytest.mark.parametrize("length", [12, 40, 600, 1024])
+def test_every_row_and_column_is_equally_many_whole_pixels(length):
+    figure = draw(shares(length, length))
+    picture, _ = picture_and_bar(figure)
+    left, bottom, width, height = pixels(figure, picture)
+    for place in (left, bottom, width / length, height / length):
+        assert place == pytest.approx(round(place), abs=1e-6)
+        assert round(place) >= 1
+
+
+def test_a_matrix_too_large_to_draw_shows_its_strongest_weights_and_says_so():
+    weights = np.zeros((1600, 1600), dtype=np.float32)
+    weights[801, 3] = 0.9
+    figure = draw(weights)
+    picture, _ = picture_and_bar(figure)
+    image = picture.images[0].get_array()
+    assert image.shape == (800, 800)
+    assert image[400, 1] == np.float32(0.9)
+    assert image.sum() == np.float32(0.9)
+    assert "each pixel shows the strongest of 2 × 2 weights" in notes_of(figure)[0]
+    assert picture.images[0].get_extent() == [-0.5, 1599.5, 1599.5, -0.5]
+
+
+def test_several_heads_are_not_one_heat_map():
+    with pytest.raises(ValueError, match="one head"):
+        heatmap(map_of(shares(1, 2, 3, 3)), title="x")
+
+
+def test_a_token_list_of_another_length_is_never_drawn():
+    assert len(labels(draw(shares(2, 5), tokens(2), tokens(5)), "columns")) == 5
