@@ -11,7 +11,6 @@ import typer
 from attnviz.errors import InputError, UsageError, choose
 
 if TYPE_CHECKING:
-    from attnviz.renderers import Display
     from attnviz.steps.given import Given
 
 FORMATS = ("table", "json", "none")
@@ -104,11 +103,11 @@ def _exists(name: str) -> bool:
 
 
 def _given(file: str | None, sentence: str | None, size: int, seed: int) -> Given:
-    from attnviz.steps.example import worked_example
     from attnviz.steps.given import Given
+    from attnviz.steps.starts import seeded_sentence, worked_example
 
     if sentence is not None:
-        return _seeded(sentence, size, seed)
+        return seeded_sentence(sentence, size, seed)
     if file is None:
         return worked_example()
     if not _exists(file):
@@ -116,25 +115,6 @@ def _given(file: str | None, sentence: str | None, size: int, seed: int) -> Give
     if Path(file).is_dir():
         raise InputError(f"'{file}' is a folder, not a file of matrices")
     return Given.from_file(Path(file))
-
-
-def _seeded(sentence: str, size: int, seed: int) -> Given:
-    """A sentence's words with the vectors and projections of an untrained own layer."""
-    from attnviz.sources.own_layer import SeededEmbedding
-    from attnviz.sources.words import split_words
-    from attnviz.steps.given import PROJECTIONS, Given
-
-    tokens = split_words(sentence)
-    names = tuple(token.text for token in tokens)
-    embedding = SeededEmbedding(seed, size)
-    return Given(
-        title=f"untrained, size {size}, seed {seed}",
-        query_input=embedding.embed(tokens),
-        projections={name: embedding.projection(name.removeprefix("w_")) for name in PROJECTIONS},
-        query_tokens=names,
-        key_tokens=names,
-        origin="seeded, untrained",
-    )
 
 
 def _check_files(output: Path | None, scatter: Path | None) -> None:
@@ -183,16 +163,7 @@ def _write(
 
         write_text(mermaid(result))
     elif shown == "table":
+        from attnviz.cli.sinks import display_of_stdout
         from attnviz.steps.table import table
 
-        write_text(table(result, display()))
-
-
-def display() -> Display:
-    """What is known of the terminal, if stdout is one; NO_COLOR and FORCE_COLOR are honoured."""
-    from rich.console import Console
-
-    from attnviz.renderers import Display
-
-    console = Console()
-    return Display(console.width, None if console.no_color else console.color_system)
+        write_text(table(result, display_of_stdout(many=False)))

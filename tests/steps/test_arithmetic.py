@@ -15,8 +15,8 @@ from attnviz.mechanisms.causal import causal
 from attnviz.mechanisms.naive import naive
 from attnviz.mechanisms.scaled import scaled
 from attnviz.steps.arithmetic import Steps, arithmetic
-from attnviz.steps.example import worked_example
 from attnviz.steps.given import COMPUTED, Given
+from attnviz.steps.starts import worked_example
 
 EXAMPLES = Path(__file__).parents[2] / "sample_inputs" / "worked_examples.json"
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from attnviz.steps.arithmetic import arithmetic
 from attnviz.steps.diagram import mermaid
-from attnviz.steps.example import worked_example
 from attnviz.steps.export import as_json, as_npz
 from attnviz.steps.given import Given
+from attnviz.steps.starts import worked_example
 
 
 def test_json_holds_every_matrix_by_name_at_full_precision() -> None:

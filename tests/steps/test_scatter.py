@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from attnviz.steps.arithmetic import arithmetic
-from attnviz.steps.example import worked_example
 from attnviz.steps.given import Given
 from attnviz.steps.scatter import in_three_dimensions, scatter
+from attnviz.steps.starts import worked_example
 
 
 def test_two_spaces_are_drawn_apart_and_one_space_once() -> None:

@@ -6,9 +6,9 @@ from rich.cells import cell_len
 
 from attnviz.renderers import Display
 from attnviz.steps.arithmetic import Steps, arithmetic
-from attnviz.steps.example import worked_example
 from attnviz.steps.given import PROJECTIONS, Given
 from attnviz.steps.numerals import numerals
+from attnviz.steps.starts import worked_example
 from attnviz.steps.table import table
 
 
