@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Sequence
 
 Span = tuple[int, int]
@@ -23,33 +25,46 @@ def align(surfaces: Sequence[str | None], text: str) -> list[Span]:
     """
     plain, origin = fold(text)
     spans: list[Span] = [(0, 0)] * len(surfaces)
-    position, waiting = 0, list[int]()
-
-    def settle(until: int) -> None:
-        """Share what lies between the last token found and the next among those not found."""
-        gap = (origin[position], origin[until - 1] + 1) if until > position else None
-        for index, span in zip(waiting, share(gap, text, len(waiting)), strict=True):
-            spans[index] = span
-        waiting.clear()
+    waiting = list[int]()
+    letter, end = 0, 0  # where to go on, in the folded text and in the text itself
 
     for index, surface in enumerate(surfaces):
-        if surface is None:
-            spans[index] = (origin[position], origin[position])
+        if surface is not None and not waiting and text.startswith(surface, end):
+            spans[index] = (end, end + len(surface))
+            end += len(surface)
+            letter = bisect_left(origin, end)
             continue
-        wanted, _ = fold(surface)
+        wanted, _ = fold(surface or "")
         if not wanted:
-            spans[index] = (origin[position], origin[position])
+            spans[index] = (end, end)
             continue
         # Where nothing was left out since the last token, this one must follow at once.
-        found = plain.find(wanted, position)
-        if found < 0 or (found > position and not waiting):
+        found = plain.find(wanted, letter)
+        if found < 0 or (found > letter and not waiting):
             waiting.append(index)
             continue
-        settle(found)
-        position = found + len(wanted)
-        spans[index] = (origin[found], origin[position - 1] + 1)
-    settle(len(plain))
+        settle(spans, waiting, text, (end, origin[found]))
+        letter = found + len(wanted)
+        end = origin[letter - 1] + 1
+        spans[index] = (origin[found], end)
+    settle(spans, waiting, text, (end, len(text)))
     return spans
+
+
+def settle(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
+    """Share the words of a gap out among the tokens that were not found.
+
+    Each gets all of them where the numbers differ, and nothing where there are none.
+    """
+    words = [
+        (gap[0] + match.start(), gap[0] + match.end())
+        for match in re.finditer(r"\S+", text[gap[0] : gap[1]])
+    ]
+    whole = (words[0][0], words[-1][1]) if words else (gap[0], gap[0])
+    shares = words if len(words) == len(waiting) else [whole] * len(waiting)
+    for index, span in zip(waiting, shares, strict=True):
+        spans[index] = span
+    waiting.clear()
 
 
 def fold(text: str) -> tuple[str, list[int]]:
@@ -64,15 +79,3 @@ def fold(text: str) -> tuple[str, list[int]]:
                 letters.append(letter)
                 origin.append(position)
     return "".join(letters), [*origin, len(text)]
-
-
-def share(gap: Span | None, text: str, count: int) -> list[Span]:
-    """A gap's words shared out among tokens; all of it to each where the numbers differ."""
-    if gap is None or not count:
-        return [(0, 0)] * count
-    words, end = list[Span](), gap[0]
-    for word in text[gap[0] : gap[1]].split():
-        start = text.index(word, end)
-        end = start + len(word)
-        words.append((start, end))
-    return words if len(words) == count else [gap] * count

@@ -40,7 +40,7 @@ def locate(name: str, revision: str | None = None, *, allow_code: bool = False) 
         UsageError: a revision was asked of a folder.
     """
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name and path.is_dir():
         if revision is not None:
             raise UsageError(f"'{name}' is a folder, which has no revision '{revision}'")
         return path
@@ -71,6 +71,7 @@ def download(name: str, revision: str | None, *, allow_code: bool) -> Path:
         ModelError: the hub cannot be reached, or does not give out this model.
     """
     import sys
+    from logging import ERROR
 
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils import logging
@@ -78,7 +79,7 @@ def download(name: str, revision: str | None, *, allow_code: bool) -> Path:
 
     # The hub's warnings (no token, slow transfer) are not the user's business here.
     level = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
+    logging.set_verbosity(ERROR)
     if not sys.stderr.isatty():
         disable_progress_bars()
     try:

@@ -150,7 +150,7 @@ def spelling(piece: str, span: Span, text: str) -> str:
     start, end = span
     covered = text[start:end]
     if not covered:
-        return piece or "∅"
+        return "␣" if piece in PIECE_MARKS or piece.isspace() else piece or "∅"
     if covered.isspace():
         return "".join(BLANKS.get(character, "␣") for character in covered)
     return f"##{covered}" if goes_on(piece, start, text) else covered

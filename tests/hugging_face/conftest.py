@@ -1,0 +1,54 @@
+"""Tiny models, each made once a run and loaded once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnviz.hugging_face import HuggingFaceModel, load_model
+
+
+@pytest.fixture(scope="session", autouse=True)
+def offline() -> Any:
+    """No test may ask the network, and none sees the models of this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture(scope="session")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A tiny model's folder by the name of its kind."""
+    made: dict[str, Path] = {}
+
+    def find(kind: str) -> Path:
+        if kind not in made:
+            from tests.hugging_face.tiny_models import BUILDERS
+
+            made[kind] = BUILDERS[kind](tmp_path_factory.mktemp(kind))
+        return made[kind]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def loaded(folder_of: Callable[[str], Path]) -> Callable[[str], HuggingFaceModel]:
+    """A tiny model, loaded by attnviz, by the name of its kind."""
+    made: dict[str, HuggingFaceModel] = {}
+
+    def find(kind: str) -> HuggingFaceModel:
+        if kind not in made:
+            made[kind] = load_model(str(folder_of(kind)), device="cpu")
+        return made[kind]
+
+    return find
+
+
+@pytest.fixture
+def copy_of(folder_of: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of a tiny model's folder, to be broken."""
+    return lambda kind: Path(shutil.copytree(folder_of(kind), tmp_path / kind))

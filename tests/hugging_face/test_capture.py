@@ -1,0 +1,123 @@
+"""Weights against transformers' own, and what is refused as no weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForSeq2SeqLM, BertConfig
+
+from attnviz.errors import AttentionError, ModelError
+from attnviz.hugging_face import capture as capturing
+from attnviz.hugging_face.capture import group, layer_numbers, read_layers
+
+TEXT = "The professor who supervised the student published the paper."
+SELF = {
+    "bert": "self",
+    "roberta": "self",
+    "gpt2": "causal",
+    "llama": "causal",
+    "gemma2": "causal",
+    "t5": "encoder",
+    "byt5": "encoder",
+    "bart": "encoder",
+    "marian": "encoder",
+}
+WRITERS = ["t5", "byt5", "bart", "marian"]
+
+
+def stacked(layers):
+    return torch.cat([layer.detach() for layer in layers]).numpy()
+
+
+@pytest.mark.parametrize("kind", SELF)
+def test_self_attention_equals_what_transformers_hands_over(kind, folder_of, loaded):
+    model = loaded(kind)
+    own = AutoModel.from_pretrained(folder_of(kind), attn_implementation="eager").eval()
+    own = own.get_encoder() if own.config.is_encoder_decoder else own
+    ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
+    expected = stacked(own(input_ids=ids, output_attentions=True).attentions)
+    attention = model.attend_self(TEXT)
+    assert [item.stream for item in attention.maps] == [SELF[kind]]
+    assert attention.weights.shape == expected.shape
+    assert len(attention.tokens) == ids.shape[1]
+    np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
+    np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_cross_attention_equals_what_transformers_hands_over(kind, folder_of, loaded):
+    model = loaded(kind)
+    attention = model.attend_cross("The red car is fast", "La voiture rouge est rapide")
+    own = AutoModelForSeq2SeqLM.from_pretrained(folder_of(kind), attn_implementation="eager").eval()
+    source = torch.tensor([model.tokenizer("The red car is fast")["input_ids"]])
+    labels = model.tokenizer("La voiture rouge est rapide")["input_ids"]
+    ends = labels[-1] == model.tokenizer.eos_token_id
+    start = own.config.decoder_start_token_id
+    target = torch.tensor([[start, *(labels[:-1] if ends else labels)]])
+    output = own(input_ids=source, decoder_input_ids=target, output_attentions=True)
+    for stream in ("cross", "encoder", "decoder"):
+        expected = stacked(getattr(output, f"{stream}_attentions"))
+        np.testing.assert_allclose(attention.stream(stream).weights, expected, atol=1e-5)
+    assert attention.main.stream == "cross"
+    assert attention.main.query_side == "target"
+    assert attention.main.key_side == "source"
+
+
+def test_a_sliding_window_hides_what_lies_before_it(loaded):
+    weights = loaded("gemma2").attend_self(TEXT).weights
+    assert np.tril(weights[0], -4).max() == 0
+    assert np.tril(weights[1], -4).max() > 0
+
+
+def test_a_single_token_of_a_decoder_is_called_causal(loaded):
+    assert loaded("gpt2").attend_self("a").main.stream == "causal"
+
+
+def test_an_architecture_without_attention_is_refused(loaded):
+    with pytest.raises(AttentionError, match="'mamba' gives out no attention weights"):
+        loaded("mamba").attend_self(TEXT)
+
+
+@pytest.mark.parametrize("nothing", [None, (), (None, None)])
+def test_no_layers_of_any_kind_are_refused(nothing):
+    with pytest.raises(AttentionError, match="no attention"):
+        read_layers(nothing, BertConfig(), (2, 2), 1.001)
+
+
+def test_windows_are_refused_by_their_shape():
+    with pytest.raises(AttentionError, match=r"layer 0 .*\(1, 2, 3, 5\).*windows"):
+        read_layers((torch.zeros(1, 2, 3, 5),), BertConfig(), (3, 3), 1.001)
+
+
+@pytest.mark.parametrize("value", [-0.5, 0.6, float("nan")])
+def test_scores_are_refused_by_their_range(value):
+    with pytest.raises(AttentionError, match="these are not attention weights"):
+        read_layers((torch.full((1, 1, 2, 2), value),), BertConfig(), (2, 2), 1.001)
+
+
+def test_rows_may_sum_to_less_than_one():
+    arrays = read_layers((torch.full((1, 1, 2, 2), 0.1),), BertConfig(), (2, 2), 1.001)
+    assert arrays["0"].sum() == pytest.approx(0.4)
+
+
+def test_layers_with_different_heads_become_maps_of_their_own():
+    arrays = {str(number): np.ones((heads, 2, 2)) for number, heads in enumerate([4, 4, 2, 4])}
+    runs = [(item.layers, item.weights.shape) for item in group("self", arrays)]
+    assert runs == [(("0", "1"), (2, 4, 2, 2)), (("2",), (1, 2, 2, 2)), (("3",), (1, 4, 2, 2))]
+
+
+def test_layers_that_are_not_attention_keep_their_numbers_free():
+    config = BertConfig()
+    config.layer_types = ["linear_attention", "full_attention", "mamba", "sliding_attention"]
+    assert layer_numbers(config, ["a", "b"]) == ["1", "3"]
+    assert layer_numbers(config, [None, "a", None, "b"]) == ["1", "3"]
+
+
+def test_more_attention_than_memory_is_refused_before_the_model_runs(loaded, monkeypatch):
+    from attnviz.hugging_face import devices
+
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 100)
+    monkeypatch.setattr(capturing, "read_layers", None)
+    with pytest.raises(ModelError, match=r"3 layers × 4 heads .*would take about .*shorter text"):
+        loaded("bert").attend_self(TEXT)

@@ -1,0 +1,93 @@
+"""Folders that cannot be loaded, each told by its files alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from attnviz.errors import ModelError
+from attnviz.hugging_face.checkpoint import check_folder
+
+
+def refuse(folder, what, **allowed):
+    with pytest.raises(ModelError, match=what) as caught:
+        check_folder(folder, **allowed)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def weights(copy_of):
+    return copy_of("bert") / "model.safetensors"
+
+
+def split(folder):
+    """Leave an index of two files, of which one is there."""
+    (folder / "model.safetensors").rename(folder / "a.safetensors")
+    names = {"x": "a.safetensors", "y": "b.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+
+
+def test_a_whole_folder_is_described(folder_of):
+    found = check_folder(folder_of("bert"))
+    assert found.config["model_type"] == "bert"
+    assert found.dtypes == ("F32",)
+    assert not found.pickled
+    assert found.numbers > 26 * 32
+
+
+def test_an_empty_folder_is_no_model(tmp_path):
+    refuse(tmp_path, "no config.json: it is empty")
+
+
+def test_a_folder_above_a_model_names_the_one_meant(copy_of, tmp_path):
+    copy_of("bert")
+    refuse(tmp_path, "did you mean '.*bert'")
+
+
+def test_an_adapter_is_no_model(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    refuse(tmp_path, "an adapter only")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"model_type": 3}'])
+def test_a_configuration_must_name_its_architecture(text, weights):
+    (weights.parent / "config.json").write_text(text)
+    refuse(weights.parent, "not valid JSON" if text == "{" else "names no 'model_type'")
+
+
+def test_a_configuration_alone_is_not_enough(weights):
+    weights.unlink()
+    refuse(weights.parent, "no weights: it has config.json")
+
+
+def test_an_empty_file_is_refused(weights):
+    weights.write_bytes(b"")
+    refuse(weights.parent, "is empty")
+
+
+def test_a_pointer_is_refused(weights):
+    weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    refuse(weights.parent, "Git LFS pointer")
+
+
+@pytest.mark.parametrize("kept", [5, 100, -7])
+def test_a_file_cut_short_is_refused(kept, weights):
+    weights.write_bytes(weights.read_bytes()[:kept])
+    refuse(weights.parent, "is damaged" if kept < 0 else "not a whole safetensors file")
+
+
+def test_a_file_of_something_else_is_refused(weights):
+    weights.write_text("<html>404</html>" * 9)
+    refuse(weights.parent, "not a whole safetensors file")
+
+
+def test_a_missing_shard_is_named(weights):
+    split(weights.parent)
+    refuse(weights.parent, "lacks 1 of the 2 files .*: b.safetensors")
+
+
+def test_a_pickle_is_refused_unless_asked_for(weights):
+    weights.rename(weights.parent / "pytorch_model.bin")
+    refuse(weights.parent, "as a pickle .*--allow-pickle")
+    assert check_folder(weights.parent, allow_pickle=True).pickled

@@ -1,0 +1,211 @@
+"""What loading refuses, in one line each, and what it says about what it loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from attnviz.errors import ModelError, UsageError
+from attnviz.hugging_face import load_model
+
+
+def refuse(folder, what, kind=ModelError, **options):
+    with pytest.raises(kind, match=what) as caught:
+        load_model(str(folder), device="cpu", **options)
+    assert "\n" not in str(caught.value)
+
+
+def rewrite(folder, **changes):
+    """Change a configuration's entries; None removes one."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: item for key, item in config.items() if item is not None}))
+
+
+def test_an_unknown_architecture_is_refused_with_a_guess(copy_of):
+    folder = copy_of("bert")
+    rewrite(folder, model_type="bertt")
+    refuse(folder, "transformers [0-9.]+ does not know the architecture 'bertt'.*Did you mean")
+
+
+def test_code_of_the_checkpoint_is_refused(copy_of):
+    folder = copy_of("bert")
+    rewrite(folder, model_type="own-model", auto_map={"AutoModel": "modeling.Own"})
+    (folder / "modeling.py").write_text("raise SystemExit('this must not run')")
+    refuse(folder, "needs Python code that comes with it .*--allow-code")
+
+
+def test_code_beside_a_known_architecture_is_not_run(copy_of):
+    folder = copy_of("bert")
+    rewrite(folder, auto_map={"AutoModel": "modeling.Own", "AutoConfig": "modeling.Own"})
+    (folder / "modeling.py").write_text("raise SystemExit('this must not run')")
+    assert load_model(str(folder), device="cpu").family == "encoder-only"
+
+
+def test_code_runs_when_it_is_allowed(copy_of, monkeypatch, tmp_path):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "m"))
+    folder = copy_of("bert")
+    rewrite(folder, model_type="own-model", auto_map={"AutoConfig": "modeling.OwnConfig"})
+    (folder / "modeling.py").write_text("raise ValueError('this ran')")
+    refuse(folder, "cannot be loaded: this ran", allow_code=True)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "llama"])
+def test_a_model_without_its_tokenizer_is_refused(kind, copy_of):
+    folder = copy_of(kind)
+    for path in folder.glob("*token*"):
+        path.unlink()
+    refuse(folder, "has no tokenizer")
+
+
+def test_half_a_tokenizer_is_refused(copy_of):
+    folder = copy_of("gpt2")
+    for path in folder.glob("*token*"):
+        path.unlink()
+    (folder / "vocab.json").write_text('{"a": 0, "b": 1}')
+    refuse(folder, "not whole: 'merges.txt' is missing")
+
+
+def test_a_broken_tokenizer_is_refused(copy_of):
+    folder = copy_of("bert")
+    (folder / "tokenizer.json").write_text("{")
+    refuse(folder, "tokenizer of '.*' cannot be loaded")
+
+
+def test_fewer_layers_than_the_configuration_names_are_refused(copy_of):
+    folder = copy_of("bert")
+    rewrite(folder, num_hidden_layers=5)
+    refuse(folder, r"lacks 32 weights .*layer\.3.*they would be random")
+
+
+def test_more_layers_than_the_configuration_names_are_said(copy_of):
+    folder = copy_of("bert")
+    rewrite(folder, num_hidden_layers=2)
+    model = load_model(str(folder), device="cpu")
+    assert (
+        "holds 16 weights of layers that its configuration leaves out" in model.provenance.notes[0]
+    )
+
+
+def test_weights_of_another_size_are_refused(copy_of):
+    folder = copy_of("bert")
+    rewrite(folder, hidden_size=64)
+    refuse(folder, "cannot be loaded")
+
+
+def test_a_missing_pooler_does_not_matter(copy_of):
+    folder = copy_of("bert")
+    tensors = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    assert load_model(str(folder), device="cpu").attend_self("the car").weights.shape[0] == 3
+
+
+def test_a_pickle_loads_when_it_is_allowed(copy_of):
+    folder = copy_of("bert")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    refuse(folder, "--allow-pickle")
+    assert load_model(str(folder), device="cpu", allow_pickle=True).attend_self("the car").maps
+
+
+def test_a_broken_pickle_is_refused(copy_of):
+    folder = copy_of("bert")
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"nothing of the kind")
+    refuse(folder, "cannot be loaded", allow_pickle=True)
+
+
+def test_half_precision_is_computed_in_full_on_a_cpu_unless_asked(copy_of):
+    folder = copy_of("bert")
+    tensors = load_file(folder / "model.safetensors")
+    half = {name: tensor.bfloat16() for name, tensor in tensors.items()}
+    save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
+    rewrite(folder, dtype="bfloat16")
+    full = load_model(str(folder), device="cpu")
+    assert (full.provenance.dtype, full.provenance.settings["stored_as"]) == ("float32", "BF16")
+    rows = full.attend_self("the professor who").weights.sum(-1)
+    assert abs(rows - 1).max() < 1e-6
+    asked = load_model(str(folder), device="cpu", dtype="bfloat16")
+    assert asked.provenance.dtype == "bfloat16"
+    assert "computed in bfloat16" in asked.provenance.notes[0]
+    assert asked.attend_self("the professor who").weights.dtype == "float32"
+
+
+def test_double_precision_can_be_asked_for(folder_of):
+    double = load_model(str(folder_of("llama")), device="cpu", dtype="float64")
+    assert double.attend_self("a b c").provenance.dtype == "float64"
+
+
+def test_a_device_that_is_not_there_is_a_wrong_question(folder_of):
+    missing = "mps" if torch.cuda.is_available() else "cuda"
+    with pytest.raises(UsageError, match=f"device '{missing}' is not available here .*cpu"):
+        load_model(str(folder_of("bert")), device=missing)
+
+
+@pytest.mark.parametrize(("option", "value"), [("device", "gpu"), ("dtype", "float31")])
+def test_a_misspelt_option_is_a_wrong_question(option, value, folder_of):
+    with pytest.raises(UsageError, match=f"unknown {option} '{value}': choose from"):
+        load_model(str(folder_of("bert")), **{option: value})
+
+
+def test_a_model_larger_than_the_memory_is_refused(folder_of, monkeypatch):
+    from attnviz.hugging_face import devices
+
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 10)
+    refuse(folder_of("bert"), "in float32 would take about .*and 0 MiB is free.*smaller model")
+
+
+def test_a_model_of_images_is_refused(tmp_path):
+    from transformers import ViTConfig
+
+    from tests.hugging_face.tiny_models import save, word_pieces
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = ViTConfig(**sizes, intermediate_size=20, image_size=32)
+    save(tmp_path, "ViTModel", word_pieces(), config)
+    refuse(tmp_path, r"\(vit\) does not read text: it asks for 'pixel_values'")
+
+
+def test_the_provenance_says_where_the_weights_come_from(loaded, folder_of):
+    provenance = loaded("llama").provenance
+    assert provenance.source == "hugging face"
+    assert provenance.model == str(folder_of("llama"))
+    assert (provenance.trained, provenance.device, provenance.dtype) == (True, "cpu", "float32")
+    assert provenance.settings == {
+        "architecture": "LlamaModel",
+        "model_type": "llama",
+        "family": "decoder-only",
+        "attention": "eager",
+        "stored_as": "F32",
+    }
+    assert set(provenance.versions) == {"torch", "transformers"}
+
+
+def test_nothing_is_printed_whatever_happens(copy_of, folder_of):
+    broken = copy_of("bert")
+    rewrite(broken, num_hidden_layers=5)
+    code = f"""
+from attnviz.errors import AttnvizError
+from attnviz.hugging_face import load_model
+
+def attempt(folder, **options):
+    try:
+        model = load_model(folder, device="cpu", **options)
+        model.attend_self("The professor. " * 30)
+    except AttnvizError:
+        pass
+    else:
+        if model.family == "encoder–decoder":
+            model.attend_cross("The car")
+
+for folder in {[str(folder_of(kind)) for kind in ("bert", "t5", "mamba", "gpt2")] + [str(broken)]}:
+    attempt(folder)
+"""
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (asked.stdout, asked.stderr) == ("", "")

@@ -1,0 +1,157 @@
+"""Names that lead to a folder, and what is said of those that do not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import huggingface_hub
+import pytest
+from huggingface_hub import errors as hub
+
+from attnviz.errors import ModelError, UsageError
+from attnviz.hugging_face.cache import cache_folder, list_cached_models
+from attnviz.hugging_face.locate import locate, wanted_files
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch, folder_of):
+    """A hub cache with one model of the name "people/tiny"."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--people--tiny"
+    shutil.copytree(folder_of("bert"), repository / "snapshots" / "c0ffee")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("c0ffee")
+    (tmp_path / "models--people--config-only" / "snapshots" / "1").mkdir(parents=True)
+    return tmp_path
+
+
+def refuse(what, name, revision=None):
+    with pytest.raises(ModelError, match=what) as caught:
+        locate(name, revision)
+    assert "\n" not in str(caught.value)
+
+
+def online(monkeypatch, answer):
+    """Let the hub answer with an error, or with a list of files."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+
+    def ask(self, name, **options):
+        raise answer
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", ask)
+
+
+def http_error(kind):
+    error = kind.__new__(kind)
+    Exception.__init__(error, "401 Client Error.\nand a long story")
+    return error
+
+
+def test_a_folder_is_itself(tmp_path):
+    assert locate(str(tmp_path)) == tmp_path
+
+
+def test_a_folder_has_no_revision(tmp_path):
+    with pytest.raises(UsageError, match="no revision 'v2'"):
+        locate(str(tmp_path), "v2")
+
+
+def test_a_file_is_not_a_folder(tmp_path):
+    (tmp_path / "model.safetensors").touch()
+    refuse("is a file: give the folder", str(tmp_path / "model.safetensors"))
+
+
+@pytest.mark.parametrize("name", ["./nope", "/nope/x", "../nope", "a/b/c", "", "a b"])
+def test_what_is_no_id_is_a_missing_folder(name):
+    refuse("there is no folder", name)
+
+
+def test_a_cached_model_is_found_without_asking(cache):
+    assert locate("people/tiny") == cache / "models--people--tiny" / "snapshots" / "c0ffee"
+    assert locate("people/tiny", "c0ffee").name == "c0ffee"
+
+
+def test_an_unknown_name_offline_guesses_among_the_cached(cache):
+    refuse("HF_HUB_OFFLINE forbids.*Did you mean 'people/tiny'", "people/tinny")
+
+
+def test_an_unreachable_hub_is_said_at_once(cache, monkeypatch):
+    online(monkeypatch, ConnectionError("[Errno -2] Name or service not known"))
+    refuse("hub cannot be reached .*Name or service.*Did you mean", "people/tinny")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (hub.GatedRepoError, "is gated: accept its terms .*hf auth login"),
+        (hub.RepositoryNotFoundError, "no model 'some/model' for you; a private one needs"),
+        (hub.RevisionNotFoundError, "has no revision 'v9'"),
+        (hub.HfHubHTTPError, "the hub refused 'some/model': 401 Client Error$"),
+    ],
+)
+def test_what_the_hub_refuses_is_told_apart(kind, said, cache, monkeypatch):
+    online(monkeypatch, http_error(kind))
+    refuse(said, "some/model", "v9")
+
+
+def test_a_download_that_breaks_off_is_one_line(cache, monkeypatch):
+    online(monkeypatch, None)
+    info = type("Info", (), {"siblings": []})()
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: info)
+
+    def fail(*_, **__):
+        raise OSError("No space left on device\nmore")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    refuse("could not be downloaded: No space left on device$", "some/model")
+
+
+def test_only_what_loading_reads_is_fetched():
+    names = [
+        "config.json",
+        "tokenizer.json",
+        "model.safetensors",
+        "pytorch_model.bin",
+        "modeling.py",
+        "onnx/model.onnx",
+        "onnx/config.json",
+    ]
+    assert wanted_files(names, False) == ["config.json", "tokenizer.json", "model.safetensors"]
+    assert "modeling.py" in wanted_files(names, True)
+
+
+def test_the_shards_of_an_index_are_fetched_with_it():
+    names = ["model.safetensors.index.json", "model-1.safetensors", "model-2.safetensors", "a.bin"]
+    assert wanted_files(names, False) == names[:3]
+
+
+def test_the_cache_lists_models_that_can_be_loaded(cache):
+    (found,) = list_cached_models()
+    assert (str(found), found.model_type, found.revision) == ("people/tiny", "bert", "c0ffee")
+    assert found.bytes > 1000
+
+
+def test_no_cache_at_all_lists_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "nope"))
+    assert list_cached_models() == []
+
+
+def test_the_cache_lies_where_the_hub_library_says(tmp_path, monkeypatch):
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code = "from huggingface_hub.constants import HF_HUB_CACHE; print(HF_HUB_CACHE)"
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert str(cache_folder()) == asked.stdout.strip()
+
+
+def test_listing_the_cache_imports_nothing_heavy():
+    code = (
+        "import sys; from attnviz.hugging_face import list_cached_models; list_cached_models();"
+        "print([n for n in ('torch', 'transformers', 'numpy', 'huggingface_hub') "
+        "if n in sys.modules])"
+    )
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert asked.stdout.strip() == "[]"

