@@ -75,8 +75,12 @@ def generated_target(model: Any, tokenizer: Any, inputs: Mapping[str, Any], limi
     import torch
 
     most = min(LONGEST, limit - 1)
+    # transformers sizes the cache of T5 and its kin by the encoder, too small for a deeper decoder.
+    deeper = getattr(model.config, "num_decoder_layers", 0) > model.config.num_hidden_layers
     with torch.inference_mode():
-        written = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=most)
+        written = model.generate(
+            **inputs, do_sample=False, num_beams=1, max_new_tokens=most, use_cache=not deeper
+        )
     ids = written[0].tolist()
     ended = ids[-1] in end_ids(model, tokenizer)
     kept = ids[:-1] if ended else ids

@@ -143,27 +143,22 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         raise ModelError(
             f"the tokenizer of '{name}' cannot be loaded: {first_line(error)}"
         ) from error
-    lacking = lacking_files(folder, type(tokenizer).vocab_files_names)
-    if lacking:
-        raise (
-            missing
-            if len(lacking) > 1 or not any(folder.glob("*vocab*"))
-            else ModelError(f"the tokenizer of '{name}' is not whole: '{lacking[0]}' is missing")
-        )
+    if lacks_files(folder, type(tokenizer).vocab_files_names):
+        raise missing
     return tokenizer
 
 
-def lacking_files(folder: Path, named: Mapping[str, str]) -> list[str]:
-    """The files without which a tokenizer comes out empty, of those that its class names.
+def lacks_files(folder: Path, named: Mapping[str, str]) -> bool:
+    """True where a tokenizer came out empty, for want of the files that its class names.
 
-    One file, tokenizer.json, stands for all others.
+    One file, tokenizer.json, stands for all others; a tokenizer of plain bytes names none.
     """
     optional = {"tokenizer_config_file", "added_tokens_file", "target_vocab_file"}
-    if (folder / "tokenizer.json").is_file():
-        return []
     needed = [file for kind, file in named.items() if kind not in optional | {"tokenizer_file"}]
     needed = needed or list(named.values())
-    return [file for file in needed if not (folder / file).is_file()]
+    return not (folder / "tokenizer.json").is_file() and not all(
+        (folder / file).is_file() for file in needed
+    )
 
 
 def load_weights(

@@ -75,13 +75,13 @@ def test_a_single_token_of_a_decoder_is_called_causal(loaded):
 
 
 def test_an_architecture_without_attention_is_refused(loaded):
-    with pytest.raises(AttentionError, match="'mamba' gives out no attention weights"):
+    with pytest.raises(AttentionError, match=r"'mamba' gives out no attention weights"):
         loaded("mamba").attend_self(TEXT)
 
 
 @pytest.mark.parametrize("nothing", [None, (), (None, None)])
 def test_no_layers_of_any_kind_are_refused(nothing):
-    with pytest.raises(AttentionError, match="no attention"):
+    with pytest.raises(AttentionError, match=r"no attention"):
         read_layers(nothing, BertConfig(), (2, 2), 1.001)
 
 
@@ -92,7 +92,7 @@ def test_windows_are_refused_by_their_shape():
 
 @pytest.mark.parametrize("value", [-0.5, 0.6, float("nan")])
 def test_scores_are_refused_by_their_range(value):
-    with pytest.raises(AttentionError, match="these are not attention weights"):
+    with pytest.raises(AttentionError, match=r"these are not attention weights"):
         read_layers((torch.full((1, 1, 2, 2), value),), BertConfig(), (2, 2), 1.001)
 
 

@@ -68,7 +68,7 @@ def test_half_a_tokenizer_is_refused(copy_of):
     for path in folder.glob("*token*"):
         path.unlink()
     (folder / "vocab.json").write_text('{"a": 0, "b": 1}')
-    refuse(folder, "not whole: 'merges.txt' is missing")
+    refuse(folder, "tokenizer of .* cannot be loaded: .*merges")
 
 
 def test_a_broken_tokenizer_is_refused(copy_of):
@@ -144,13 +144,13 @@ def test_double_precision_can_be_asked_for(folder_of):
 
 def test_a_device_that_is_not_there_is_a_wrong_question(folder_of):
     missing = "mps" if torch.cuda.is_available() else "cuda"
-    with pytest.raises(UsageError, match=f"device '{missing}' is not available here .*cpu"):
+    with pytest.raises(UsageError, match=rf"device '{missing}' is not available here .*cpu"):
         load_model(str(folder_of("bert")), device=missing)
 
 
 @pytest.mark.parametrize(("option", "value"), [("device", "gpu"), ("dtype", "float31")])
 def test_a_misspelt_option_is_a_wrong_question(option, value, folder_of):
-    with pytest.raises(UsageError, match=f"unknown {option} '{value}': choose from"):
+    with pytest.raises(UsageError, match=rf"unknown {option} '{value}': choose from"):
         load_model(str(folder_of("bert")), **{option: value})
 
 
@@ -207,5 +207,5 @@ def attempt(folder, **options):
 for folder in {[str(folder_of(kind)) for kind in ("bert", "t5", "mamba", "gpt2")] + [str(broken)]}:
     attempt(folder)
 """
-    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (asked.stdout, asked.stderr) == ("", "")
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (asked.returncode, asked.stdout, asked.stderr) == (0, "", "")

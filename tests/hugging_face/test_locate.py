@@ -54,7 +54,7 @@ def test_a_folder_is_itself(tmp_path):
 
 
 def test_a_folder_has_no_revision(tmp_path):
-    with pytest.raises(UsageError, match="no revision 'v2'"):
+    with pytest.raises(UsageError, match=r"no revision 'v2'"):
         locate(str(tmp_path), "v2")
 
 

@@ -118,12 +118,12 @@ def test_generated_tokens_are_placed_in_the_text_they_make(tokenizers):
 
 @pytest.mark.parametrize("text", ["", " \n\t "])
 def test_a_blank_text_is_refused(text, tokenizers):
-    with pytest.raises(InputError, match="blank"):
+    with pytest.raises(InputError, match=r"blank"):
         tokenize(tokenizers["WordPiece"], text)
 
 
 def test_a_text_that_leaves_no_tokens_is_refused(tokenizers):
-    with pytest.raises(InputError, match="leaves no tokens"):
+    with pytest.raises(InputError, match=r"leaves no tokens"):
         tokenize(tokenizers["WordPiece"], "\x00\x01")
 
 
