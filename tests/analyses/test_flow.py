@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.analyses.flow import MOST_SOLVES, flow, flows
+from attnviz.analyses.layered import Layered, with_residual
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import UsageError
+
+
+def rows(seed: int, *shape: int) -> np.ndarray:
+    drawn = np.exp(2 * np.random.default_rng(seed).standard_normal(shape))
+    return drawn / drawn.sum(-1, keepdims=True)
+
+
+def text(weights: np.ndarray, stream: str = "encoder") -> Attention:
+    tokens = tuple(Token(f"t{place}") for place in range(weights.shape[-1]))
+    item = AttentionMap(stream, tokens, tokens, weights)
+    return Attention((item,), Provenance("file", "test"), text="x")
+
+
+def smallest_cut(steps: np.ndarray, query: int, key: int) -> float:
+    """Maximum flow by its dual: the cheapest of all ways to cut the top from the bottom."""
+    depth, length, _ = steps.shape
+    inner = [(layer, place) for layer in range(depth + 1) for place in range(length)]
+    free = [node for node in inner if node not in ((depth, query), (0, key))]
+    best = np.inf
+    for choice in product((False, True), repeat=len(free)):
+        above = dict(zip(free, choice, strict=True)) | {(depth, query): True, (0, key): False}
+        cut = sum(
+            steps[layer, start, end]
+            for layer, start, end in product(range(depth), range(length), range(length))
+            if above[layer + 1, start] and not above[layer, end]
+        )
+        best = min(best, cut)
+    return float(best)
+
+
+def test_one_layer_is_its_own_flow() -> None:
+    step = with_residual(rows(0, 1, 3, 3))
+    np.testing.assert_allclose(flows(Layered(step)), step[0])
+
+
+def test_two_layers_worked_by_hand() -> None:
+    # From the second position: half stays twice, half goes to the first, which keeps all it has.
+    back = with_residual(np.array([[[1.0, 0.0], [1.0, 0.0]]] * 2))
+    np.testing.assert_allclose(flows(Layered(back)), [[1.0, 0.0], [1.0, 0.5]])
+
+
+@given(st.integers(0, 300))
+def test_it_equals_the_smallest_cut(seed: int) -> None:
+    steps = with_residual(rows(seed, 2, 3, 3))
+    expected = [[smallest_cut(steps, query, key) for key in range(3)] for query in range(3)]
+    np.testing.assert_allclose(flows(Layered(steps)), expected, atol=1e-12)
+
+
+def test_identity_stays_identity_and_a_triangle_a_triangle() -> None:
+    eye = np.broadcast_to(np.eye(3), (2, 3, 3))
+    np.testing.assert_array_equal(flows(Layered(with_residual(eye))), np.eye(3))
+    triangle = np.tril(rows(1, 2, 4, 4))
+    triangle /= triangle.sum(-1, keepdims=True)
+    found = flows(Layered(with_residual(triangle)))
+    np.testing.assert_array_equal(found, np.tril(found))
+
+
+def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through() -> None:
+    cross = rows(2, 1, 2, 3)
+    graph = Layered(with_residual(np.eye(2)[None]), cross, with_residual(np.eye(3)[None]))
+    np.testing.assert_allclose(flows(graph), cross[0] / 2)
+
+
+def test_its_cost_is_said_and_bounded() -> None:
+    assert "16 maximum-flow problems" in flow(text(rows(0, 2, 1, 4, 4))).provenance.notes[0]
+    length = int(MOST_SOLVES**0.5) + 1
+    with pytest.raises(UsageError, match="maximum-flow problems"):
+        flow(text(rows(0, 1, 1, length, length)))

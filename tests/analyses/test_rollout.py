@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.analyses.rollout import rollout
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import UsageError
+
+
+def tokens(count: int) -> tuple[Token, ...]:
+    return tuple(Token(f"t{place}") for place in range(count))
+
+
+def rows(seed: int, *shape: int) -> np.ndarray:
+    drawn = np.exp(2 * np.random.default_rng(seed).standard_normal(shape))
+    return (drawn / drawn.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def text(*maps: AttentionMap) -> Attention:
+    return Attention(maps, Provenance("file", "test"), text="x")
+
+
+def square(stream: str, weights: np.ndarray) -> AttentionMap:
+    return AttentionMap(stream, tokens(weights.shape[-1]), tokens(weights.shape[-1]), weights)
+
+
+def by_the_loop(weights: np.ndarray) -> np.ndarray:
+    """The paper's definition, number by number."""
+    layers, heads, length, _ = weights.shape
+    joint = [[float(i == j) for j in range(length)] for i in range(length)]
+    for layer in range(layers):
+        step = []
+        for i in range(length):
+            row = [
+                sum(float(weights[layer, head, i, j]) for head in range(heads)) / heads
+                + float(i == j)
+                for j in range(length)
+            ]
+            step.append([value / sum(row) for value in row])
+        joint = [
+            [sum(step[i][k] * joint[k][j] for k in range(length)) for j in range(length)]
+            for i in range(length)
+        ]
+    return np.array(joint)
+
+
+def test_two_layers_worked_by_hand() -> None:
+    swap = np.array([[[[0.0, 1.0], [1.0, 0.0]]]] * 2, dtype=np.float32)
+    found = rollout(text(square("encoder", swap))).weights
+    # Each step keeps half and swaps half; twice that is even.
+    np.testing.assert_allclose(found[0, 0], [[0.5, 0.5], [0.5, 0.5]])
+    np.testing.assert_allclose(found[1, 0], [[0.5, 0.5], [0.5, 0.5]])
+
+
+def test_three_layers_of_looking_back_worked_by_hand() -> None:
+    back = np.array([[1.0, 0.0], [1.0, 0.0]], dtype=np.float32)
+    found = rollout(text(square("causal", np.stack([back[None]] * 3)))).weights
+    # The second position keeps half of itself a layer: 1/2, 1/4, 1/8.
+    np.testing.assert_allclose(found[:, 0, 1, 1], [0.5, 0.25, 0.125])
+
+
+@given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 3), st.integers(1, 6))
+def test_it_equals_the_loop(seed: int, layers: int, heads: int, length: int) -> None:
+    weights = rows(seed, layers, heads, length, length)
+    found = rollout(text(square("self", weights))).weights
+    np.testing.assert_allclose(found[-1, 0], by_the_loop(weights), atol=1e-6)
+
+
+@given(st.integers(0, 1000))
+def test_rows_sum_to_one_and_a_triangle_stays_a_triangle(seed: int) -> None:
+    weights = np.tril(rows(seed, 3, 2, 5, 5))
+    weights /= weights.sum(-1, keepdims=True)
+    found = rollout(text(square("causal", weights))).weights
+    np.testing.assert_allclose(found.sum(-1), 1, atol=1e-6)
+    assert np.all(found == np.tril(found))
+
+
+def test_identity_stays_identity() -> None:
+    weights = np.broadcast_to(np.eye(4, dtype=np.float32), (3, 2, 4, 4)).copy()
+    found = rollout(text(square("encoder", weights))).weights
+    np.testing.assert_array_equal(found, np.broadcast_to(np.eye(4), (3, 1, 4, 4)))
+
+
+def pair(seed: int) -> Attention:
+    causal = np.tril(rows(seed + 2, 3, 2, 4, 4))
+    cross = AttentionMap("cross", tokens(4), tokens(5), rows(seed, 3, 2, 4, 5))
+    encoder = square("encoder", rows(seed + 1, 2, 2, 5, 5))
+    return text(cross, encoder, square("decoder", causal / causal.sum(-1, keepdims=True)))
+
+
+def test_a_decoder_is_the_rollout_of_both_sequences_as_one() -> None:
+    given_pair = pair(3)
+    found = rollout(given_pair)
+    # The independent form: one matrix over source and target positions side by side.
+    joint = np.eye(9)
+    encoder, decoder, cross = (
+        given_pair.stream(name).weights.mean(1) for name in ("encoder", "decoder", "cross")
+    )
+    for step in encoder:
+        block = np.eye(9)
+        block[:5, :5] = (step + np.eye(5)) / 2
+        joint = block @ joint
+    for own, across in zip(decoder, cross, strict=True):
+        first, second = np.eye(9), np.eye(9)
+        first[5:, 5:] = (own + np.eye(4)) / 2
+        second[5:, 5:] = np.eye(4) / 2
+        second[5:, :5] = across / 2
+        joint = second @ first @ joint
+    np.testing.assert_allclose(found.stream("cross").weights[-1, 0], joint[5:, :5], atol=1e-6)
+    np.testing.assert_allclose(found.stream("decoder").weights[-1, 0], joint[5:, 5:], atol=1e-6)
+    np.testing.assert_allclose(found.stream("encoder").weights[-1, 0], joint[:5, :5], atol=1e-6)
+
+
+def test_use_beyond_the_paper_is_said() -> None:
+    assert "extension" in rollout(pair(0)).provenance.notes[0]
+    assert not rollout(text(square("encoder", rows(0, 1, 1, 2, 2)))).provenance.notes
+
+
+def test_missing_layers_and_rectangles_are_refused() -> None:
+    one = square("self", rows(0, 1, 1, 3, 3)).with_weights(rows(0, 1, 1, 3, 3), layers=("2",))
+    with pytest.raises(UsageError, match="needs all of them"):
+        rollout(text(one))
+    wide = AttentionMap("cross", tokens(2), tokens(3), rows(0, 1, 1, 2, 3))
+    with pytest.raises(UsageError, match="no encoder stream"):
+        rollout(text(wide))

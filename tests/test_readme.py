@@ -1,0 +1,101 @@
+"""The README's blocks, run as a newcomer would run them.
+
+In a ```console block a line after `$ ` is run by bash, and what follows must be what it prints
+(stdout and stderr together); a line `…` stands for any lines. A ```python block is run as one
+script. Blocks of another kind (```sh: setting up, which CI itself does) are not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(kind: str) -> list[str]:
+    """The README's blocks of one kind."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [body for found, body in BLOCK.findall(text) if found == kind]
+
+
+def commands() -> list[tuple[str, str]]:
+    """Each command of the README's console blocks with the output printed under it."""
+    found: list[tuple[str, str]] = []
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            while command.endswith("\\"):
+                more, _, output = output.partition("\n")
+                command = command[:-1] + more
+            found.append((command, output.strip("\n")))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder with the sample inputs, shared by the commands as by a reader's session."""
+    place = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "sample_inputs", place / "sample_inputs")
+    return place
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Whether the output is the expected one, a line `…` standing for any lines."""
+    pattern = "(?:.*\n)*?".join(
+        re.escape(part) for part in re.split(r"^…\n", expected + "\n", flags=re.MULTILINE)
+    )
+    return re.fullmatch(pattern, printed.strip("\n") + "\n") is not None
+
+
+def test_a_wildcard_line_stands_for_any_lines_and_nothing_else_does() -> None:
+    assert matches("a\n…\nc", "a\nb\nb\nc")
+    assert matches("a\nc", "a\nc\n")
+    assert not matches("a\n…\nc", "a\nb\nd")
+    assert not matches("a", "a\nb")
+
+
+def test_there_are_blocks_to_run() -> None:
+    assert len(commands()) >= 8
+    assert blocks("python")
+
+
+@pytest.mark.parametrize(("command", "expected"), commands(), ids=[c for c, _ in commands()])
+def test_a_console_block_prints_what_it_says(command: str, expected: str, folder: Path) -> None:
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("COLUMNS", "FORCE_COLOR", "NO_COLOR")
+    }
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    environment["HF_HUB_OFFLINE"] = "1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert matches(expected, done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_a_python_block_runs(code: str, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
