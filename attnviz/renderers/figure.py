@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 
 from attnviz.renderers.colors import FAINT, INK, Color, Limits, shades
 from attnviz.renderers.fonts import DPI, Typeface
-from attnviz.renderers.printable import printable
+from attnviz.renderers.printable import printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,8 @@ LINE = 1.25
 _EDGE = 20
 _BAR_GAP, _BAR_WIDTH, _BAR_TICK = 26, 24, 10
 _NARROWEST, _SHORTEST = 600, 180
+# A title may repeat a whole text; what is longer ends in ….
+_MOST_CELLS = 300
 # The bytes may depend neither on the day nor on the reader's own settings.
 _SETTINGS: Any = {
     "svg.hashsalt": "attnviz",
@@ -194,9 +196,7 @@ def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
     return ticks, frame.face.wrap(frame.face.drawable(unit), NOTE_SIZE, height)
 
 
-def _draw(
-    axes: Axes, image: NDArray[Any], colormap: ListedColormap, limits: Limits, **how: Any
-) -> None:
+def _draw(axes: Axes, image: NDArray[Any], colormap: Colormap, limits: Limits, **how: Any) -> None:
     """Put one image on bare axes, each value as it is, without smoothing between neighbours."""
     axes.imshow(
         image,
@@ -224,8 +224,9 @@ class _Block:
 
 
 def _block(face: Typeface, text: str, size: float, bold: bool, color: Color, room: int) -> _Block:
-    """The paragraph in lines that fit the room."""
-    lines = face.wrap(face.drawable(text), size, room, bold=bold)
+    """The paragraph in lines that fit the room, cut where it is very long."""
+    shown = face.drawable(shorten(printable(text), _MOST_CELLS))
+    lines = face.wrap(shown, size, room, bold=bold)
     height = points(LINE * size) * (lines.count("\n") + 1)
     return _Block(lines, size, bold, color, int(np.ceil(height)) + 4)
 

@@ -129,7 +129,7 @@ def _in_order(text: str) -> str:
     Without them "كتاب · 4 heads" would be drawn with the 4 on the left. Words of such a script
     that follow one another stay in their own order.
     """
-    ends = [i for i, item in enumerate(text) if unicodedata.bidirectional(item) in ("R", "AL")]
+    ends = {i for i, item in enumerate(text) if unicodedata.bidirectional(item) in ("R", "AL")}
     if not ends:
         return text
     pieces = [_LEFT_TO_RIGHT]

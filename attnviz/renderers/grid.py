@@ -19,6 +19,7 @@ from attnviz.renderers.figure import (
     points,
 )
 from attnviz.renderers.fonts import Typeface, typeface
+from attnviz.renderers.printable import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 1620
 _LARGEST_TILE = 360
+_NAME_CELLS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
     down, across = _sides(layers, heads, queries, keys)
     names = (*attention_map.layers, *attention_map.heads)
     face = typeface([title, subtitle, attention_map.unit, *names])
-    side_names = [face.drawable(name) for name in attention_map.layers]
-    top_names = [face.drawable(name) for name in attention_map.heads]
+    side_names = [shorten(face.drawable(name), _NAME_CELLS) for name in attention_map.layers]
+    top_names = [shorten(face.drawable(name), _NAME_CELLS) for name in attention_map.heads]
     name_room = int(points(LINE * TEXT_SIZE)) + 8
     widest = max(face.width(name, TEXT_SIZE) for name in side_names)
     notes = [_reading(queries, keys)]

@@ -79,6 +79,12 @@ def test_a_long_title_is_broken_so_that_it_stays_within_the_figure():
         assert box.x1 <= right
 
 
+def test_a_title_that_repeats_a_whole_book_is_cut():
+    figure = grid(map_of(shares(2, 2)), title="word " * 100_000, subtitle="x" * 100_000)
+    assert figure.texts[0].get_text().endswith("…")
+    assert max(figure.get_size_inches()) < 6
+
+
 def test_notes_can_be_read_from_the_figure():
     figure = grid(map_of(shares(2, 2)), title="x")
     assert notes_of(figure) == ("in each tile rows are the 2 queries, columns the 2 keys",)
