@@ -15,7 +15,7 @@ from attnviz.analyses.select import check_selection, select
 from attnviz.analyses.view import views
 from attnviz.attention_map import Attention
 from attnviz.errors import AttnvizError, InputError, OutputError, UsageError, choose, did_you_mean
-from attnviz.registry import FORMATS, PICTURE_SUFFIXES, PICTURES, Command
+from attnviz.registry import FORMATS, LENSES, PICTURE_SUFFIXES, PICTURES, Command
 from attnviz.renderers import Display, Renderer
 from attnviz.request import Choice, Origin
 from attnviz.sources import Source
@@ -111,6 +111,7 @@ def check_choice(choice: Choice) -> None:
         if selection is not None:
             check_selection(selection, what)
     check_reduction(choice.reduce, choice.over)
+    choose(choice.lens, ("raw", *LENSES), "lens")
 
 
 def attend_texts(
@@ -145,12 +146,14 @@ def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> 
 def apply_choice(
     attention: Attention, choice: Choice, labels: tuple[str, ...] | None = None
 ) -> Result:
-    """The attention labelled, selected and reduced, in this order."""
+    """The attention labelled, seen through a lens, selected and reduced, in this order."""
     named = tuple(choice.labels.split()) if choice.labels else labels
     if named:
         from attnviz.analyses.label import label_tokens
 
         attention = label_tokens(attention, named)
+    if choice.lens != "raw":
+        attention = LENSES[choice.lens].load()(attention)
     attention = select(attention, choice.stream, choice.layer, choice.head)
     return as_result(reduce_attention(attention, choice.reduce, choice.over))
 

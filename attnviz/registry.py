@@ -167,6 +167,17 @@ PICTURES: dict[str, Entry] = {
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
+LENSES: dict[str, Entry] = {
+    "rollout": Entry(
+        "How much of each input token is in each position after each layer.",
+        "attnviz.analyses.rollout:rollout",
+    ),
+    "flow": Entry(
+        "The largest flow from each input token to each position after the last layer.",
+        "attnviz.analyses.flow:flow",
+    ),
+}
+
 LESSONS: dict[str, Entry] = {
     "positions": Entry(
         "Sinusoidal position encoding as a heat map.",

@@ -46,6 +46,7 @@ class Choice:
     """Which part of the attention is wanted.
 
     Attributes:
+        lens: what is made of the raw weights first; "raw" leaves them.
         stream: one stream by name; None: all.
         layer: "0", "2,5", "0-3", "last" or "all".
         head: likewise.
@@ -54,6 +55,7 @@ class Choice:
         labels: a label for each token, "O" for none.
     """
 
+    lens: str = "raw"
     stream: str | None = None
     layer: str | None = None
     head: str | None = None

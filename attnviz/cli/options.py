@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from attnviz.registry import FORMATS, MECHANISMS
+from attnviz.registry import FORMATS, LENSES, MECHANISMS
 from attnviz.request import Choice, Origin
 
 
@@ -114,6 +114,13 @@ OPTIONS: dict[str, Any] = {
     ),
     "allow_code": _option(
         ORIGIN, "--allow-code", help="Run the code that a model you trust brings along."
+    ),
+    "lens": _option(
+        CHOICE,
+        "--lens",
+        metavar="NAME",
+        help=f"What to make of the weights first: raw, {', '.join(LENSES)}.",
+        autocompletion=completing(("raw", *LENSES)),
     ),
     "stream": _option(
         CHOICE, "--stream", metavar="NAME", help="One stream: encoder, decoder, cross, …"
