@@ -72,8 +72,11 @@ def tokenize(tokenizer: Any, text: str, *, as_target: bool = False) -> Tokenized
 def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
     """The text that generated tokens read as, and the tokens with their places in it."""
     text = tokenizer.decode(ids, skip_special_tokens=True).strip()
-    pieces = tokenizer.convert_ids_to_tokens(list(ids))
-    added = [int(number in tokenizer.all_special_ids) for number in ids]
+    pieces, added = list[str](), list[int]()
+    for number, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True):
+        # A model may number more tokens than its tokenizer knows; those stand for no text.
+        pieces.append(f"<{number}>" if piece is None else piece)
+        added.append(int(piece is None or number in tokenizer.all_special_ids))
     offsets = place(tokenizer, pieces, added, text)
     return text, label(pieces, offsets, added, text, None)
 

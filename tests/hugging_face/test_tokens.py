@@ -131,3 +131,8 @@ def test_scripts_without_spaces_are_not_marked_as_going_on():
     pieces, spans = ["学", "生", "ab"], [(0, 1), (1, 2), (2, 4)]
     found = [token.text for token in label(pieces, spans, [0, 0, 0], "学生ab", None)]
     assert found == ["学", "生", "##ab"]
+
+
+def test_a_generated_token_that_the_tokenizer_lacks_is_named_by_its_number(tokenizers):
+    _, tokens = tokenize_generated(tokenizers["WordPiece"], [5, 9999])
+    assert (tokens[1].text, tokens[1].special) == ("<9999>", True)

@@ -160,8 +160,9 @@ def mamba(folder: Path) -> Path:
 
 
 def t5(folder: Path) -> Path:
+    tokenizer = unigram_pieces()
     config = transformers.T5Config(
-        vocab_size=120,
+        vocab_size=len(tokenizer),
         d_model=32,
         d_kv=8,
         d_ff=40,
@@ -172,7 +173,7 @@ def t5(folder: Path) -> Path:
         pad_token_id=0,
         eos_token_id=1,
     )
-    return save(folder, "T5ForConditionalGeneration", unigram_pieces(), config)
+    return save(folder, "T5ForConditionalGeneration", tokenizer, config)
 
 
 def byt5(folder: Path) -> Path:
