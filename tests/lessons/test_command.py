@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli.app import run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "which lesson? Choose from positions, scaling, masking, linear"),
+        (["maskng"], 2, "Did you mean 'masking'?"),
+        (["scaling", "-f", "jsn"], 2, "Did you mean 'json'?"),
+        (
+            ["scaling", "--length", "5"],
+            2,
+            "--length means nothing to lesson 'scaling', which takes",
+        ),
+        (["positions", "--length", "1"], 2, "--length 1 is outside 2 to 2048"),
+        (["masking", "--text", " "], 1, "the text is empty"),
+        (["positions", "--plot", "a.gif"], 2, "--plot 'a.gif' must end in .png, .svg, .pdf"),
+        (["positions", "--plot", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["lesson", *arguments]) == status
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_a_picture_is_written_beside_the_table(
+    suffix: str, start: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"a.{suffix}"
+    assert run(["lesson", "positions", "--size", "8", "--length", "9", "--plot", str(path)]) == 0
+    assert path.read_bytes().startswith(start)
+    assert "9 positions in 8 columns" in capfd.readouterr().out
+
+
+def test_csv_is_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["lesson", "masking", "--text", "a b", "-f", "csv"]) == 0
+    rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
+    assert [row["query"] for row in rows] == ["a", "b"]
+    assert float(rows[0]["causal_entropy"]) == 0
+
+
+def test_none_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["lesson", "positions", "-f", "none"]) == 0
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,89 @@
+"""What every row of the table of lessons promises."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+from functools import cache
+
+import pytest
+from rich.cells import cell_len
+
+from attnviz.lessons.lesson import Lesson
+from attnviz.lessons.show import as_csv, as_json, as_table, byte_size
+from attnviz.registry import LESSONS
+from attnviz.renderers import Display
+
+
+@cache
+def taught(name: str) -> Lesson:
+    return LESSONS[name].load()(**({"length": 256} if name == "linear" else {}))
+
+
+each_lesson = pytest.mark.parametrize("name", LESSONS)
+
+
+@each_lesson
+def test_the_summary_is_the_first_line_of_the_docstring(name: str) -> None:
+    assert inspect.getdoc(LESSONS[name].load()).splitlines()[0] == LESSONS[name].summary
+
+
+@each_lesson
+def test_every_row_has_a_cell_a_column(name: str) -> None:
+    lesson = taught(name)
+    assert lesson.title.startswith(f"{name} · ")
+    assert all(len(row) == len(lesson.columns) for row in lesson.rows)
+    assert lesson.explanation
+
+
+@each_lesson
+@pytest.mark.parametrize("width", [50, 80, 160])
+def test_the_table_keeps_to_its_width_and_cuts_no_number(name: str, width: int) -> None:
+    text = as_table(taught(name), Display(width))
+    lines = text.splitlines()
+    assert max(map(cell_len, lines)) <= width
+    rule = next(number for number, line in enumerate(lines) if line.startswith("──"))
+    numbers = [line for line in lines[rule + 1 : rule + 8] if any(map(str.isdigit, line))]
+    assert numbers
+    assert all("…" not in cell for line in numbers for cell in line.split()[-1:])
+
+
+@each_lesson
+def test_json_and_csv_hold_the_same_rows(name: str) -> None:
+    lesson = taught(name)
+    records = json.loads(as_json(lesson))["rows"]
+    header, *rows = csv.reader(as_csv(lesson).splitlines())
+    assert tuple(header) == lesson.columns
+    assert len(records) == len(rows) == len(lesson.rows)
+    for record, row in zip(records, rows, strict=True):
+        assert [str(record[column]) for column in header] == row
+
+
+@each_lesson
+def test_the_picture_has_the_title_and_something_drawn(name: str) -> None:
+    lesson = taught(name)
+    figure = lesson.draw()
+    assert any(name in text.get_text() for text in figure.texts)
+    assert any(axes.lines or axes.images for axes in figure.axes)
+
+
+def test_curves_go_through_the_numbers() -> None:
+    lesson = taught("scaling")
+    scaled, unscaled = lesson.draw().axes[0].lines[:2]
+    assert tuple(scaled.get_ydata()) == lesson.column("scaled_entropy")
+    assert tuple(unscaled.get_ydata()) == lesson.column("unscaled_entropy")
+
+
+def test_hidden_cells_are_white_and_every_other_cell_has_its_number() -> None:
+    axes = LESSONS["masking"].load()("a b c").draw().axes[0]
+    shown = axes.images[0].get_array()
+    assert shown.shape == (3, 7)
+    assert len(axes.texts) == 9 + 6
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (2048, "2 KiB"), (3 * 2**20, "3 MiB")]
+)
+def test_bytes_are_told_in_three_digits(count: int, text: str) -> None:
+    assert byte_size(count) == text
