@@ -63,12 +63,12 @@ def _named(what: str, name: str) -> str:
 def describe_run(attention: Attention, item: AttentionMap) -> str:
     """What was run, in one line: model, stream and, where there are several, layers and heads."""
     provenance = attention.provenance
-    origin = provenance.model + (" (untrained)" if provenance.trained is False else "")
+    parts = [provenance.model + (" (untrained)" if provenance.trained is False else ""), item.stream]
+    parts += [step for step in provenance.steps if step.startswith("lens ")]
     layers, heads = len(item.layers), len(item.heads)
-    if layers == heads == 1:
-        return f"{origin} · {item.stream}"
-    size = f"{layers} layer{'s' * (layers > 1)} × {heads} head{'s' * (heads > 1)}"
-    return f"{origin} · {item.stream} · {size}"
+    if layers * heads > 1:
+        parts.append(f"{layers} layer{'s' * (layers > 1)} × {heads} head{'s' * (heads > 1)}")
+    return " · ".join(parts)
 
 
 def orientation(item: AttentionMap) -> str:
