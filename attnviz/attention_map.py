@@ -73,7 +73,7 @@ class AttentionMap:
     key_side: str = "text"
 
     def __post_init__(self) -> None:
-        weights = np.asarray(self.weights, dtype=np.float32)
+        weights = np.ascontiguousarray(self.weights, dtype=np.float32)
         object.__setattr__(self, "weights", weights)
         if weights.ndim != 4:
             raise InputError(

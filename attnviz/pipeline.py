@@ -245,11 +245,14 @@ def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
     choice = {item.name for item in fields(Choice)}
     for name in options:
         choose(name, sorted(origin | choice), "option")
-    if isinstance(options.get("weights"), str):
+    if options.get("weights") is not None:
         options["weights"] = Path(options["weights"])
-    for name in ("layer", "head"):
-        if isinstance(options.get(name), int):
-            options[name] = str(options[name])
+    if isinstance(options.get("model"), Path):
+        options["model"] = str(options["model"])
+    for name, joint in (("layer", ","), ("head", ","), ("labels", " ")):
+        value = options.get(name)
+        if isinstance(value, int | list | tuple):
+            options[name] = joint.join(map(str, [value] if isinstance(value, int) else value))
     return (
         Origin(**{name: value for name, value in options.items() if name in origin}),
         Choice(**{name: value for name, value in options.items() if name in choice}),

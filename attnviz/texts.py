@@ -62,12 +62,11 @@ def read_lines(
         pairs: source and target are wanted; plain lines hold them tab-separated.
     """
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
         where = f"line {number} of {name}"
         try:
             decoded = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            yield (_from_json if json else _from_line)(decoded, str(number - 1), where, pairs)
+            if decoded.strip():
+                yield (_from_json if json else _from_line)(decoded, str(number - 1), where, pairs)
         except UnicodeDecodeError:
             yield BadText(where, InputError(f"{where} is not valid UTF-8"))
         except InputError as error:
@@ -78,8 +77,9 @@ def _from_line(line: str, identity: str, where: str, pairs: bool) -> Text:
     if not pairs:
         return Text(identity, check_text(line), where=where)
     source, tab, target = line.partition("\t")
-    source = check_text(source, "source")
-    return Text(identity, source, check_text(target, "target") if tab else None, where=where)
+    source = check_text(source, f"source in {where}")
+    checked = check_text(target, f"target in {where}") if tab else None
+    return Text(identity, source, checked, where=where)
 
 
 def _from_json(line: str, identity: str, where: str, pairs: bool) -> Text:
@@ -95,8 +95,8 @@ def _from_json(line: str, identity: str, where: str, pairs: bool) -> Text:
     target = _string(found, "target", where) if pairs else None
     return Text(
         id=str(found.get("id", identity)),
-        text=check_text(text, needed),
-        target=None if target is None else check_text(target, "target"),
+        text=check_text(text, f"{needed} in {where}"),
+        target=None if target is None else check_text(target, f"target in {where}"),
         labels=_labels(found.get("labels"), where),
         where=where,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from attnviz.attention_map import Attention, Token
-from attnviz.errors import UsageError
+from attnviz.errors import InputError
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
@@ -15,12 +15,17 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
     Labels follow the words of the text: a word in several pieces needs one label only, which all
     its pieces carry.
 
+    Of a pair, the main map's queries are labelled, or its keys where no query stands for text.
+
     Raises:
-        UsageError: neither as many labels as tokens nor as many as words.
+        InputError: neither as many labels as tokens nor as many as words.
     """
-    side = attention.main.query_side
+    main = attention.main
+    side, tokens = main.query_side, main.query_tokens
+    if all(token.special for token in tokens):
+        side, tokens = main.key_side, main.key_tokens
     text = {"source": attention.source, "target": attention.target}.get(side, attention.text)
-    labelled = _label(attention.main.query_tokens, labels, text or "")
+    labelled = _label(tokens, labels, text or "")
     maps = tuple(
         replace(
             item,
@@ -34,11 +39,11 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
 
 def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[Token, ...]:
     plain = [place for place, token in enumerate(tokens) if not token.special]
-    words = _word_numbers([tokens[place] for place in plain], text)
+    words = _word_numbers([tokens[place] for place in plain], text) if text else []
     if len(labels) == len(plain):
         words = list(range(len(plain)))
-    elif len(labels) != (words[-1] + 1 if words else 0):
-        raise UsageError(
+    elif not words or len(labels) != words[-1] + 1:
+        raise InputError(
             f"{len(labels)} labels for {len(plain)} tokens: "
             + " ".join(tokens[place].text for place in plain)[:200]
         )

@@ -85,11 +85,16 @@ def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, mod
     names = list(dict.fromkeys(name for item in maps for name in _names(item, what)))
     absent = missing(selection, set(names))
     if absent:
-        count = f"{len(names)} {what}{'s' if len(names) > 1 else ''}"
-        span = f", {names[0]} to {names[-1]}" if len(names) > 1 else f", which is {names[0]}"
-        raise UsageError(
-            f"{what} {absent[0]} does not exist: {model} ({maps[0].stream}) has {count}{span}"
-        )
+        have = f"{model} ({maps[0].stream}) has {_count(names, what)}"
+        raise UsageError(f"{what} {absent[0]} does not exist: {have}")
+
+
+def _count(names: Sequence[str], what: str) -> str:
+    """Such as "1 layer, 0", "12 layers, 0 to 11" or "2 heads, 2, 5"."""
+    first = int(names[0]) if names[0].isdecimal() else 0
+    if len(names) > 2 and list(names) == [str(first + place) for place in range(len(names))]:
+        return f"{len(names)} {what}s, {names[0]} to {names[-1]}"
+    return f"{len(names)} {what}{'s' * (len(names) > 1)}, {', '.join(names)}"
 
 
 def _names(item: AttentionMap, what: str) -> tuple[str, ...]:

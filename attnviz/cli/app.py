@@ -5,6 +5,7 @@ Commands are built when they are called, so that a run pays for its own options 
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -71,11 +72,26 @@ class Commands(TyperGroup):
         run = super().main
         sys.exit(guarded(lambda: run(args, prog_name, complete_var, False, **extra)))
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named.
+
+        Raises:
+            ReaderGoneError: stdout's reader has left; typer would call that a failure.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGoneError from error
+
 
 class WrongCommand(TyperException):
     """A command that does not exist."""
 
     exit_code = 2
+
+
+class ReaderGoneError(Exception):
+    """Whoever read stdout has seen enough, as `head` does."""
 
 
 def guarded(run: Any) -> int:
@@ -84,15 +100,30 @@ def guarded(run: Any) -> int:
         status = run()
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
-    except (AttnvizError, TyperException) as error:
-        complain(error.format_message() if isinstance(error, TyperException) else str(error))
-        return error.exit_code if isinstance(error, TyperException) else error.status
-    except BrokenPipeError:
-        # The reader has seen enough. What is still buffered has nowhere to go either.
+    except AttnvizError as error:
+        complain(str(error))
+        return error.status
+    except TyperException as error:
+        # Without any arguments the help has been shown already, and nothing is left to say.
+        if message := _worded(error):
+            complain(message)
+        return error.exit_code
+    except (ReaderGoneError, BrokenPipeError):
+        # What is still buffered has nowhere to go either.
         _forget_stdout()
         return 0
     except KeyboardInterrupt:
         return 130
+    except MemoryError as error:
+        complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
+        return 1
+    except OSError as error:
+        # Data is guarded where it is written; help and version are typer's to print.
+        if error.errno != errno.ENOSPC:
+            raise
+        complain(f"cannot write: {error.strerror}")
+        _forget_stdout()
+        return 1
 
 
 def complain(message: str) -> None:
@@ -103,7 +134,18 @@ def complain(message: str) -> None:
     sys.stderr.write(f"attnviz: error: {printable(line)}\n")
 
 
+def _worded(error: TyperException) -> str:
+    """What typer says, as this package would."""
+    message = error.format_message()
+    option = getattr(error, "option_name", None)
+    if option and message.startswith("No such option"):
+        guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
+        return f"unknown option '{option}'.{guess or ' --help lists them'}"
+    return message[:1].lower() + message[1:].rstrip(".")
+
+
 def _forget_stdout() -> None:
+    """Send what stdout still holds nowhere, so that leaving does not fail on it again."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

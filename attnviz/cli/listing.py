@@ -20,7 +20,7 @@ def write_listing(
     if output_format == "tsv":
         write_text("".join("\t".join(row) + "\n" for row in [columns, *rows]))
         return
-    widths = [max(len(row[place]) for row in rows) for place in range(len(columns) - 1)]
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
     for row in rows:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
         write_text("  ".join([*padded, row[-1]]) + "\n")

@@ -34,7 +34,9 @@ def write_bytes(data: bytes) -> None:
 
 def note(text: str) -> None:
     """Say something that is not data, on stderr, in one line."""
-    sys.stderr.write(f"note: {text}\n")
+    from attnviz.renderers.printable import printable
+
+    sys.stderr.write(f"note: {printable(text)}\n")
 
 
 def refuse_binary_on_terminal(format_name: str) -> None:
@@ -81,12 +83,14 @@ class Draft(AbstractContextManager["Draft"]):
         """
         check_writable(path)
         self.path = path
+        # A link stays a link: what it points to is replaced.
+        self.place = path.resolve()
         self.special = path.exists() and not path.is_file()
         try:
             if self.special:
                 self.draft, self.file = path, path.open("wb")
                 return
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:80]}.")
+            handle, name = tempfile.mkstemp(dir=self.place.parent, prefix=f".{path.stem[:40]}.")
             self.draft, self.file = Path(name), os.fdopen(handle, "wb")
         except OSError as error:
             raise self._error(error) from error
@@ -111,8 +115,8 @@ class Draft(AbstractContextManager["Draft"]):
         try:
             self.file.close()
             if not self.special:
-                self.draft.chmod(_usual_mode(self.path))
-                self.draft.replace(self.path)
+                self.draft.chmod(_usual_mode(self.place))
+                self.draft.replace(self.place)
                 self.special = True
         except OSError as error:
             raise self._error(error) from error

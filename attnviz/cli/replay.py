@@ -24,6 +24,8 @@ def replay(file: str, record: str | None, options: Options) -> int:
     data = sys.stdin.buffer.read() if file == "-" else read_bytes(Path(file))
     where = "stdin" if file == "-" else f"'{file}'"
     found = list(read_attention(data, where))
+    if not found:
+        raise InputError(f"{where} holds no maps")
     if record is not None:
         ids = [attention.id for attention in found]
         found = [attention for attention in found if attention.id == record]

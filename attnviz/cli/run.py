@@ -36,10 +36,12 @@ def run_texts(
         loaded = time.perf_counter()
         found = attend_texts(source, texts, options.choice, command)
         done, failed = write_all(found, sinks, options, many)
-        sinks.finish()
+        if done:
+            sinks.finish()
     if options.output.verbose:
         took = time.perf_counter() - loaded
-        note(f"loaded in {loaded - started:.2f} s, {done} texts in {took:.2f} s")
+        texts_done = f"{done} text{'s' * (done != 1)}"
+        note(f"loaded in {loaded - started:.2f} s, {texts_done} in {took:.2f} s")
     return 1 if failed else 0
 
 

@@ -26,7 +26,7 @@ def self_command(
 
     attnviz self "The cat sat on the mat" --model ./my-bert --grid heads.png
 
-    echo "The cat sat" | attnviz self - -f tsv | sort -t$'\\t' -k9 -gr | head
+    echo "The cat sat" | attnviz self - -f tsv | sort -t$'\t' -k9 -gr | head
     """
     from attnviz.cli.run import run_texts
     from attnviz.texts import Text

@@ -144,7 +144,7 @@ class Sinks(AbstractContextManager["Sinks"]):
 def display_of_stdout(many: bool) -> Display:
     """Width and colours of stdout: NO_COLOR, FORCE_COLOR, COLUMNS and TERM are honoured.
 
-    A pipe has no width of its own and reads at 80 columns, unless COLUMNS says otherwise.
+    A pipe has no width of its own and reads at that of the terminal around it, else at 80 columns.
     """
     from rich.console import Console
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from attnviz.attention_map import Attention, AttentionMap
 from attnviz.renderers import Display, Views
+from attnviz.storage.json import HIDDEN
 
 COLUMNS = (
     "id",
@@ -26,7 +27,7 @@ COLUMNS = (
     "key_token",
     "weight",
 )
-_ESCAPED = re.compile("[\\\\\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
 _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -39,14 +40,15 @@ def rows(attention: Attention) -> Iterator[tuple[str, ...]]:
     """A row for each weight of each map: layer by layer, head by head, query by query."""
     name = escape(attention.id)
     for item in attention.maps:
-        yield from ((name, item.stream, *row) for row in _map_rows(item))
+        yield from ((name, escape(item.stream), *row) for row in _map_rows(item))
 
 
 def _map_rows(item: AttentionMap) -> Iterator[tuple[str, ...]]:
     queries = [(str(place), escape(token.text)) for place, token in enumerate(item.query_tokens)]
     keys = [(str(place), escape(token.text)) for place, token in enumerate(item.key_tokens)]
-    for layer, of_layer in zip(item.layers, item.weights, strict=True):
-        for head, of_head in zip(item.heads, of_layer, strict=True):
+    heads = [escape(head) for head in item.heads]
+    for layer, of_layer in zip(map(escape, item.layers), item.weights, strict=True):
+        for head, of_head in zip(heads, of_layer, strict=True):
             # astype(str) spells each float32 as shortly as it can be read back exactly.
             for query, row in zip(queries, of_head.astype(str).tolist(), strict=True):
                 for key, weight in zip(keys, row, strict=True):

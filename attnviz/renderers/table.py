@@ -64,14 +64,15 @@ def print_view(console: Console, view: View) -> None:
     """Print the caption, the matrix, a line for each head and the strongest link."""
     for line in broken(printable(view.caption), console.width):
         console.print(Text(line, style="bold"))
-    console.print(Text(view.orientation, style="dim"))
+    console.print(Text(printable(view.orientation), style="dim"))
     console.print()
     for part in matrix(view.map, console.width, console.color_system is not None):
         console.print(part)
     if view.heads:
         console.print()
         layer = view.map.layers[0]
-        named = f"heads of layer {layer}" if layer.isdecimal() else "heads"
+        named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"
+        named = printable(named)
         console.print(Text(f"{named} (bars: what each key receives)", style="dim"))
         console.print(head_table(view.heads, console.width))
     if view.strongest:
@@ -91,14 +92,17 @@ def broken(caption: str, width: int) -> list[str]:
 
 
 def strongest_line(link: Link) -> Text:
-    """The strongest link, and how to see it."""
+    """The strongest link, and how to see it where it stands in one layer and head."""
     shown = f"{printable(link.query)} → {printable(link.key)}  {two_digits(link.weight)}"
-    options = f"--layer {link.layer} --head {link.head}"
-    return Text.assemble(
-        (shown, "bold"),
-        f" in layer {link.layer} head {link.head}",
-        (f"  ({options} shows it)", "dim"),
-    )
+    places = [
+        f"{what} {name}"
+        for what, name in (("layer", link.layer), ("head", link.head))
+        if name.isdecimal()
+    ]
+    text = Text.assemble((shown, "bold"), f" in {' '.join(places)}" if places else "")
+    if len(places) == 2:
+        text.append(f"  (--layer {link.layer} --head {link.head} shows it)", style="dim")
+    return text
 
 
 def head_table(heads: Sequence[HeadLine], width: int) -> Table:
@@ -115,7 +119,7 @@ def head_table(heads: Sequence[HeadLine], width: int) -> Table:
     top = max(float(line.profile.max()) for line in heads)
     for line in heads:
         table.add_row(
-            line.head,
+            Text(printable(line.head)),
             sparkline(line.profile, bars, top),
             Text(shorten(printable(line.pattern), room)),
             two_digits(line.weight),

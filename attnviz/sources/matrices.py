@@ -31,11 +31,14 @@ class Matrices:
 
         Raises:
             InputError: it holds neither "weights" nor "w_query" and "w_key".
+            UsageError: --causal, which cannot be had of weights that are given.
         """
         self.origin, self.path = origin, path
         self.found = read_matrices(path)
         if "weights" in self.found:
             self.found["weights"] = four_axes(self.found["weights"], path)
+            if origin.causal:
+                raise UsageError(f"--causal changes nothing in '{path}': its weights are given")
         elif not all(name in self.found for name in PROJECTIONS):
             raise InputError(
                 f"'{path}' holds neither 'weights' nor 'w_query' and 'w_key'; "
@@ -94,9 +97,19 @@ class Matrices:
             )
         query = self._inputs(queries, w_query.shape[0]) @ w_query
         key = self._inputs(keys, w_key.shape[0]) @ w_key
-        heads = int(self.found["heads"]) if "heads" in self.found else 1
+        heads = self._heads(w_query.shape[1])
         mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
         return to_numpy(multi_head(query, key, key, mask, heads=heads)[1])[None]
+
+    def _heads(self, size: int) -> int:
+        given = np.asarray(self.found.get("heads", 1.0))
+        heads = float(given) if given.ndim == 0 else 0.0
+        if heads < 1 or size % heads:
+            raise InputError(
+                f"'heads' in '{self.path}' is {given.tolist()}, but must be one number that "
+                f"divides the {size} columns of 'w_query'"
+            )
+        return int(heads)
 
     def _inputs(self, tokens: Sequence[Token], size: int) -> NDArray[np.float64]:
         if "inputs" not in self.found:
@@ -128,34 +141,41 @@ def four_axes(weights: NDArray[Any], path: Path) -> NDArray[np.float32]:
 
 
 class SavedMaps:
-    """A saved attention, played back as a source; a text must be the one it was made from."""
+    """Saved attention, played back as a source; a text must be one that it was made from."""
 
-    def __init__(self, attention: Attention, path: Path) -> None:
-        self.attention = replace(
-            attention,
-            provenance=replace(
-                attention.provenance,
-                settings={**attention.provenance.settings, "read from": path.name},
-            ),
-        )
-        self.path = path
+    def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
+        self.attentions, self.path = attentions, path
 
     def attend_self(self, text: str) -> Attention:
-        """The saved maps.
+        """The saved maps of the text; an empty one stands for the only one there is.
 
         Raises:
-            UsageError: the text is another one.
+            InputError: there are none, or several to choose from.
         """
-        if text and text != self.attention.text:
-            raise UsageError(f"'{self.path}' holds the attention of another text")
-        return self.attention
+        return self._only([item for item in self.attentions if text in ("", item.text)])
 
     def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The saved maps.
+        """The saved maps of the pair; empty texts stand for the only pair there is.
 
         Raises:
-            UsageError: the texts are others.
+            InputError: there are none, or several to choose from.
         """
-        if source and (source, target) != (self.attention.source, self.attention.target):
-            raise UsageError(f"'{self.path}' holds the attention of other texts")
-        return self.attention
+        return self._only(
+            [
+                item
+                for item in self.attentions
+                if source in ("", item.source) and (target or item.target) == item.target
+            ]
+        )
+
+    def _only(self, found: Sequence[Attention]) -> Attention:
+        if not found:
+            raise InputError(f"'{self.path}' holds the attention of other texts")
+        if len({(item.text, item.source, item.target) for item in found}) > 1:
+            raise InputError(
+                f"'{self.path}' holds the attention of {len(found)} texts: say which one's, or "
+                f"see them all with 'attnviz render {self.path}'"
+            )
+        attention = found[0]
+        settings = {**attention.provenance.settings, "read from": self.path.name}
+        return replace(attention, provenance=replace(attention.provenance, settings=settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnviz.errors import UsageError
+from attnviz.errors import ModelError, UsageError
 from attnviz.registry import Command
 from attnviz.request import Origin
 from attnviz.sources import Source
@@ -52,17 +52,12 @@ def open_source(origin: Origin, command: Command) -> Source:
         return OwnCoLayer(origin)
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
-    if origin.mechanism is not None:
+    if origin.mechanism is not None or (origin.model is None and not _pocket_ships()):
         from attnviz.sources.own_layer import OwnLayer
 
         return OwnLayer(origin, command)
     if origin.model is None or origin.model == POCKET:
-        from attnviz.pocket import load_pocket
-
-        pocket: Source = load_pocket(
-            causal=origin.causal, to=origin.to, device=origin.device, dtype=origin.dtype
-        )
-        return pocket
+        return _open_pocket(origin)
     from attnviz.hugging_face import load_model
 
     return load_model(
@@ -75,12 +70,30 @@ def open_source(origin: Origin, command: Command) -> Source:
     )
 
 
+def _pocket_ships() -> bool:
+    """False until there is a trained model to be the default; till then `multi-head` is."""
+    return (Path(__file__).parents[1] / "pocket" / "files" / "config.json").is_file()
+
+
+def _open_pocket(origin: Origin) -> Source:
+    if not _pocket_ships():
+        raise ModelError("the pocket model is not part of this version: leave --model out")
+    from attnviz.pocket import load_pocket
+
+    pocket: Source = load_pocket(
+        causal=origin.causal, to=origin.to, device=origin.device, dtype=origin.dtype
+    )
+    return pocket
+
+
 def _open_file(origin: Origin, path: Path) -> Source:
     from attnviz.sources.matrices import Matrices, SavedMaps
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.read import read_attention
+    from attnviz.storage.read import holds_attention, read_attention
 
     data = read_bytes(path)
-    if b'"maps"' in data[:100_000] or (path.suffix == ".npz" and b"attnviz.npy" in data[:4096]):
-        return SavedMaps(next(read_attention(data, f"'{path}'")), path)
-    return Matrices(origin, path)
+    if not holds_attention(data):
+        return Matrices(origin, path)
+    if origin.causal:
+        raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
+    return SavedMaps(list(read_attention(data, f"'{path}'")), path)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.attention_map import Attention, AttentionMap, Token
-from attnviz.errors import UsageError
+from attnviz.errors import InputError, UsageError
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.co_alternating import co_alternating
 from attnviz.mechanisms.co_parallel import co_parallel
@@ -53,10 +53,10 @@ class OwnCoLayer:
         """Both directions at once; which streams there are depends on the variant.
 
         Raises:
-            UsageError: one text only.
+            InputError: one text only.
         """
         if target is None:
-            raise UsageError("co-attention needs two texts: attnviz co A B")
+            raise InputError("co-attention needs two texts: attnviz co A B")
         tokens = split_words(source), split_words(target)
         first, second = (self.backend.array(self.embedding.embed(side)) for side in tokens)
         variant = {

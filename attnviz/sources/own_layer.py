@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.errors import UsageError, choose
+from attnviz.errors import InputError, UsageError, choose
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.causal import causal_mask
 from attnviz.mechanisms.positions import sinusoidal_positions
@@ -78,10 +78,10 @@ class OwnLayer:
         """The attention of the target's words over the source's: stream "cross".
 
         Raises:
-            UsageError: no target; an untrained layer cannot make one up.
+            InputError: no target; an untrained layer cannot make one up.
         """
         if target is None:
-            raise UsageError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
+            raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
         keys, queries = split_words(source), split_words(target)
         weights = self._weights(queries, keys)
         cross = AttentionMap(
@@ -135,9 +135,10 @@ def check_mechanism(name: str, command: Command) -> str:
         choose(name, MECHANISMS, "mechanism")
     commands = MECHANISMS[name].commands
     if command not in commands:
+        option = f"--variant {name[3:]}" if commands == ("co",) else f"--mechanism {name}"
         raise UsageError(
-            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} "
-            f"--mechanism {name}'; 'attnviz mechanisms' lists what each command offers"
+            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} {option}'; "
+            "'attnviz mechanisms' lists what each command offers"
         )
     return name
 

@@ -41,6 +41,8 @@ def from_document(document: Any) -> Attention:
     """
     if not isinstance(document, Mapping) or "maps" not in document:
         raise InputError("this is no attnviz document: it has no 'maps'")
+    if not document["maps"]:
+        raise InputError("the document's 'maps' are empty")
     if document.get("schema") != SCHEMA:
         raise InputError(
             f"a document of schema {document.get('schema')!r}: this attnviz reads schema {SCHEMA}"

@@ -9,14 +9,17 @@ import orjson
 
 from attnviz.errors import InputError
 
-_UNSAFE = re.compile("[\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+"""Control, direction and invisible characters as a range for a regular expression: data spells
+them out, so that a token can neither style nor reorder a terminal."""
+
+_UNSAFE = re.compile(f"[{HIDDEN}]")
 
 
 def dump_json(document: Any) -> str:
     r"""The document as one line of JSON; float32 arrays at their shortest exact spelling.
 
-    Control and direction characters, which JSON would let through raw, are spelt `\uXXXX`, so that
-    a token can neither style nor reorder a terminal.
+    Characters that JSON would let through raw, though they hide or turn text, are spelt `\uXXXX`.
     """
     text = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY).decode()
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

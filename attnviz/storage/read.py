@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from attnviz.attention_map import Attention
 from attnviz.errors import InputError
-from attnviz.storage.archive import load_archive
+from attnviz.storage.archive import INDEX, load_archive
 from attnviz.storage.document import from_document
 from attnviz.storage.json import parse_json
+
+ZIP = b"PK\x03\x04"
+
+
+def holds_attention(data: bytes) -> bool:
+    """True where the bytes look like saved attention rather than like matrices of another kind."""
+    if data.startswith(ZIP):
+        try:
+            return f"{INDEX}.npy" in zipfile.ZipFile(io.BytesIO(data)).namelist()
+        except zipfile.BadZipFile:
+            return False
+    try:
+        first = next(_documents(data, ""), None)
+    except InputError:
+        return False
+    return isinstance(first, Mapping) and "maps" in first
 
 
 def read_attention(data: bytes, where: str) -> Iterator[Attention]:
@@ -19,17 +38,22 @@ def read_attention(data: bytes, where: str) -> Iterator[Attention]:
     """
     if not data.strip():
         raise InputError(f"{where} is empty")
-    if data.startswith(b"PK"):
+    if data.startswith(ZIP):
         yield from load_archive(data)
         return
+    for document in _documents(data, where):
+        yield from_document(document)
+
+
+def _documents(data: bytes, where: str) -> Iterator[Any]:
+    """Every document in JSON text: one, a list of them, or one a line."""
     if not data.lstrip().startswith((b"{", b"[")):
         raise InputError(f"{where} holds no saved maps: it is neither .npz nor JSON")
     lines = data.splitlines()
     if len(lines) > 1 and all(line.strip().startswith(b"{") for line in lines if line.strip()):
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield from_document(parse_json(line, f"line {number} of {where}"))
+                yield parse_json(line, f"line {number} of {where}")
         return
     found = parse_json(data, where)
-    for document in found if isinstance(found, list) else [found]:
-        yield from_document(document)
+    yield from found if isinstance(found, list) else [found]
