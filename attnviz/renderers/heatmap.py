@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnviz.renderers.axis import TokenAxis, axes_of, label_angle, label_words, thinning_notes
 from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import (
     INK,
@@ -28,65 +28,17 @@ from attnviz.renderers.figure import (
     points,
 )
 from attnviz.renderers.fonts import DPI, Typeface, typeface
-from attnviz.renderers.printable import printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from attnviz.attention_map import AttentionMap, Token
+    from attnviz.attention_map import AttentionMap
 
 QUERY_AXIS, KEY_AXIS = "query (attends)", "key (attended)"
-_LABEL_CELLS = 18
-_SMALLEST_LABEL = 5.5
-# Pixels of a long side at most; short ones come out shorter, with larger cells.
-_LONGEST = 1500
-# Pixels of a cell that leave room for a label beside it.
-_READABLE = 22
-_STEPS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 50, 100, 200, 250, 500)
 _MOST_NUMBERS = 400
 _SMALLEST_NUMBER, _LARGEST_NUMBER = 5.0, 8.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """How the tokens of one side are laid out.
-
-    Attributes:
-        tokens: all of them.
-        texts: what each is labelled with.
-        block: tokens that share one row or column of the image.
-        cell: pixels of that row or column.
-        size: points of the labels.
-        step: every how many tokens one is labelled.
-        shown: positions that are labelled.
-    """
-
-    tokens: tuple[Token, ...]
-    texts: tuple[str, ...]
-    block: int
-    cell: int
-    size: float
-    step: int
-    shown: tuple[int, ...]
-
-    @property
-    def pixels(self) -> int:
-        """The length of the whole side."""
-        return -(-len(self.tokens) // self.block) * self.cell
-
-    @property
-    def spacing(self) -> float:
-        """Pixels from one token to the next."""
-        return self.cell / self.block
-
-    def widest(self, face: Typeface) -> float:
-        """Pixels of the longest label."""
-        return max(
-            face.width(self.texts[i], self.size, bold=self.tokens[i].label is not None)
-            for i in self.shown
-        )
 
 
 def heatmap(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figure:
@@ -109,10 +61,10 @@ def heatmap(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> F
         raise ValueError(f"a heat map shows one head, not shape {attention_map.weights.shape}")
     weights = attention_map.weights[0, 0]
     sides = (attention_map.query_tokens, attention_map.key_tokens)
-    words = (word for side in sides for token in side for word in _words(token))
+    words = (word for side in sides for token in side for word in label_words(token))
     face = typeface([title, subtitle, attention_map.unit, *words])
-    rows, columns = _axes_of(*sides, face)
-    angle = _angle(columns, face)
+    rows, columns = axes_of(*sides, face)
+    angle = label_angle(columns, face)
     turn = np.radians(angle)
     widest, line = columns.widest(face), points(LINE * columns.size)
     name_room = int(points(LINE * TEXT_SIZE)) + 8
@@ -120,12 +72,12 @@ def heatmap(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> F
     frame = Frame(
         title=title,
         subtitle=subtitle,
-        notes=(*_thinning_notes(rows, columns), *missing_note(face)),
+        notes=(*thinning_notes(rows, columns), *missing_note(face)),
         unit=attention_map.unit,
         limits=limits,
         face=face,
-        left=int(rows.widest(face)) + _pad(rows) + 10 + name_room,
-        top=int(widest * np.sin(turn) + line * np.cos(turn)) + _pad(columns) + 6 + name_room,
+        left=int(rows.widest(face)) + rows.pad + 10 + name_room,
+        top=int(widest * np.sin(turn) + line * np.cos(turn)) + columns.pad + 6 + name_room,
         right=int(widest * np.cos(turn)) if angle else 0,
     )
     image = np.clip(strongest(weights, rows.block, columns.block), *limits)
@@ -154,86 +106,9 @@ def number(value: float, digits: int) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def _words(token: Token) -> tuple[str, ...]:
-    """What an axis says of a token: its text and, where it has one, its label."""
-    parts = (token.text, token.label) if token.label else (token.text,)
-    # A very long token is cut once before any font is looked up for it, and once as drawn.
-    return tuple(shorten(printable(part), _LABEL_CELLS) for part in parts)
-
-
-def _label(token: Token, face: Typeface) -> str:
-    """A token as an axis names it, cut where it is very long."""
-    return " · ".join(shorten(face.drawable(word), _LABEL_CELLS) for word in _words(token))
-
-
-def _axes_of(
-    queries: tuple[Token, ...], keys: tuple[Token, ...], face: Typeface
-) -> tuple[_Axis, _Axis]:
-    """The layout of both sides; cells of a short side may be twice as long."""
-    block = -(-max(len(queries), len(keys)) // _LONGEST)
-    height, width = (_LONGEST // (len(side) // block + 13) or 1 for side in (queries, keys))
-    height, width = (
-        min(height, max(2 * width, _READABLE)),
-        min(width, max(2 * height, _READABLE)),
-    )
-    return _axis(queries, block, height, face), _axis(keys, block, width, face)
-
-
-def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> _Axis:
-    """The layout of one side: as large a type as its cells allow, then as many labels."""
-    spacing = cell / block
-    size = min(TEXT_SIZE, max(_SMALLEST_LABEL, 0.8 * spacing * 72 / DPI))
-    line = points(LINE * size) * 0.92
-    step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
-    texts = tuple(_label(token, face) for token in tokens)
-    return _Axis(tokens, texts, block, cell, size, step, _shown(tokens, step, line / spacing))
-
-
-def _shown(tokens: tuple[Token, ...], step: int, apart: float) -> tuple[int, ...]:
-    """Positions to label: what a person labelled first, then every step-th, so far apart."""
-    if step == 1:
-        return tuple(range(len(tokens)))
-    shown: list[int] = []
-    named = (i for i, token in enumerate(tokens) if token.label)
-    for position in (*named, *range(0, len(tokens), step)):
-        if all(abs(position - other) >= apart for other in shown):
-            shown.append(position)
-    return tuple(sorted(shown))
-
-
-def _angle(columns: _Axis, face: Typeface) -> int:
-    """How far labels of columns are turned: upright if they fit, slanted if their lines do."""
-    spacing = columns.step * columns.spacing
-    if columns.widest(face) + points(0.5 * columns.size) <= spacing:
-        return 0
-    return 45 if spacing >= points(LINE * columns.size) * 1.3 else 90
-
-
-def _pad(axis: _Axis) -> int:
-    """Pixels between an image and its labels, more where tick marks stand between."""
-    return 8 if axis.step == 1 else 16
-
-
-def _thinning_notes(rows: _Axis, columns: _Axis) -> tuple[str, ...]:
-    """What the picture leaves out."""
-    notes = []
-    if rows.step == columns.step > 1:
-        notes.append(f"every {_ordinal(rows.step)} token is named")
-    else:
-        for axis, what in ((rows, "query"), (columns, "key")):
-            if axis.step > 1:
-                notes.append(f"every {_ordinal(axis.step)} {what} is named")
-    if rows.block > 1:
-        notes.append(f"each pixel shows the strongest of {rows.block} × {columns.block} weights")
-    return ("; ".join(notes),) if notes else ()
-
-
-def _ordinal(count: int) -> str:
-    """The number as a rank: 2nd, 3rd, 4th."""
-    return f"{count}{ ({1: 'st', 2: 'nd', 3: 'rd'}.get(count, 'th')) }"
-
-
-def _label_axes(axes: Axes, rows: _Axis, columns: _Axis, angle: int, face: Typeface) -> None:
+def _label_axes(
+    axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face: Typeface
+) -> None:
     """Tokens beside the rows and above the columns."""
     upright = {"ha": "center", "va": "bottom"}
     turned = {"ha": "left", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
@@ -245,11 +120,11 @@ def _label_axes(axes: Axes, rows: _Axis, columns: _Axis, angle: int, face: Typef
         words = [axis.texts[i] for i in axis.shown]
         font = face.font(axis.size)
         set_ticks(axis.shown, words, fontproperties=font, parse_math=False, **looks)
-    sides: tuple[tuple[Literal["x", "y"], _Axis], ...] = (("y", rows), ("x", columns))
+    sides: tuple[tuple[Literal["x", "y"], TokenAxis], ...] = (("y", rows), ("x", columns))
     for which, axis in sides:
         mark = 0.0 if axis.step == 1 else 2.5
-        pad = _pad(axis) * 72 / DPI - mark
-        axes.tick_params(axis=which, length=mark, width=0.5, pad=pad, color=ink(SPECIAL))
+        gap = axis.pad * 72 / DPI - mark
+        axes.tick_params(axis=which, length=mark, width=0.5, pad=gap, color=ink(SPECIAL))
         texts = axes.get_yticklabels() if which == "y" else axes.get_xticklabels()
         for text, position in zip(texts, axis.shown, strict=True):
             token = axis.tokens[position]
@@ -258,7 +133,7 @@ def _label_axes(axes: Axes, rows: _Axis, columns: _Axis, angle: int, face: Typef
                 text.set_fontweight("bold")
 
 
-def _name_axes(axes: Axes, rows: _Axis, columns: _Axis, frame: Frame) -> None:
+def _name_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame) -> None:
     """Who attends and who is attended to, outside of the tokens."""
     looks: dict[str, Any] = {
         "fontproperties": frame.face.font(TEXT_SIZE),
@@ -286,7 +161,7 @@ def _name_axes(axes: Axes, rows: _Axis, columns: _Axis, frame: Frame) -> None:
     )
 
 
-def _separate(axes: Axes, rows: _Axis, columns: _Axis) -> None:
+def _separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
     """Thin white lines between cells that are large enough to spare a pixel."""
     if min(rows.spacing, columns.spacing) < 16:
         return
@@ -299,8 +174,8 @@ def _separate(axes: Axes, rows: _Axis, columns: _Axis) -> None:
 def _write_numbers(
     axes: Axes,
     weights: NDArray[np.float32],
-    rows: _Axis,
-    columns: _Axis,
+    rows: TokenAxis,
+    columns: TokenAxis,
     limits: Limits,
     face: Typeface,
 ) -> None:

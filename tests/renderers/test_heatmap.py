@@ -207,6 +207,14 @@ def test_a_matrix_too_large_to_draw_shows_its_strongest_weights_and_says_so():
     assert picture.images[0].get_extent() == [-0.5, 1599.5, 1599.5, -0.5]
 
 
+def test_a_long_side_does_not_pool_a_short_one():
+    weights = shares(3100, 4)
+    picture, _ = picture_and_bar(draw(weights))
+    image = picture.images[0].get_array()
+    assert image.shape == (1034, 4)
+    assert np.array_equal(image[0], weights[:3].max(0))
+
+
 def test_several_heads_are_not_one_heat_map():
     with pytest.raises(ValueError, match="one head"):
         heatmap(map_of(shares(1, 2, 3, 3)), title="x")
