@@ -40,12 +40,14 @@ def lesson(
         Path | None, typer.Option("--plot", help="Picture to write (.png, .svg, .pdf).")
     ] = None,
 ) -> None:
-    """Teach one thing about attention in numbers, and with --plot in a picture.
+    """Teach one thing about attention in numbers.
 
-    positions: sinusoidal encoding as a heat map · scaling: scaled against unscaled softmax ·
-    masking: full against causal · linear: standard against linear attention, measured.
+    positions: sinusoidal encoding. scaling: scaled against unscaled softmax.
+    masking: full against causal attention. linear: what length costs.
 
-    Examples: attnviz lesson positions --plot positions.png · attnviz lesson linear --length 8192
+    attnviz lesson scaling
+
+    attnviz lesson positions --plot positions.png
     """
     if name is None:
         raise UsageError(f"which lesson? Choose from {_LIST}")

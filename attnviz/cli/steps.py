@@ -55,14 +55,18 @@ def steps(
         bool, typer.Option("--diagram", help="Print the flow of the data as Mermaid text instead.")
     ] = False,
 ) -> None:
-    """Show the arithmetic of attention, matrix by matrix, each with its shape and formula.
+    """Show the arithmetic of attention, matrix by matrix.
 
-    The names in a file: inputs, or query_input and key_value_input; w_query, w_key and w_value, or
-    none of them (naive attention); optionally mask (1 where a query may look), tokens,
-    query_tokens and key_tokens. Results that the file also holds are compared with the computed
-    ones. A sentence gets seeded random vectors and projections: untrained.
+    A file names its matrices: inputs, or query_input and key_value_input;
+    w_query, w_key and w_value, or none of them (naive attention); optionally
+    mask (1: a query may look), tokens, query_tokens, key_tokens. Results in it
+    are compared with the computed ones. A sentence gets random vectors.
 
-    Examples: attnviz steps · attnviz steps matrices.json --causal · attnviz steps "The cat sat"
+    attnviz steps
+
+    attnviz steps "The cat sat" --causal --scatter cat.png
+
+    attnviz steps -f json | jq .weights
     """
     choose(format_name, FORMATS, "format")
     if diagram and format_name == "json":

@@ -17,7 +17,7 @@ from attnviz.mechanisms import scaled as scaled_attention
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SHORTEST, LONGEST = 64, 32768
+SHORTEST, LONGEST = 64, 16384
 REPEATS = 3
 COLUMNS = (
     "length",
@@ -35,7 +35,7 @@ def linear(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
     the shortest of three runs; memory is the most that one run held at once beyond its inputs.
 
     Args:
-        length: the longest sequence, from 64 to 32768; each row before it is half as long.
+        length: the longest sequence, from 64 to 16384; each row before it is half as long.
         size: features of the head.
         seed: of the random numbers.
 

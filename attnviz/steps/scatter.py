@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
@@ -26,6 +27,8 @@ Points = NDArray[np.float64]
 
 INPUT, OUTPUT = color_of(0.6), color_of(0.95)
 MOST_LABELS = 40
+FAINTEST = 0.01
+"""A line of a smaller weight would not be seen."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +66,7 @@ def scatter(steps: Steps) -> Figure:
     )
     for number, clouds in enumerate(panels):
         axes = figure.add_axes(
-            ((number + 0.02) / len(panels), 0.1, 0.92 / len(panels), 0.77), projection="3d"
+            ((number + 0.02) / len(panels), 0.13, 0.92 / len(panels), 0.75), projection="3d"
         )
         _draw(axes, clouds, steps["weights"], face)
     return figure
@@ -119,7 +122,7 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
     parts = np.split(placed, np.cumsum([len(cloud.points) for cloud in clouds])[:-1])
     if clouds[-1].name == "output":
         _join(axes, parts[-1], parts[-2], weights)
-        words += "; a line is as dark as its weight"
+        words += "\na line is as dark as its weight"
     for cloud, part in zip(clouds, parts, strict=True):
         axes.scatter(
             *part.T,
@@ -134,7 +137,9 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
     _frame(axes, placed)
     if len(placed) <= MOST_LABELS:
         _name(axes, clouds, parts, face)
-    axes.set_title(words, fontproperties=face.font(NOTE_SIZE), color=ink(FAINT), y=-0.11)
+    else:
+        words += "\ntoo many points to name"
+    axes.set_title(words, fontproperties=face.font(NOTE_SIZE), color=ink(FAINT), y=-0.085, va="top")
     axes.legend(
         loc="upper left",
         prop=face.font(TEXT_SIZE),
@@ -146,10 +151,10 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
 
 def _join(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) -> None:
     """A line from each output to each value, as opaque as the weight is large."""
-    for row, output in enumerate(outputs):
-        for column, value in enumerate(values):
-            ends = np.stack([output, value]).T
-            axes.plot(*ends, color=ink(OUTPUT), alpha=float(weights[row, column]), linewidth=0.8)
+    rows, columns = np.nonzero(weights >= FAINTEST)
+    ends = np.stack([outputs[rows], values[columns]], axis=1)
+    colors = [(*ink(OUTPUT), float(weight)) for weight in weights[rows, columns]]
+    axes.add_collection3d(Line3DCollection(ends, colors=colors, linewidths=0.8))
 
 
 def _name(axes: Axes3D, clouds: Sequence[Cloud], parts: Sequence[Points], face: Typeface) -> None:

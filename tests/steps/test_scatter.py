@@ -17,7 +17,8 @@ def test_two_spaces_are_drawn_apart_and_one_space_once() -> None:
 def test_the_points_of_three_features_are_drawn_where_they_are() -> None:
     inputs = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
     axes = scatter(arithmetic(Given("naive", inputs))).axes[0]
-    drawn = np.stack(axes.collections[0]._offsets3d, axis=-1)
+    points = next(part for part in axes.collections if part.get_label() == "inputs")
+    drawn = np.stack(points._offsets3d, axis=-1)
     np.testing.assert_allclose(drawn, inputs)
 
 
@@ -46,3 +47,9 @@ def test_few_points_of_many_features_are_placed_too(count: int) -> None:
 def test_every_point_is_named() -> None:
     axes = scatter(arithmetic(worked_example())).axes[1]
     assert sorted(text.get_text() for text in axes.texts) == ["k0", "k1", "k2", "q0", "q1", "q2"]
+
+
+def test_a_line_is_as_dark_as_its_weight() -> None:
+    steps = arithmetic(worked_example())
+    lines = scatter(steps).axes[1].collections[0]
+    assert sorted(lines.get_colors()[:, 3]) == pytest.approx(sorted(steps["weights"].flat))
