@@ -63,7 +63,8 @@ def _named(what: str, name: str) -> str:
 def describe_run(attention: Attention, item: AttentionMap) -> str:
     """What was run, in one line: model, stream and, where there are several, layers and heads."""
     provenance = attention.provenance
-    parts = [provenance.model + (" (untrained)" if provenance.trained is False else ""), item.stream]
+    untrained = " (untrained)" if provenance.trained is False else ""
+    parts = [provenance.model + untrained, item.stream]
     parts += [step for step in provenance.steps if step.startswith("lens ")]
     layers, heads = len(item.layers), len(item.heads)
     if layers * heads > 1:
