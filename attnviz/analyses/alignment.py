@@ -1,0 +1,174 @@
+"""Which words translate each other, read off attention weights, and how wrong that is.
+
+Symmetrised word alignments and the alignment error rate follow Och & Ney 2003 (sections 3.4 and
+5.1); grow-diag-final-and follows Koehn 2005. A link is a pair (source word, target word), counted
+from 0: keys first, as in Pharaoh lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.attention_map import Token
+from attnviz.errors import InputError, choose
+
+Links = frozenset[tuple[int, int]]
+Symmetrization = Literal[
+    "forward", "reverse", "intersection", "union", "grow-diag-final-and", "product"
+]
+
+SYMMETRIZATIONS: dict[str, str] = {
+    "forward": "Each target word's strongest source word.",
+    "reverse": "Each source word's strongest target word, from the model run the other way.",
+    "intersection": "Links that both directions find.",
+    "union": "Links that either direction finds.",
+    "grow-diag-final-and": "The intersection, grown along neighbours inside the union.",
+    "product": "Links that are strongest both ways in the product of both directions.",
+}
+
+
+def word_places(tokens: Sequence[Token]) -> list[int]:
+    """The places on an axis that stand for text: all but the special tokens'."""
+    return [place for place, token in enumerate(tokens) if not token.special]
+
+
+def align(
+    weights: NDArray[np.floating], query_tokens: Sequence[Token], key_tokens: Sequence[Token]
+) -> Links:
+    """A link from each query word to the key word it looks at most.
+
+    A row that looks most at a special token has no link: the sentence's end is where a word without
+    a partner rests.
+
+    Args:
+        weights: one head's, shape (queries, keys).
+        query_tokens: words and special tokens of the rows.
+        key_tokens: words and special tokens of the columns.
+
+    Returns:
+        Pairs (key word, query word), numbered without the special tokens.
+    """
+    keys = {place: number for number, place in enumerate(word_places(key_tokens))}
+    best = weights.argmax(axis=-1)
+    links = (
+        (keys.get(int(best[place])), number)
+        for number, place in enumerate(word_places(query_tokens))
+    )
+    return frozenset((key, query) for key, query in links if key is not None)
+
+
+def words_only(
+    weights: NDArray[np.floating], query_tokens: Sequence[Token], key_tokens: Sequence[Token]
+) -> NDArray[np.floating]:
+    """One head's weights without the rows and columns of special tokens."""
+    return weights[np.ix_(word_places(query_tokens), word_places(key_tokens))]
+
+
+def mutual(shares: NDArray[np.floating]) -> Links:
+    """Pairs (row, column) that are the largest above 0 of both their row and their column."""
+    largest = (
+        (shares > 0)
+        & (shares >= shares.max(axis=0, initial=0, keepdims=True))
+        & (shares >= shares.max(axis=1, initial=0, keepdims=True))
+    )
+    return frozenset((int(row), int(column)) for row, column in np.argwhere(largest))
+
+
+def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
+    """One set of links from two.
+
+    Args:
+        forward: found by the target's rows.
+        reverse: found by the source's rows, turned round: (source word, target word) too.
+        how: any name of SYMMETRIZATIONS but "product", which needs the weights.
+
+    Raises:
+        UsageError: an unknown name.
+    """
+    names = [name for name in SYMMETRIZATIONS if name != "product"]
+    how = choose(how, names, "symmetrization")
+    if how == "forward":
+        return forward
+    if how == "reverse":
+        return reverse
+    if how == "intersection":
+        return forward & reverse
+    if how == "union":
+        return forward | reverse
+    return grow_diag_final_and(forward, reverse)
+
+
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
+    """The intersection, grown by neighbouring links of the union, then by free pairs of words."""
+    union, grown = forward | reverse, set(forward & reverse)
+    added = True
+    while added:
+        added = False
+        for source, target in sorted(grown):
+            for row, column in _NEIGHBOURS:
+                link = (source + row, target + column)
+                if link in union and link not in grown and not _both_taken(link, grown):
+                    grown.add(link)
+                    added = True
+    for direction in (forward, reverse):
+        for link in sorted(direction):
+            if _both_free(link, grown):
+                grown.add(link)
+    return frozenset(grown)
+
+
+def _both_taken(link: tuple[int, int], links: Collection[tuple[int, int]]) -> bool:
+    taken_source = any(source == link[0] for source, _ in links)
+    return taken_source and any(target == link[1] for _, target in links)
+
+
+def _both_free(link: tuple[int, int], links: Collection[tuple[int, int]]) -> bool:
+    return all(source != link[0] and target != link[1] for source, target in links)
+
+
+def alignment_error(
+    predicted: Iterable[Links], sure: Iterable[Links], possible: Iterable[Links]
+) -> float:
+    """The alignment error rate over all sentences together, from 0 (none) to 1.
+
+    1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), where sure links count as possible ones too. With neither
+    predicted nor sure links there is no error: 0.
+
+    Args:
+        predicted: links of each sentence, A.
+        sure: links that must be found, S.
+        possible: links that may be found, P.
+    """
+    found = total = 0
+    for links, must, may in zip(predicted, sure, possible, strict=True):
+        found += len(links & must) + len(links & (may | must))
+        total += len(links) + len(must)
+    return 1 - found / total if total else 0.0
+
+
+def pharaoh(links: Links) -> str:
+    """The links as one line, "0-0 2-1": source word, target word, in the order of the target."""
+    ordered = sorted(links, key=lambda link: (link[1], link[0]))
+    return " ".join(f"{source}-{target}" for source, target in ordered)
+
+
+def read_pharaoh(line: str) -> Links:
+    """The links of a Pharaoh line.
+
+    Raises:
+        InputError: a part that is not two numbers joined by a hyphen.
+    """
+    links = set()
+    for part in line.split():
+        source, hyphen, target = part.partition("-")
+        if not (hyphen and source.isdecimal() and target.isdecimal()):
+            raise InputError(f"'{part}' is no alignment link: write 'source-target', such as 0-1")
+        links.add((int(source), int(target)))
+    return frozenset(links)

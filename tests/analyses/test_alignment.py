@@ -1,0 +1,112 @@
+"""Word alignments out of weights, their symmetrisation and their error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.analyses.alignment import (
+    SYMMETRIZATIONS,
+    align,
+    alignment_error,
+    grow_diag_final_and,
+    mutual,
+    pharaoh,
+    read_pharaoh,
+    symmetrize,
+    words_only,
+)
+from attnviz.attention_map import Token
+from attnviz.errors import InputError, UsageError
+
+END = Token("<eos>", 9, 9, special=True)
+TAG = Token("<fr>", 0, 0, special=True)
+LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)
+
+
+def words(text: str) -> tuple[Token, ...]:
+    return tuple(Token(word) for word in text.split())
+
+
+def test_a_word_is_linked_to_the_word_it_looks_at_most_and_not_to_the_end() -> None:
+    weights = np.array([[0.1, 0.1, 0.8], [0.2, 0.7, 0.1], [0.6, 0.3, 0.1], [0.3, 0.1, 0.6]])
+    links = align(weights, (TAG, *words("la rouge et")), (*words("red the"), END))
+    assert links == {(1, 0), (0, 1)}
+
+
+def test_special_tokens_are_left_out_of_the_matrix_of_words() -> None:
+    weights = np.arange(6.0).reshape(2, 3)
+    kept = words_only(weights, (TAG, Token("a")), (Token("b"), Token("c"), END))
+    assert kept.tolist() == [[3.0, 4.0]]
+
+
+def test_mutual_links_are_the_largest_of_their_row_and_their_column() -> None:
+    assert mutual(np.array([[0.9, 0.5], [0.8, 0.1], [0.0, 0.6]])) == {(0, 0), (2, 1)}
+
+
+def test_zeros_are_never_links() -> None:
+    assert mutual(np.zeros((2, 2))) == frozenset()
+
+
+def test_the_error_of_a_small_case_done_by_hand() -> None:
+    sure, possible = frozenset({(0, 0), (1, 1)}), frozenset({(2, 1)})
+    predicted = frozenset({(0, 0), (2, 1), (3, 3)})
+    # |A ∩ S| = 1, |A ∩ P| = 2, |A| = 3, |S| = 2
+    assert alignment_error([predicted], [sure], [possible]) == pytest.approx(1 - 3 / 5)
+
+
+def test_the_error_counts_over_all_sentences_together() -> None:
+    one, none = frozenset({(0, 0)}), frozenset[tuple[int, int]]()
+    error = alignment_error([one, none], [one, one], [one, one])
+    assert error == pytest.approx(1 - 2 / 3)
+
+
+def test_nothing_to_find_and_nothing_found_is_no_error() -> None:
+    assert alignment_error([frozenset()], [frozenset()], [frozenset()]) == 0
+
+
+@given(LINKS, LINKS)
+def test_the_sure_links_themselves_have_no_error(sure: frozenset, possible: frozenset) -> None:
+    assert alignment_error([sure], [sure], [possible]) == pytest.approx(0)
+
+
+@given(LINKS, LINKS)
+def test_growing_stays_between_the_intersection_and_the_union(
+    forward: frozenset, reverse: frozenset
+) -> None:
+    grown = grow_diag_final_and(forward, reverse)
+    assert forward & reverse <= grown <= forward | reverse
+
+
+@given(LINKS)
+def test_two_directions_that_agree_stay_as_they_are(links: frozenset) -> None:
+    for how in SYMMETRIZATIONS:
+        if how != "product":
+            assert symmetrize(links, links, how) == links
+
+
+def test_growing_takes_a_neighbour_and_then_a_pair_of_free_words() -> None:
+    forward = frozenset({(0, 0), (1, 1), (5, 5)})
+    reverse = frozenset({(0, 0), (1, 0)})
+    assert grow_diag_final_and(forward, reverse) == {(0, 0), (1, 0), (1, 1), (5, 5)}
+
+
+def test_an_unknown_symmetrization_is_refused_with_the_names() -> None:
+    with pytest.raises(UsageError, match="intersection"):
+        symmetrize(frozenset(), frozenset(), "intersect")
+
+
+def test_lines_name_the_source_first_in_the_order_of_the_target() -> None:
+    assert pharaoh(frozenset({(3, 3), (2, 1), (0, 0), (1, 2)})) == "0-0 2-1 1-2 3-3"
+
+
+@given(LINKS)
+def test_lines_are_read_as_they_were_written(links: frozenset) -> None:
+    assert read_pharaoh(pharaoh(links)) == links
+
+
+def test_a_part_that_is_no_link_is_refused() -> None:
+    with pytest.raises(InputError, match="'1:2' is no alignment link"):
+        read_pharaoh("0-0 1:2")
