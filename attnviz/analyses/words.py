@@ -24,7 +24,9 @@ def split_words(text: str) -> tuple[Token, ...]:
     return tuple(Token(found[0], found.start(), found.end()) for found in _WORD.finditer(text))
 
 
-def word_numbers(tokens: Sequence[Token], text: str) -> list[int | None]:
+def word_numbers(
+    tokens: Sequence[Token], text: str, words: Sequence[Token] | None = None
+) -> list[int | None]:
     """For each token the number of the word it belongs to; None for a special token.
 
     A piece that is only a space, or covers nothing, belongs to the word after it (after the last
@@ -33,8 +35,9 @@ def word_numbers(tokens: Sequence[Token], text: str) -> list[int | None]:
     Args:
         tokens: in the order of the text.
         text: what their offsets refer to.
+        words: what counts as a word, in the order of the text; None: the runs between spaces.
     """
-    ends = np.array([word.end for word in split_words(text)])
+    ends = np.array([word.end for word in (split_words(text) if words is None else words)])
     numbers: list[int | None] = []
     for token in tokens:
         if token.special or not len(ends):
@@ -47,16 +50,19 @@ def word_numbers(tokens: Sequence[Token], text: str) -> list[int | None]:
     return numbers
 
 
-def merge_words(item: AttentionMap, query_text: str, key_text: str) -> AttentionMap:
+def merge_words(
+    item: AttentionMap, query_text: str, key_text: str, words: Sequence[Token] | None = None
+) -> AttentionMap:
     """The map over words; special tokens stay as they are, and rows keep their sums.
 
     Args:
         item: a map over pieces.
         query_text: what the query tokens' offsets refer to.
         key_text: what the key tokens' offsets refer to.
+        words: what counts as a word of both texts; None: the runs between spaces.
     """
-    queries, query_groups = _group(item.query_tokens, query_text)
-    keys, key_groups = _group(item.key_tokens, key_text)
+    queries, query_groups = _group(item.query_tokens, query_text, words)
+    keys, key_groups = _group(item.key_tokens, key_text, words)
     sums = item.weights.astype(np.float64) @ _membership(key_groups, len(keys))
     members = _membership(query_groups, len(queries))
     means = (members / members.sum(axis=0)).T @ sums
@@ -78,12 +84,14 @@ def merge_attention(attention: Attention) -> Attention:
     return replace(attention, maps=maps, provenance=provenance)
 
 
-def _group(tokens: Sequence[Token], text: str) -> tuple[list[Token], list[int]]:
-    words = split_words(text)
+def _group(
+    tokens: Sequence[Token], text: str, words: Sequence[Token] | None
+) -> tuple[list[Token], list[int]]:
+    words = split_words(text) if words is None else words
     merged: list[Token] = []
     groups: list[int] = []
     before: int | None = None
-    for token, number in zip(tokens, word_numbers(tokens, text), strict=True):
+    for token, number in zip(tokens, word_numbers(tokens, text, words), strict=True):
         if number is None:
             merged.append(token)
         elif number != before or not merged:
@@ -97,4 +105,3 @@ def _membership(groups: Sequence[int], count: int) -> NDArray[np.float64]:
     members = np.zeros((len(groups), count))
     members[np.arange(len(groups)), groups] = 1
     return members
-
