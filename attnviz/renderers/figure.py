@@ -103,15 +103,15 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     head = [(frame.title, TITLE_SIZE, True, INK), (frame.subtitle, TEXT_SIZE, False, FAINT)]
     foot = [(note, NOTE_SIZE, False, FAINT) for note in frame.notes]
     room = full_width - 2 * _EDGE
-    above = [_block(face, *words, room) for words in head if words[0]]
-    below = [_block(face, *words, room) for words in foot]
-    top = _EDGE + sum(block.height for block in above) + 12 + frame.top
-    bottom = sum(block.height for block in below) + (16 if below else 0) + _EDGE
+    above = [paragraph(face, *words, room) for words in head if words[0]]
+    below = [paragraph(face, *words, room) for words in foot]
+    top = _EDGE + sum(item.height for item in above) + 12 + frame.top
+    bottom = sum(item.height for item in below) + (16 if below else 0) + _EDGE
     full_height = top + bar_height + bottom
 
     figure = Figure(figsize=(full_width / DPI, full_height / DPI), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
-    page = _Page(figure, full_width, full_height)
+    page = Page(figure, full_width, full_height)
     axes = page.axes(_EDGE + frame.left, top, width, height)
     colormap = ListedColormap(shades(limits) / 255.0).with_extremes(under="white")
     _draw(axes, image, colormap, limits)
@@ -213,7 +213,7 @@ def _draw(axes: Axes, image: NDArray[Any], colormap: Colormap, limits: Limits, *
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class Paragraph:
     """A paragraph ready to be placed: its lines, its looks, its height in pixels."""
 
     text: str
@@ -223,16 +223,18 @@ class _Block:
     height: int
 
 
-def _block(face: Typeface, text: str, size: float, bold: bool, color: Color, room: int) -> _Block:
+def paragraph(
+    face: Typeface, text: str, size: float, bold: bool, color: Color, room: int
+) -> Paragraph:
     """The paragraph in lines that fit the room, cut where it is very long."""
     shown = face.drawable(shorten(printable(text), _MOST_CELLS))
     lines = face.wrap(shown, size, room, bold=bold)
     height = points(LINE * size) * (lines.count("\n") + 1)
-    return _Block(lines, size, bold, color, int(np.ceil(height)) + 4)
+    return Paragraph(lines, size, bold, color, int(np.ceil(height)) + 4)
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class Page:
     """A figure that is filled by pixel, counted from its upper left corner."""
 
     figure: Figure
@@ -247,20 +249,20 @@ class _Page:
         )
 
     def stack(
-        self, blocks: list[_Block], left: int, top: int, face: Typeface, gid: str = "head"
+        self, paragraphs: list[Paragraph], left: int, top: int, face: Typeface, gid: str = "head"
     ) -> None:
         """Paragraphs below one another."""
-        for block in blocks:
+        for item in paragraphs:
             self.figure.text(
                 left / self.width,
                 1 - top / self.height,
-                block.text,
-                fontproperties=face.font(block.size, bold=block.bold),
-                color=ink(block.color),
+                item.text,
+                fontproperties=face.font(item.size, bold=item.bold),
+                color=ink(item.color),
                 ha="left",
                 va="top",
                 linespacing=LINE,
                 parse_math=False,
                 gid=gid,
             )
-            top += block.height
+            top += item.height
