@@ -23,9 +23,9 @@ def choose_device(name: str) -> torch.device:
     Raises:
         UsageError: no such device, or none of the kind on this machine.
     """
+    choose(name, DEVICES, "device")
     import torch
 
-    choose(name, DEVICES, "device")
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
         name = next((kind for kind, is_there in there.items() if is_there), "cpu")

@@ -12,7 +12,8 @@ from typing import Any
 def quick_imports() -> Iterator[None]:
     """Import without the garbage collector, which would walk a million living objects for nothing.
 
-    It saves about a fifth of the time that torch and transformers take to import.
+    It saves about a fifth of the time that torch and transformers take to import. Modules
+    stay until the end, so later collections and the one at exit pass over them too.
     """
     import gc
 
@@ -21,6 +22,7 @@ def quick_imports() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()
         if collecting:
             gc.enable()
 
@@ -32,7 +34,8 @@ def quiet() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logging: Any = import_module("transformers.utils.logging")
+        with quick_imports():
+            logging: Any = import_module("transformers.utils.logging")
         level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
         logging.set_verbosity_error()
         logging.disable_progress_bar()

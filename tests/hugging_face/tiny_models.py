@@ -99,6 +99,9 @@ def save(folder: Path, model: str, tokenizer: Any, config: Any) -> Path:
         for weights in made.parameters():
             if weights.ndim > 1:
                 weights.normal_(std=0.3)
+        if made.main_input_name == "input_ids":
+            # Special tokens weigh nothing, so that a model that writes does not write only them.
+            made.get_input_embeddings().weight[:3] = 0
     made.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
