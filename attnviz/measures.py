@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -21,7 +23,9 @@ class HeadMeasure:
         unit: "nats", "share", ….
         low: what its smallest value means, in words.
         high: what its largest value means.
-        values: float of shape (layers, heads).
+        values: float of shape (layers, heads); NaN where it says nothing.
+        uniform: what an even look at all that may be seen would give, likewise; None: unknown.
+        top: the largest value there can be; of a signed measure also the size of the lowest.
     """
 
     name: str
@@ -29,6 +33,87 @@ class HeadMeasure:
     low: str
     high: str
     values: NDArray[np.float64]
+    uniform: NDArray[np.float64] | None = None
+    top: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a head is called for, and how clearly.
+
+    Attributes:
+        name: "previous-token", "induction", ….
+        share: how much of its attention goes there.
+        uniform: how much an even look would give.
+    """
+
+    name: str
+    share: float
+    uniform: float
+
+    @property
+    def lift(self) -> float:
+        """How far from uniform attention (0) to nothing else (1) the share lies."""
+        return (self.share - self.uniform) / (1 - self.uniform) if self.uniform < 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRow:
+    """One head with everything measured on it.
+
+    Attributes:
+        stream: which attention it belongs to.
+        layer: its layer's name.
+        head: its own name.
+        values: a number for each measure; NaN where it says nothing.
+        uniform: what uniform attention under the same mask gives, likewise.
+        roles: what it clearly does, the clearest first.
+    """
+
+    stream: str
+    layer: str
+    head: str
+    values: Mapping[str, float]
+    uniform: Mapping[str, float]
+    roles: tuple[Role, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """How to read a measure.
+
+    Attributes:
+        name: as in a row's values.
+        short: a heading of few letters.
+        unit: "nats", "share", "keys", "tokens".
+        low: what its smallest value means.
+        high: what its largest value means.
+        top: the largest value there can be.
+    """
+
+    name: str
+    short: str
+    unit: str
+    low: str
+    high: str
+    top: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeadReport:
+    """Every head of a run.
+
+    Attributes:
+        caption: what was run.
+        measures: what was measured, in the order of the table.
+        rows: a row a head, as sorted.
+        notes: what a reader must know.
+    """
+
+    caption: str
+    measures: tuple[Meaning, ...]
+    rows: tuple[HeadRow, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

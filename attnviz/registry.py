@@ -52,6 +52,21 @@ class Format(Entry):
     binary: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Measure(Entry):
+    """A number for each head.
+
+    Attributes:
+        short: a column heading of few letters.
+        role: True where a head is called after it, once it beats uniform attention clearly.
+        repeated: True where it is read off a repeated sequence.
+    """
+
+    short: str
+    role: bool = False
+    repeated: bool = False
+
+
 MECHANISMS: dict[str, Mechanism] = {
     "naive": Mechanism(
         "Attention of the inputs over themselves, without projections or scaling.",
@@ -162,6 +177,100 @@ PICTURES: dict[str, Entry] = {
     "grid": Entry(
         "Every head of every layer side by side on one scale.",
         "attnviz.renderers.grid:grid",
+    ),
+}
+
+MEASURES: dict[str, Measure] = {
+    "entropy": Measure(
+        "Mean entropy of a row, in nats.",
+        "attnviz.analyses.spread:entropy",
+        "entr",
+    ),
+    "relative-entropy": Measure(
+        "Entropy as a share of the most that the visible keys allow.",
+        "attnviz.analyses.spread:relative_entropy",
+        "rel",
+    ),
+    "span": Measure(
+        "How many keys an even look of the same entropy would take in.",
+        "attnviz.analyses.spread:span",
+        "span",
+    ),
+    "confidence": Measure(
+        "Mean of each row's largest weight, the end token aside.",
+        "attnviz.analyses.confidence:confidence",
+        "conf",
+    ),
+    "distance": Measure(
+        "Mean distance between a token and what it looks at, in tokens.",
+        "attnviz.analyses.distance:distance",
+        "dist",
+    ),
+    "offset": Measure(
+        "Mean signed distance, negative towards the past.",
+        "attnviz.analyses.distance:offset",
+        "offs",
+    ),
+    "previous-token": Measure(
+        "Share that goes to the token before.",
+        "attnviz.analyses.neighbours:previous_token",
+        "prev",
+        role=True,
+    ),
+    "next-token": Measure(
+        "Share that goes to the token after.",
+        "attnviz.analyses.neighbours:next_token",
+        "next",
+        role=True,
+    ),
+    "self": Measure(
+        "Share that stays on the token itself.",
+        "attnviz.analyses.neighbours:own_token",
+        "self",
+        role=True,
+    ),
+    "same-token": Measure(
+        "Share that goes to other places of the same token.",
+        "attnviz.analyses.same_token:same_token",
+        "same",
+        role=True,
+    ),
+    "first-token": Measure(
+        "Share that goes to the first token, from all the others.",
+        "attnviz.analyses.first_token:first_token",
+        "first",
+        role=True,
+    ),
+    "special-token": Measure(
+        "Share that goes to special tokens.",
+        "attnviz.analyses.special_token:special_token",
+        "spec",
+        role=True,
+    ),
+    "punctuation": Measure(
+        "Share that goes to punctuation marks.",
+        "attnviz.analyses.punctuation:punctuation",
+        "punc",
+        role=True,
+    ),
+    "sink": Measure(
+        "Attention that the strongest key gets from those who see it (Gu 2024).",
+        "attnviz.analyses.sink:sink",
+        "sink",
+    ),
+    "induction": Measure(
+        "On a repeated sequence, share that goes to what came next the last time.",
+        "attnviz.analyses.induction:induction",
+        "ind",
+        role=True,
+        repeated=True,
+    ),
+    "duplicate": Measure(
+        "On a repeated sequence, share that goes to the same token the last time.",
+        "attnviz.analyses.induction:duplicate",
+        "dup",
+        role=True,
+        repeated=True,
     ),
 }
 
