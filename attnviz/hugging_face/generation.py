@@ -28,10 +28,11 @@ class Target:
     text: str
     ids: list[int]
     tokens: tuple[Token, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
-ROWS = "each row is a token the decoder had read when it looked, before it predicted the next"
+QUERIES = "the decoder's input: each token looks before the next one is predicted"
+"""What the rows of a decoder's maps stand for."""
 
 
 def given_target(model: Any, tokenizer: Any, text: str) -> Target:
@@ -41,23 +42,37 @@ def given_target(model: Any, tokenizer: Any, text: str) -> Target:
         InputError: the text is blank.
         ModelError: the model does not say how its decoder starts.
     """
-    import torch
-
     written = tokenize(tokenizer, text, as_target=True)
     ids, tokens = list(written.ids), list(written.tokens)
     if not tokens[-1].special:
         # Shifting drops the last token, which must not be one of the text's.
         ids.append(tokenizer.eos_token_id if tokenizer.eos_token_id is not None else ids[-1])
         tokens.append(tokens[-1])
-    try:
-        shifted = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))[0].tolist()
-    except (AttributeError, ValueError, TypeError) as error:
+    shifted = shift(model, ids)
+    start = Token(str(tokenizer.convert_ids_to_tokens(shifted[0])), special=True)
+    return Target(text, shifted, (start, *tokens[:-1]))
+
+
+def shift(model: Any, ids: list[int]) -> list[int]:
+    """What a decoder reads to predict these tokens: a start token, then all but the last of them.
+
+    A model's own way is asked first: mBART starts with the language, which stands last.
+
+    Raises:
+        ModelError: the model does not say how its decoder starts.
+    """
+    import torch
+
+    if hasattr(model, "prepare_decoder_input_ids_from_labels"):
+        own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
+        return [int(number) for number in own[0]]
+    start = getattr(model.config, "decoder_start_token_id", None)
+    if start is None:
         raise ModelError(
             f"the decoder of architecture '{model.config.model_type}' does not say how it starts "
             "(decoder_start_token_id)"
-        ) from error
-    start = Token(str(tokenizer.convert_ids_to_tokens(shifted[0])), special=True)
-    return Target(text, shifted, (start, *tokens[:-1]), (ROWS,))
+        )
+    return [start, *ids[:-1]]
 
 
 def generated_target(model: Any, tokenizer: Any, inputs: Mapping[str, Any], limit: int) -> Target:
@@ -90,7 +105,7 @@ def generated_target(model: Any, tokenizer: Any, inputs: Mapping[str, Any], limi
     # The token that a decoder starts with stands for no text, whatever it is called.
     tokens = (replace(tokens[0], special=True), *tokens[1:])
     cut = () if ended else (f"the model was stopped after {most} tokens",)
-    notes = ("the target was generated greedily, then read in one teacher-forced pass", *cut, ROWS)
+    notes = ("the target was generated greedily, then read in one teacher-forced pass", *cut)
     return Target(text, kept, tokens, notes)
 
 

@@ -114,7 +114,6 @@ def assemble(
             f"'{model.main_input_name}'"
         )
     family = family_of(model)
-    writes = hasattr(model, "prepare_decoder_input_ids_from_labels") and model.can_generate()
     return HuggingFaceModel(
         name=name,
         model=model,
@@ -122,7 +121,8 @@ def assemble(
         family=family,
         limit=reading_limit(model, tokenizer),
         provenance=describe(name, checkpoint, model, family, left_over_layers(report, model)),
-        can_generate=writes and not any("lm_head" in key for key in report["missing_keys"]),
+        can_generate=model.can_generate()
+        and not any("lm_head" in key for key in report["missing_keys"]),
     )
 
 

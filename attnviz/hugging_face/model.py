@@ -14,7 +14,7 @@ from attnviz.errors import AttentionError, InputError, ModelError
 from attnviz.hugging_face.capture import Captured, capture
 from attnviz.hugging_face.devices import memory_errors
 from attnviz.hugging_face.family import Family
-from attnviz.hugging_face.generation import generated_target, given_target
+from attnviz.hugging_face.generation import QUERIES, generated_target, given_target
 from attnviz.hugging_face.locate import first_line
 from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.tokens import TokenizedText, tokenize
@@ -102,7 +102,7 @@ class HuggingFaceModel:
             "decoder": ("target",) * 2,
         }
         maps = tuple(as_map(item, tokens, *side[item.stream]) for item in captured)
-        return Attention(maps, self.noted(goal.notes), source=source, target=goal.text)
+        return Attention(maps, self.decoded(goal.notes), source=source, target=goal.text)
 
     def read(self, text: str) -> TokenizedText:
         """A text's tokens, once it is certain that the model can take them.
@@ -160,9 +160,10 @@ class HuggingFaceModel:
             )
         return generated_target(self.model, self.tokenizer, inputs, self.limit or 1 << 20)
 
-    def noted(self, notes: tuple[str, ...]) -> Provenance:
-        """The provenance with what a reader must know of one text."""
-        return replace(self.provenance, notes=self.provenance.notes + notes)
+    def decoded(self, notes: tuple[str, ...]) -> Provenance:
+        """The provenance with what a reader must know of one decoder's input."""
+        settings = {**self.provenance.settings, "queries": QUERIES}
+        return replace(self.provenance, notes=self.provenance.notes + notes, settings=settings)
 
     @contextmanager
     def border(self) -> Iterator[None]:

@@ -23,7 +23,7 @@ SELF = {
     "bart": "encoder",
     "marian": "encoder",
 }
-WRITERS = ["t5", "byt5", "bart", "marian"]
+WRITERS = ["t5", "byt5", "bart", "marian", "m2m_100"]
 
 
 def stacked(layers):

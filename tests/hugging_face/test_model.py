@@ -103,3 +103,10 @@ def test_a_failing_model_is_one_line(loaded, monkeypatch):
     monkeypatch.setattr(type(model.model), "forward", fail)
     with pytest.raises(ModelError, match=r"cannot run on this text: You have to give$"):
         model.attend_self("the car")
+
+
+def test_a_decoder_that_does_not_say_how_it_starts_is_refused(loaded, monkeypatch):
+    model = loaded("m2m_100")
+    monkeypatch.setattr(model.model.config, "decoder_start_token_id", None)
+    with pytest.raises(ModelError, match=r"'m2m_100' does not say how it starts"):
+        model.attend_cross("a", "b")

@@ -197,7 +197,12 @@ def marian(folder: Path) -> Path:
     return save(folder, "MarianMTModel", byte_pieces(), config)
 
 
+def m2m_100(folder: Path) -> Path:
+    config = transformers.M2M100Config(decoder_start_token_id=2, **SEQ2SEQ)
+    return save(folder, "M2M100ForConditionalGeneration", byte_pieces(around=True), config)
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
-    for made in (bert, roberta, gpt2, llama, gemma2, mamba, t5, byt5, bart, marian)
+    for made in (bert, roberta, gpt2, llama, gemma2, mamba, t5, byt5, bart, marian, m2m_100)
 }
