@@ -8,7 +8,6 @@ import typer
 
 from attnviz.cli.input import InputOption, texts_of
 from attnviz.cli.options import Options, with_options
-from attnviz.errors import UsageError
 
 
 @with_options(without=("causal",))
@@ -34,8 +33,6 @@ def cross(
     from attnviz.texts import Text
 
     given = [text for text in (source, target) if text is not None]
-    if source == "-" and target is not None:
-        raise UsageError("- reads whole pairs from stdin: leave TARGET out")
     if options.origin.weights is not None and not given and input_file is None:
         raise typer.Exit(run_texts("cross", [Text("0", "")], False, options))
     texts, many = texts_of(given, input_file, pairs=True)

@@ -43,6 +43,8 @@ def texts_of(
         if sys.stdin.isatty():
             raise UsageError("no text was given: write it in quotes, or use --input FILE or -")
         file = "-"
+    if "-" in arguments and len(arguments) > 1:
+        raise UsageError("- reads every text from stdin and stands alone: leave the others out")
     if file is not None or list(arguments) == ["-"]:
         return _from_file(file or "-", pairs), True
     if pairs:
@@ -54,14 +56,15 @@ def texts_of(
 
 
 def _from_file(file: str, pairs: bool) -> Iterator[Text | BadText]:
-    """Lines as they come; the file is opened here and now, so that a missing one is known early."""
+    """Lines as they come; that there is a file to read is found out here and now."""
     if file == "-":
         return _some(read_lines(sys.stdin.buffer, "stdin", json=False, pairs=pairs), "stdin")
     path = Path(file)
     if path.suffix.lower() not in (".txt", ".jsonl", ".tsv"):
         raise UsageError(f"'{file}' is neither .txt nor .jsonl: end it in one of these, or use -")
     try:
-        lines = path.open("rb")
+        if not path.is_fifo():  # opening a pipe would take what is in it
+            path.open("rb").close()
     except IsADirectoryError as error:
         raise InputError(f"'{file}' is a folder, not a file") from error
     except FileNotFoundError as error:
@@ -69,7 +72,12 @@ def _from_file(file: str, pairs: bool) -> Iterator[Text | BadText]:
     except OSError as error:
         raise InputError(f"cannot read '{file}': {error.strerror}") from error
     json = path.suffix.lower() == ".jsonl"
-    return _some(read_lines(lines, f"'{file}'", json=json, pairs=pairs), f"'{file}'")
+    return _some(read_lines(_lines(path), f"'{file}'", json=json, pairs=pairs), f"'{file}'")
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as lines:
+        yield from lines
 
 
 def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:

@@ -8,6 +8,7 @@ of this package.
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,12 @@ from attnviz.storage.document import from_document, to_document
 from attnviz.storage.json import dump_json, parse_json
 
 INDEX = "attnviz"
+DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
+    *(ValueError, LookupError, TypeError),
+    RuntimeError,  # encrypted, or of a version that zipfile does not know
+)
+"""What reading a damaged archive may raise; no single error of zipfile and numpy covers it."""
 
 
 def dump_archive(attentions: Sequence[Attention]) -> bytes:
@@ -54,7 +61,7 @@ def load_archive(data: bytes) -> Iterator[Attention]:
             documents = parse_json(str(archive[INDEX]), f"member '{INDEX}'")
             for number, document in enumerate(documents):
                 yield from_document(_with_weights(document, number, archive))
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError, zlib.error) as error:
+    except DAMAGE as error:
         raise InputError(f"the .npz archive is damaged: {error}") from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.errors import InputError
+from attnviz.storage.archive import DAMAGE
 from attnviz.storage.json import parse_json
 
 SUFFIXES = (".json", ".npz", ".safetensors")
@@ -64,7 +64,7 @@ def _read_npz(data: bytes, path: Path) -> Mapping[str, Any]:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
+    except DAMAGE as error:
         raise InputError(f"'{path}' cannot be read as .npz: {error}") from error
 
 

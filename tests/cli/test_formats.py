@@ -1,0 +1,169 @@
+"""Every format, from an argument, a file and stdin, to stdout and to files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.pipeline import load
+from attnviz.registry import FORMATS
+from attnviz.sources.own_layer import OwnLayer
+from tests.invoke import OWN, attnviz
+
+TEXT = "The cat sat on the mat."
+WORDS = ["The", "cat", "sat", "on", "the", "mat", "."]
+every_format = pytest.mark.parametrize("name", FORMATS)
+
+
+@pytest.fixture
+def text_file(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text(f"{TEXT}\n\nA second line\n")
+    return path
+
+
+@every_format
+def test_a_text_in_an_argument_gives_data_on_stdout_and_a_note_on_stderr(name: str) -> None:
+    done = attnviz("self", TEXT, *OWN, "-f", name)
+    assert done.status == 0
+    assert done.err.startswith("note: untrained: 'multi-head'")
+    assert done.err.count("\n") == 1
+    assert bool(done.out) == (name != "none")
+    if not FORMATS[name].binary and done.out:
+        assert done.text.endswith("\n")
+
+
+@every_format
+def test_a_file_and_stdin_give_the_same(name: str, text_file: Path) -> None:
+    content = text_file.read_bytes()
+    from_file = attnviz("self", "--input", text_file, *OWN, "-f", name)
+    assert from_file.status == 0
+    for arguments in (("self", "-"), ("self", "--input", "-"), ("self",)):
+        assert attnviz(*arguments, *OWN, "-f", name, stdin=content) == from_file
+
+
+@every_format
+def test_a_file_gets_by_its_suffix_what_stdout_would_get(name: str, tmp_path: Path) -> None:
+    if not (suffix := FORMATS[name].suffix):
+        return
+    path = tmp_path / f"out{suffix.upper()}"
+    assert attnviz("self", TEXT, *OWN, "-o", path, "-f", "none").out == b""
+    assert path.read_bytes() == attnviz("self", TEXT, *OWN, "-f", name).out
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+def test_the_table_is_the_default_and_names_run_and_rows() -> None:
+    done = attnviz("self", TEXT, *OWN)
+    assert done.out == attnviz("self", TEXT, *OWN, "-f", "table").out
+    assert done.lines[0] == "multi-head (untrained) · self · 1 layer × 4 heads"
+    assert "rows attend to columns" in done.text
+    assert "heads of layer 0" in done.text
+
+
+def test_one_run_writes_everything_and_computes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    attend = OwnLayer.attend_self
+    monkeypatch.setattr(
+        OwnLayer, "attend_self", lambda self, text: asked.append(text) or attend(self, text)
+    )
+    data, heatmap, grid = (tmp_path / name for name in ("a.npz", "h.png", "g.svg"))
+    done = attnviz(
+        "self", TEXT, *OWN, "-f", "csv", "-o", data, "--heatmap", heatmap, "--grid", grid
+    )
+    assert (done.status, asked) == (0, [TEXT])
+    assert done.out == attnviz("self", TEXT, *OWN, "-f", "csv").out
+    assert heatmap.read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in grid.read_bytes()
+    (saved,) = load(data)
+    assert saved.tokens == tuple(WORDS)
+
+
+def test_pictures_of_several_texts_are_numbered(tmp_path: Path) -> None:
+    done = attnviz("self", "a b", "c d", *OWN, "--heatmap", tmp_path / "h.png", "-f", "none")
+    assert done.status == 0
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["h-0.png", "h-1.png"]
+
+
+def test_json_is_one_document_whose_offsets_are_into_the_given_text() -> None:
+    document = attnviz("self", TEXT, *OWN, "-f", "json").json()
+    assert list(document) == ["schema", "id", "text", "maps", "provenance"]
+    assert (document["schema"], document["id"], document["text"]) == (1, "0", TEXT)
+    (item,) = document["maps"]
+    assert (item["stream"], item["layers"], item["heads"]) == ("self", ["0"], list("0123"))
+    assert [token["text"] for token in item["query_tokens"]] == WORDS
+    for token in [*item["query_tokens"], *item["key_tokens"]]:
+        assert TEXT[token["start"] : token["end"]] == token["text"]
+        assert token["special"] is False
+    assert np.shape(item["weights"]) == (1, 4, 7, 7)
+    assert np.allclose(np.sum(item["weights"], axis=-1), 1, atol=1e-5)
+    assert document["provenance"]["trained"] is False
+
+
+def test_json_of_several_texts_is_a_list_and_jsonl_a_line_a_text(text_file: Path) -> None:
+    found = attnviz("self", "--input", text_file, *OWN, "-f", "json").json()
+    lines = attnviz("self", "--input", text_file, *OWN, "-f", "jsonl").lines
+    assert [json.loads(line) for line in lines] == found
+    assert [document["id"] for document in found] == ["0", "2"]
+
+
+def test_weights_keep_every_digit_of_a_float32() -> None:
+    expected = OwnLayer(_origin(), "self").attend_self(TEXT).weights
+    document = attnviz("self", TEXT, *OWN, "-f", "json").json()
+    assert np.array_equal(np.array(document["maps"][0]["weights"], np.float32), expected)
+    rows = attnviz("self", TEXT, *OWN, "-f", "tsv").rows[1:]
+    assert np.array_equal(np.array([row[-1] for row in rows], np.float32), expected.ravel())
+
+
+def _origin():  # type: ignore[no-untyped-def]
+    from attnviz.request import Origin
+
+    return Origin(mechanism="multi-head")
+
+
+def test_csv_and_tsv_are_tidy_and_say_the_same() -> None:
+    columns = "id stream layer head query_position query_token key_position key_token weight"
+    tsv = attnviz("self", TEXT, "x, y", *OWN, "-f", "tsv").rows
+    comma = list(csv.reader(io.StringIO(attnviz("self", TEXT, "x, y", *OWN, "-f", "csv").text)))
+    assert tsv == comma
+    assert tsv[0] == columns.split()
+    assert len(tsv) == 1 + 4 * 7 * 7 + 4 * 3 * 3
+    assert tsv[1][:8] == ["0", "self", "0", "0", "0", "The", "0", "The"]
+    assert tsv[-1][:8] == ["1", "self", "0", "3", "2", "y", "2", "y"]
+
+
+def test_npz_loads_in_numpy_alone_and_holds_every_text() -> None:
+    done = attnviz("self", TEXT, "a b", *OWN, "-f", "npz")
+    with np.load(io.BytesIO(done.out)) as archive:
+        assert archive["0/0/self"].shape == (1, 4, 7, 7)
+        assert archive["1/0/self"].shape == (1, 4, 2, 2)
+
+
+def test_a_table_of_several_texts_names_each() -> None:
+    lines = attnviz("self", "a b", "c d", *OWN).lines
+    assert [line for line in lines if line.endswith(":")] == ["0:", "1:"]
+
+
+def test_quiet_says_nothing_and_verbose_says_how_fast() -> None:
+    assert attnviz("self", TEXT, *OWN, "--quiet").err == ""
+    said = attnviz("self", TEXT, *OWN, "-v").err.splitlines()
+    assert len(said) == 2
+    assert said[1].startswith("note: loaded in ")
+    assert "1 text in" in said[1]
+
+
+def test_a_note_is_said_once_for_many_texts() -> None:
+    assert attnviz("self", "a", "b", "c", *OWN, "-f", "none").err.count("note") == 1
+
+
+def test_plain_self_and_cross_work_without_any_option() -> None:
+    for arguments in (("self", "The cat sat"), ("cross", "The red car", "La voiture rouge")):
+        done = attnviz(*arguments)
+        assert done.status == 0, done.err
+        assert "attend to columns" in done.text

@@ -1,0 +1,165 @@
+"""Bad input: one clear line for each mistake, and whatever is good is still done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.invoke import OWN, Done, attnviz
+
+
+def ids(done: Done) -> list[str]:
+    return [json.loads(line)["id"] for line in done.lines]
+
+
+def jsonl(path: Path, *arguments: str) -> Done:
+    return attnviz("self", "--input", path, *OWN, "-f", "jsonl", "-q", *arguments)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t", "\u3000"])
+def test_blank_text_is_refused(text: str) -> None:
+    done = attnviz("self", text, *OWN)
+    assert (done.status, done.mistake) == (1, "the text is empty")
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    done = attnviz("self", "a\udcff", *OWN)
+    assert (done.status, done.mistake) == (1, "the text is not valid UTF-8")
+
+
+def test_a_blank_target_is_named() -> None:
+    assert attnviz("cross", "a", " ", *OWN).mistake == "the target is empty"
+    assert attnviz("co", " ", "a").mistake == "the source is empty"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "message"),
+    [
+        ("nope.txt", 1, "there is no file 'nope.txt'"),
+        ("nope.jsonl", 1, "there is no file 'nope.jsonl'"),
+        ("folder.txt", 1, "'folder.txt' is a folder, not a file"),
+        ("a.csv", 2, "'a.csv' is neither .txt nor .jsonl: end it in one of these, or use -"),
+        ("empty.txt", 1, "'empty.txt' holds no text"),
+        ("blank.txt", 1, "'blank.txt' holds no text"),
+    ],
+)
+def test_a_file_without_texts_is_named(
+    name: str, status: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder.txt").mkdir()
+    Path("empty.txt").touch()
+    Path("blank.txt").write_text(" \n\n\t\n\u3000\n")
+    done = attnviz("self", "--input", name, *OWN)
+    assert (done.status, done.mistake) == (status, message)
+
+
+def test_an_empty_stdin_is_named() -> None:
+    assert attnviz("self", *OWN).mistake == "stdin holds no text"
+    assert attnviz("self", "-", *OWN, stdin=b"\n \n").mistake == "stdin holds no text"
+
+
+def test_text_and_a_file_of_texts_are_one_too_many() -> None:
+    done = attnviz("self", "a", "--input", "b.txt", *OWN)
+    assert (done.status, done.mistake) == (2, "both TEXT and --input were given: give one")
+
+
+def test_good_lines_of_a_text_file_are_done_and_bad_ones_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufefffirst\r\n".encode() + b"\xff\xfe bad\n\n  \nlast one")
+    done = jsonl(path)
+    assert done.status == 1
+    assert ids(done) == ["0", "4"]
+    assert [json.loads(line)["text"] for line in done.lines] == ["first", "last one"]
+    assert done.err == f"attnviz: error: line 2 of '{path}' is not valid UTF-8\n"
+
+
+def test_good_records_are_done_and_bad_ones_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    records = (
+        '{"text": "one two"}',
+        "not json",
+        '{"txt": "x"}',
+        "[1]",
+        '{"text": 5}',
+        '{"text": " "}',
+        '{"text": "a b", "labels": "A O"}',
+        '{"text": "a b", "labels": ["A"]}',
+        '{"text": "\\ud800"}',
+        '{"text": "three four", "id": 7, "labels": ["A", "O"]}',
+    )
+    path.write_text("\n".join(records))
+    done = jsonl(path)
+    assert done.status == 1
+    assert ids(done) == ["0", "7"]
+    said = done.err.splitlines()
+    assert len(said) == 8
+    for number, line in zip(range(2, 10), said, strict=True):
+        assert line.startswith("attnviz: error: ")
+        assert f"line {number} of '{path}'" in line
+    labelled = json.loads(done.lines[1])["maps"][0]["query_tokens"]
+    assert [token.get("label") for token in labelled] == ["A", None]
+
+
+def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_path: Path) -> None:
+    path, kept = tmp_path / "a.txt", tmp_path / "kept.json"
+    path.write_bytes(b"\xff\n")
+    kept.write_text("old")
+    done = attnviz("self", "--input", path, *OWN, "-f", "json", "-o", kept)
+    assert done.status == 1
+    assert done.mistake.endswith("is not valid UTF-8")
+    assert kept.read_text() == "old"
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "kept.json"]
+
+
+def test_pairs_come_tab_separated_and_a_line_without_a_target_is_named() -> None:
+    stdin = b"the cat\tle chat\nno target\n\ta\nthe dog\tle chien\n"
+    done = attnviz("cross", "-", *OWN, "-f", "jsonl", "-q", stdin=stdin)
+    assert done.status == 1
+    assert ids(done) == ["0", "3"]
+    said = done.err.splitlines()
+    assert said[0].startswith("attnviz: error: line 2 of stdin: mechanism 'multi-head' needs a TAR")
+    assert said[1] == "attnviz: error: the source in line 3 of stdin is empty"
+    assert len(said) == 2
+
+
+def test_pairs_come_from_records_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"source": "the cat", "target": "le chat", "id": "x"}\n{"text": "a"}\n')
+    for command in (("cross", *OWN), ("co",)):
+        done = attnviz(*command, "--input", path, "-f", "jsonl", "-q")
+        assert ids(done) == ["x"]
+        assert done.status == 1
+        assert done.err == f"attnviz: error: line 2 of '{path}' has no \"source\"\n"
+
+
+def test_a_layer_that_does_not_exist_ends_a_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a b\nc d\n")
+    assert jsonl(path, "--layer", "3").mistake.startswith("layer 3 does not exist")
+
+
+def test_a_record_may_hold_any_character(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    text = "a\x00b \x1b[31m\u202e x"
+    path.write_text(json.dumps({"text": text}))
+    assert json.loads(jsonl(path).out)["text"] == text
+
+
+def test_labels_are_a_word_each_or_a_token_each() -> None:
+    def labels(*arguments: str) -> list[str | None]:
+        (item,) = attnviz("self", *arguments, *OWN, "-f", "json").json()["maps"]
+        assert item["query_tokens"] == item["key_tokens"]
+        return [token.get("label") for token in item["query_tokens"]]
+
+    assert labels("John ran.", "--labels", "B-PER O O") == ["B-PER", None, None]
+    assert labels("John ran.", "--labels", "O V") == [None, "V", "V"]
+    done = attnviz("self", "John ran.", "--labels", "O", *OWN)
+    assert (done.status, done.mistake) == (1, "1 labels for 3 tokens: John ran .")
+
+
+def test_labels_show_in_the_table() -> None:
+    done = attnviz("self", "John ran", "--labels", "B-PER O", *OWN)
+    assert any(line.startswith("John B-PER") for line in done.lines)

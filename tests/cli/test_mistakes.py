@@ -1,0 +1,114 @@
+"""What is asked wrongly is told in one line, with what was meant, and status 2."""
+
+from __future__ import annotations
+
+import pytest
+
+from attnviz.cli.app import COMMANDS
+from tests.invoke import OWN, attnviz
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mechanism", "multi-hed"], "unknown mechanism 'multi-hed': choose from naive, "),
+        (["--mechanism", "multi-hed"], "Did you mean 'multi-head'?"),
+        (["--mechanism", "cross"], "'cross' is not for 'self': use 'attnviz cross --mechanism cr"),
+        (["--mechanism", "co-parallel"], "use 'attnviz co --variant parallel'"),
+        ([*OWN, "-f", "jsn"], "unknown format 'jsn': choose from table, json, "),
+        ([*OWN, "-f", "jsn"], "Did you mean 'json'?"),
+        ([*OWN, "--layer", "3"], "layer 3 does not exist: multi-head (self) has 1 layer, 0"),
+        ([*OWN, "--head", "1,9"], "head 9 does not exist: multi-head (self) has 4 heads, 0 to 3"),
+        ([*OWN, "--head", "2-5"], "head 5 does not exist"),
+        ([*OWN, "--head", "x"], "--head 'x' is no selection: write 0, 2,5 or 0-3, last or all"),
+        ([*OWN, "--head", "3-1"], "--head '3-1' is no selection"),
+        ([*OWN, "--head", "-1"], "--head '-1' is no selection"),
+        ([*OWN, "--layer", ""], "--layer '' is no selection"),
+        ([*OWN, "--stream", "sel"], "unknown stream 'sel': choose from self. Did you mean 'self'?"),
+        ([*OWN, "--reduce", "men"], "Did you mean 'mean'?"),
+        ([*OWN, "--over", "head"], "Did you mean 'heads'?"),
+        ([*OWN, "--device", "cpuu"], "Did you mean 'cpu'?"),
+        ([*OWN, "--dtype", "float"], "choose from float32, float64, float16, bfloat16"),
+        ([*OWN, "--heads", "5"], "--size 64 cannot be split into 5 equal heads"),
+        ([*OWN, "--size", "0"], "invalid value for '--size'"),
+        ([*OWN, "--size", "x"], "invalid value for '--size'"),
+        ([*OWN, "--seed", "-1"], "invalid value for '--seed'"),
+        ([*OWN, "--haed", "2"], "unknown option '--haed'. Did you mean '--head'?"),
+        ([*OWN, "-Z"], "unknown option '-Z'. --help lists them"),
+        ([*OWN, "--head"], "option '--head' requires an argument"),
+        ([*OWN, "--model", "x"], "--model and --mechanism name two origins of attention"),
+        ([*OWN, "-o", "x.jsno"], "'x.jsno' names no data format: end it in .txt, .json, "),
+        ([*OWN, "-o", "x.jsno"], "Did you mean '.json'?"),
+        ([*OWN, "-o", "x"], "'x' names no data format"),
+        ([*OWN, "--heatmap", "x.pgn"], "'x.pgn' names no picture: end it in .png, .svg, .pdf"),
+        ([*OWN, "--grid", "a.png", "--heatmap", "a.png"], "two outputs go to the same file"),
+    ],
+)
+def test_a_misspelt_option_is_told_in_one_line(arguments: list[str], message: str) -> None:
+    done = attnviz("self", "a b c", *arguments)
+    assert done.status == 2
+    assert message in done.mistake
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["slef", "a"], "unknown command 'slef': choose from self, cross, co, "),
+        (["slef", "a"], "Did you mean 'self'?"),
+        (["--bogus"], "unknown option '--bogus'"),
+        (["co", "a"], "co-attention needs two texts: attnviz co A B"),
+        (["co", "a", "b", "--variant", "paralel"], "Did you mean 'parallel'?"),
+        (["co", "a", "b", "--mechanism", "linear"], "unknown option '--mechanism'"),
+        (["cross", "a", "b", "--mechanism", "causal"], "use 'attnviz self --mechanism causal'"),
+        (["cross", "a", "b", "c", *OWN], "unexpected extra argument"),
+        (["cross", "-", "b", *OWN], "- reads every text from stdin and stands alone"),
+        (["self", "-", "a", *OWN], "- reads every text from stdin and stands alone"),
+        (["mechanisms", "-f", "jsn"], "Did you mean 'json'?"),
+        (["render"], "missing argument 'file'"),
+    ],
+)
+def test_a_misspelt_command_is_told_in_one_line(arguments: list[str], message: str) -> None:
+    done = attnviz(*arguments)
+    assert done.status == 2
+    assert message in done.mistake
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_tells_of_an_unknown_option_and_has_help(command: str) -> None:
+    assert "unknown option '--nonsense'" in attnviz(command, "--nonsense").mistake
+    done = attnviz(command, "--help")
+    assert (done.status, done.err) == (0, "")
+    assert f"attnviz {command}" in done.text
+
+
+def test_without_arguments_the_help_is_shown_and_nothing_complained_of() -> None:
+    done = attnviz()
+    assert (done.status, done.err) == (2, "")
+    assert "Usage: attnviz" in done.text
+
+
+def test_what_was_asked_is_repeated_without_its_power_over_a_terminal() -> None:
+    done = attnviz("self", "a", "--stream", "\x1b[31m\u202e", *OWN)
+    assert "\x1b" not in done.err
+    assert "\u202e" not in done.err
+    assert "␛[31m" in done.mistake
+
+
+def test_a_size_beyond_the_memory_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnviz.sources.own_layer import SeededEmbedding
+
+    def exhaust(*_: object) -> None:
+        raise MemoryError("Unable to allocate 298. GiB")
+
+    monkeypatch.setattr(SeededEmbedding, "draw", exhaust)
+    done = attnviz("self", "a", *OWN)
+    assert done.status == 1
+    assert done.mistake.startswith("not enough memory (Unable to allocate 298. GiB)")
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnviz.sources.own_layer import OwnLayer
+
+    monkeypatch.setattr(OwnLayer, "attend_self", lambda self, text: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        attnviz("self", "a", *OWN)

@@ -1,0 +1,20 @@
+"""What every test starts from: a pipe of 80 columns without colour, and no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_surroundings() -> Iterator[None]:
+    """The variables of this shell must not decide how a test ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("NO_COLOR", "FORCE_COLOR", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+            patch.delenv(name, raising=False)
+        patch.setenv("COLUMNS", "80")
+        patch.setenv("TERM", "xterm-256color")
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield

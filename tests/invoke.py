@@ -1,0 +1,134 @@
+"""The command line, run in this process, in a fresh one, or on a terminal of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.cli.app import run
+
+OWN = ("--mechanism", "multi-head")
+"""An origin that stays what it is whatever becomes the default."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run left behind."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
+    def rows(self) -> list[list[str]]:
+        return [line.split("\t") for line in self.lines]
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def mistake(self) -> str:
+        """The one line that a failure is told in; asserts that there is just one, and no data."""
+        assert self.out == b""
+        head, tail = self.err.split("attnviz: error: ")
+        assert head == ""
+        assert tail.endswith("\n")
+        assert "\n" not in tail[:-1]
+        return tail[:-1]
+
+
+@contextmanager
+def _streams(stdin: bytes) -> Iterator[tuple[io.TextIOWrapper, io.StringIO]]:
+    kept = sys.stdin, sys.stdout, sys.stderr
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    sys.stdin, sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO(stdin)), out, err
+    try:
+        yield out, err
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = kept
+
+
+def attnviz(*arguments: Any, stdin: bytes = b"") -> Done:
+    """Run in this process, which costs milliseconds."""
+    with _streams(stdin) as (out, err):
+        status = run([str(argument) for argument in arguments])
+        out.flush()
+    assert isinstance(out.buffer, io.BytesIO)
+    return Done(status, out.buffer.getvalue(), err.getvalue())
+
+
+def fresh(*arguments: Any, stdin: bytes = b"", **variables: str) -> Done:
+    """Run in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "attnviz", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        env=os.environ | variables,
+        timeout=120,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr.decode())
+
+
+def on_terminal(*arguments: Any, columns: int = 80, **variables: str) -> Done:
+    """Run with stdin and stdout on a terminal of that width; stderr stays apart."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    surroundings = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnviz", *map(str, arguments)],
+        stdin=slave,
+        stdout=slave,
+        stderr=subprocess.PIPE,
+        env=surroundings | variables,
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    except OSError:
+        pass  # Linux answers so once the last writer has gone.
+    finally:
+        os.close(master)
+    assert process.stderr is not None
+    err = process.stderr.read().decode()
+    process.stderr.close()
+    return Done(process.wait(timeout=60), shown.replace(b"\r\n", b"\n"), err)
+
+
+def imported(*arguments: Any, stdin: bytes = b"") -> tuple[set[str], Done]:
+    """The top-level packages that a run imports, and the run."""
+    code = (
+        "import sys; from attnviz.cli.app import run; status = run(sys.argv[1:]);"
+        "print('loaded:', *{name.partition('.')[0] for name in sys.modules}, file=sys.stderr);"
+        "sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    err, _, loaded = done.stderr.decode().rpartition("loaded:")
+    return set(loaded.split()), Done(done.returncode, done.stdout, err)

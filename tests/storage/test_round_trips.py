@@ -1,0 +1,115 @@
+"""Saving and loading changes nothing, whichever file it goes through."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.attention_map import Attention, Token
+from attnviz.renderers import Display
+from attnviz.renderers.json import JsonLinesRenderer, JsonRenderer
+from attnviz.storage.archive import dump_archive, load_archive
+from attnviz.storage.document import to_document
+from attnviz.storage.json import dump_json
+from attnviz.storage.read import holds_attention, read_attention
+from tests.samples import attention_of, attentions, checked, few, same, self_map
+
+several = st.lists(attentions(), min_size=1, max_size=3)
+
+
+def as_archive(found: list[Attention]) -> bytes:
+    return dump_archive(found)
+
+
+def as_document(found: list[Attention]) -> bytes:
+    return dump_json(to_document(found[0])).encode()
+
+
+def as_json_list(found: list[Attention]) -> bytes:
+    renderer = JsonRenderer(Display(many=True))
+    return "".join([*(renderer.add(item, list) for item in found), renderer.finish()]).encode()
+
+
+def as_json_lines(found: list[Attention]) -> bytes:
+    renderer = JsonLinesRenderer(Display(many=True))
+    return "".join(renderer.add(item, list) for item in found).encode()
+
+
+@checked
+@given(several)
+def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
+    loaded = list(load_archive(dump_archive(found)))
+    assert len(loaded) == len(found)
+    assert all(same(*pair) for pair in zip(found, loaded, strict=True))
+
+
+@checked
+@given(attentions())
+def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
+    assert same(attention, next(read_attention(as_document([attention]), "x")))
+
+
+@few
+@given(several)
+@pytest.mark.parametrize("dump", [as_archive, as_json_list, as_json_lines])
+def test_every_file_of_several_texts_gives_them_back_in_order(
+    dump: object, found: list[Attention]
+) -> None:
+    data = dump(found)  # type: ignore[operator]
+    assert holds_attention(data)
+    loaded = list(read_attention(data, "x"))
+    assert [same(*pair) for pair in zip(found, loaded, strict=True)] == [True] * len(found)
+
+
+def test_a_change_of_the_last_bit_would_be_seen() -> None:
+    item = self_map(["a", "b"])
+    changed = item.weights.copy()
+    changed[0, 0, 0, 0] = np.nextafter(changed[0, 0, 0, 0], np.float32(1))
+    assert not same(attention_of(item), attention_of(item.with_weights(changed)))
+    assert same(attention_of(item), attention_of(item.with_weights(item.weights.copy())))
+
+
+def test_the_same_maps_make_the_same_bytes() -> None:
+    item = attention_of(self_map(["a", "b"], 2, 3))
+    assert dump_archive([item]) == dump_archive([item])
+
+
+def test_an_archive_needs_nothing_but_numpy_and_no_pickle() -> None:
+    item = self_map(["a", "b"], 2, 3)
+    with np.load(io.BytesIO(dump_archive([attention_of(item, text="a b")]))) as archive:
+        assert np.array_equal(archive["0/0/self"], item.weights)
+        assert json.loads(str(archive["attnviz"]))[0]["text"] == "a b"
+
+
+def test_a_selection_of_heads_can_be_written() -> None:
+    item = self_map(["a", "b"], 2, 4)
+    chosen = attention_of(item.with_weights(item.weights[:, [2, 0]], heads=("2", "0")))
+    assert same(chosen, next(read_attention(as_document([chosen]), "x")))
+
+
+def test_the_document_has_the_keys_that_the_schema_promises() -> None:
+    item = self_map(["John", "ran"])
+    tokens = (Token("John", 0, 4, label="B-PER"), Token("[SEP]", 4, 4, special=True))
+    document = to_document(attention_of(item, text="John"))
+    assert list(document) == ["schema", "id", "text", "maps", "provenance"]
+    assert document["schema"] == 1
+    named = {"stream", "layers", "heads", "query_tokens", "key_tokens", "weights"}
+    assert named <= set(document["maps"][0])
+    assert set(document["maps"][0]["query_tokens"][0]) == {"text", "start", "end", "special"}
+    labelled = to_document(attention_of(self_map(["a", "b"]).with_weights(
+        item.weights, query_tokens=tokens
+    )))  # fmt: skip
+    assert labelled["maps"][0]["query_tokens"] == [
+        {"text": "John", "start": 0, "end": 4, "special": False, "label": "B-PER"},
+        {"text": "[SEP]", "start": 4, "end": 4, "special": True},
+    ]
+
+
+def test_a_pair_has_source_and_target_instead_of_a_text() -> None:
+    pair = Attention((self_map(["a"]),), attention_of().provenance, source="a", target="b")
+    assert list(to_document(pair)) == ["schema", "id", "source", "target", "maps", "provenance"]
