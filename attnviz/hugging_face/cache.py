@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 WEIGHT_NAMES = (
     "model.safetensors",
@@ -71,10 +72,25 @@ def cached_snapshot(name: str, revision: str | None = None) -> Path | None:
 
 
 def is_complete(folder: Path) -> bool:
-    """True where a folder holds a configuration and weights."""
-    return (folder / "config.json").is_file() and any(
-        (folder / name).is_file() for name in WEIGHT_NAMES
-    )
+    """True where a folder holds a configuration and all files of its weights."""
+    weights = next((folder / name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
+    if weights is None or not (folder / "config.json").is_file():
+        return False
+    if not weights.name.endswith(".index.json"):
+        return True
+    weight_map = read_object(weights).get("weight_map", {})
+    return all((folder / name).is_file() for name in set(weight_map.values()))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file's entries, none where it is broken: whoever loads the model says so."""
+    import json
+
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return entries if isinstance(entries, dict) else {}
 
 
 def list_cached_models() -> list[CachedModel]:
@@ -87,13 +103,7 @@ def list_cached_models() -> list[CachedModel]:
 
 def describe(name: str, folder: Path) -> CachedModel:
     """One cached model, from its folder."""
-    import json
-
-    try:
-        config = json.loads((folder / "config.json").read_text())
-        model_type = str(config.get("model_type", ""))
-    except (ValueError, AttributeError):
-        model_type = ""
+    model_type = str(read_object(folder / "config.json").get("model_type", ""))
     # A file may be a link to a blob that was removed: it is there by name only.
     files = [path for path in folder.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)

@@ -43,10 +43,14 @@ def tokenize(tokenizer: Any, text: str, *, as_target: bool = False) -> Tokenized
         as_target: True to write it as the decoder's language, where a tokenizer knows two.
 
     Raises:
-        InputError: the text is blank, or leaves no tokens.
+        InputError: the text is blank, is not valid Unicode, or leaves no tokens.
     """
     if not text.strip():
         raise InputError("the text is blank: there is nothing to attend to")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(
+            "the text holds half a character (a lone surrogate): it is not valid Unicode"
+        )
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
         named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}

@@ -155,3 +155,18 @@ def test_listing_the_cache_imports_nothing_heavy():
     )
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert asked.stdout.strip() == "[]"
+
+
+def test_a_model_that_is_cached_in_part_is_not_listed(cache):
+    (snapshot,) = (cache / "models--people--tiny" / "snapshots").iterdir()
+    (snapshot / "model.safetensors").rename(snapshot / "model.safetensors.index.json")
+    (snapshot / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}')
+    assert list_cached_models() == []
+
+
+def test_a_model_that_is_cached_in_part_is_fetched_when_the_hub_may_be_asked(cache, monkeypatch):
+    (snapshot,) = (cache / "models--people--tiny" / "snapshots").iterdir()
+    (snapshot / "model.safetensors").unlink()
+    assert locate("people/tiny") == snapshot
+    online(monkeypatch, ConnectionError("no route"))
+    refuse("hub cannot be reached", "people/tiny")

@@ -136,3 +136,8 @@ def test_scripts_without_spaces_are_not_marked_as_going_on():
 def test_a_generated_token_that_the_tokenizer_lacks_is_named_by_its_number(tokenizers):
     _, tokens = tokenize_generated(tokenizers["WordPiece"], [5, 9999])
     assert (tokens[1].text, tokens[1].special) == ("<9999>", True)
+
+
+def test_half_a_character_is_refused(tokenizers):
+    with pytest.raises(InputError, match=r"lone surrogate"):
+        tokenize(tokenizers["WordPiece"], "the \ud83d car")
