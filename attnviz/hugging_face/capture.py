@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.errors import AttentionError
+from attnviz.hugging_face.border import running
 from attnviz.hugging_face.devices import BYTES, check_fit
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def capture(
 
     dtype = str(model.dtype).removeprefix("torch.")
     check_memory(model, sides, dtype)
-    with torch.inference_mode():
+    with running(model), torch.inference_mode():
         output = model(**inputs, output_attentions=True, return_dict=True, use_cache=False)
     names = {
         "encoder": "encoder_attentions",

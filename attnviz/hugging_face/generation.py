@@ -8,6 +8,7 @@ from typing import Any
 
 from attnviz.attention_map import Token
 from attnviz.errors import ModelError
+from attnviz.hugging_face.border import running
 from attnviz.hugging_face.tokens import tokenize, tokenize_generated
 
 LONGEST = 256
@@ -92,7 +93,7 @@ def generated_target(model: Any, tokenizer: Any, inputs: Mapping[str, Any], limi
     most = min(LONGEST, limit - 1)
     # transformers sizes the cache of T5 and its kin by the encoder, too small for a deeper decoder.
     deeper = getattr(model.config, "num_decoder_layers", 0) > model.config.num_hidden_layers
-    with torch.inference_mode():
+    with running(model), torch.inference_mode():
         written = model.generate(
             **inputs, do_sample=False, num_beams=1, max_new_tokens=most, use_cache=not deeper
         )

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention_map import Provenance
-from attnviz.errors import AttnvizError, ModelError
+from attnviz.errors import ModelError
+from attnviz.hugging_face.border import loading
 from attnviz.hugging_face.capture import IMPLEMENTATION
 from attnviz.hugging_face.checkpoint import Checkpoint, check_folder
-from attnviz.hugging_face.devices import (
-    BYTES,
-    check_fit,
-    choose_device,
-    choose_dtype,
-    memory_errors,
-)
-from attnviz.hugging_face.locate import first_line, locate
+from attnviz.hugging_face.devices import BYTES, check_fit, choose_device, choose_dtype
+from attnviz.hugging_face.locate import locate
 from attnviz.hugging_face.parts import (
     check_report,
     load_config,
@@ -67,34 +61,15 @@ def load_model(
         f"'{name}' in {precision}",
         "use a smaller model, or --dtype bfloat16",
     )
-    with quiet(), translated(name), memory_errors(f"'{name}'", "use a smaller model"):
+    with quiet(), loading(name):
         with quick_imports():
             config = load_config(checkpoint, name, allow_code=allow_code)
             tokenizer = load_tokenizer(folder, name, allow_code=allow_code)
             kind = model_kind(config)
         model, report = load_weights(kind, checkpoint, config, precision, allow_code=allow_code)
         check_report(report, name)
-        return assemble(name, checkpoint, model.to(place).eval(), tokenizer, report)
-
-
-@contextmanager
-def translated(name: str) -> Iterator[None]:
-    """Turn what transformers and its parts raise while loading into one line.
-
-    Raises:
-        ModelError: whatever it was.
-    """
-    from pickle import UnpicklingError
-
-    from safetensors import SafetensorError
-
-    foreign = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError)
-    try:
-        yield
-    except AttnvizError:
-        raise
-    except (*foreign, EOFError, UnpicklingError, SafetensorError) as error:
-        raise ModelError(f"'{name}' cannot be loaded: {first_line(error)}") from error
+        model = model.to(place).eval()
+    return assemble(name, checkpoint, model, tokenizer, report)
 
 
 def assemble(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.errors import ModelError, UsageError, did_you_mean
+from attnviz.hugging_face.border import first_line
 from attnviz.hugging_face.cache import (
     WEIGHT_NAMES,
     cache_folder,
@@ -141,9 +142,3 @@ def wanted_files(names: list[str], allow_code: bool) -> list[str]:
         stem = best.split(".")[0]
         weights += [name for name in top if name.startswith(stem) and name.endswith(kind)]
     return small + code + weights
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of another library says, cut to one line."""
-    lines = str(error).strip().splitlines()
-    return lines[0].strip().rstrip(".") if lines else type(error).__name__

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +11,8 @@ import numpy as np
 from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.errors import AttentionError, InputError, ModelError
 from attnviz.hugging_face.capture import Captured, capture
-from attnviz.hugging_face.devices import memory_errors
 from attnviz.hugging_face.family import Family
 from attnviz.hugging_face.generation import QUERIES, generated_target, given_target
-from attnviz.hugging_face.locate import first_line
 from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.tokens import TokenizedText, tokenize
 
@@ -50,7 +47,7 @@ class HuggingFaceModel:
             ModelError: the tokenizer and the model do not belong together, or the model fails.
             AttentionError: the architecture gives out no attention weights.
         """
-        with self.border(), quiet():
+        with quiet():
             read = self.read(text)
             length = len(read.tokens)
             encoder = self.family == "encoder–decoder"
@@ -79,7 +76,7 @@ class HuggingFaceModel:
                 "cross-attention: ask for self-attention, or use an encoder–decoder (T5, BART, "
                 "Marian)"
             )
-        with self.border(), quiet():
+        with quiet():
             read = self.read(source)
             inputs = self.tensors(read.inputs, self.model)
             if target is None:
@@ -164,22 +161,6 @@ class HuggingFaceModel:
         """The provenance with what a reader must know of one decoder's input."""
         settings = {**self.provenance.settings, "queries": QUERIES}
         return replace(self.provenance, notes=self.provenance.notes + notes, settings=settings)
-
-    @contextmanager
-    def border(self) -> Iterator[None]:
-        """Turn what torch and transformers raise about a text into one line.
-
-        Raises:
-            ModelError: the model cannot run on it.
-        """
-        remedy = "give a shorter text, or a smaller model"
-        try:
-            with memory_errors(f"'{self.name}' on '{self.model.device}'", remedy):
-                yield
-        except (RuntimeError, ValueError, IndexError, KeyError, NotImplementedError) as error:
-            raise ModelError(
-                f"'{self.name}' cannot run on this text: {first_line(error)}"
-            ) from error
 
 
 def as_map(

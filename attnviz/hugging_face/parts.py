@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.errors import ModelError, did_you_mean
+from attnviz.hugging_face.border import first_line
 from attnviz.hugging_face.capture import IMPLEMENTATION
 from attnviz.hugging_face.checkpoint import Checkpoint
-from attnviz.hugging_face.locate import first_line
 
 HEADS = re.compile(r"(^|\.)(pooler|lm_head|final_logits_bias)(\.|$)")
 """Weights that a checkpoint may lack, because no attention depends on them."""

@@ -1,0 +1,52 @@
+"""Where other libraries' errors become one line; a mistake of our own keeps its traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attnviz.errors import AttnvizError, ModelError
+from attnviz.hugging_face.devices import memory_errors
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, cut to one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip().rstrip(".") if lines else type(error).__name__
+
+
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Turn what transformers and its parts raise while they load a model into one line.
+
+    Raises:
+        ModelError: whatever it was.
+    """
+    from pickle import UnpicklingError
+
+    from safetensors import SafetensorError
+
+    foreign = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError)
+    try:
+        with memory_errors(f"'{name}'", "use a smaller model"):
+            yield
+    except AttnvizError:
+        raise
+    except (*foreign, ImportError, EOFError, UnpicklingError, SafetensorError) as error:
+        raise ModelError(f"'{name}' cannot be loaded: {first_line(error)}") from error
+
+
+@contextmanager
+def running(model: Any) -> Iterator[None]:
+    """Turn what a transformers model raises while it runs into one line.
+
+    Raises:
+        ModelError: whatever it was.
+    """
+    kind = model.config.model_type
+    try:
+        with memory_errors(f"'{kind}' on '{model.device}'", "give a shorter text"):
+            yield
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ModelError(f"'{kind}' cannot run on this text: {first_line(error)}") from error
