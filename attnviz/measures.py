@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from attnviz.attention_map import AttentionMap
+    from attnviz.attention_map import AttentionMap, Provenance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,13 +107,17 @@ class HeadReport:
         caption: what was run.
         measures: what was measured, in the order of the table.
         rows: a row a head, as sorted.
-        notes: what a reader must know.
+        provenance: where the maps came from.
+        texts: over how many texts each number is a mean.
+        sinks: keys on which attention rests, in words; empty where there is none.
     """
 
     caption: str
     measures: tuple[Meaning, ...]
     rows: tuple[HeadRow, ...]
-    notes: tuple[str, ...] = ()
+    provenance: Provenance
+    texts: int = 1
+    sinks: str = ""
 
 
 @dataclass(frozen=True, slots=True)

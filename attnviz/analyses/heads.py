@@ -1,0 +1,211 @@
+"""Every measure of every head, averaged over texts, sorted and picked by role."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.roles import ROLES, roles_of
+from attnviz.analyses.sink import sink_fractions
+from attnviz.analyses.subject import Subject
+from attnviz.analyses.view import describe_run
+from attnviz.attention_map import Attention, AttentionMap
+from attnviz.errors import UsageError, choose
+from attnviz.measures import HeadMeasure, HeadReport, HeadRow, Meaning
+from attnviz.registry import MEASURES
+
+ORDERS = ("role", "layer", *MEASURES)
+"""What heads can be sorted by: their clearest role, their place in the model, or a measure."""
+
+
+def measure_heads(
+    item: AttentionMap | Subject, repeated: bool | None = None
+) -> dict[str, HeadMeasure]:
+    """Every measure that says something of a map, by name.
+
+    Args:
+        item: a map of shares.
+        repeated: True: only what is read off a repeated sequence; False: only the others.
+
+    Raises:
+        UsageError: a map of signed values, of which no share can be taken.
+    """
+    subject = item if isinstance(item, Subject) else Subject(item)
+    if subject.item.values == "signed":
+        raise UsageError(
+            f"stream '{subject.item.stream}' holds signed values: heads are measured on shares"
+        )
+    found = {
+        name: entry.load()(subject)
+        for name, entry in MEASURES.items()
+        if repeated is None or entry.repeated == repeated
+    }
+    return {name: measure for name, measure in found.items() if measure is not None}
+
+
+@dataclass(eq=False)
+class _Mean:
+    """A mean over texts that leaves out those which say nothing of a head."""
+
+    total: NDArray[np.float64] | float = 0.0
+    count: NDArray[np.int64] | int = 0
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        known = np.isfinite(values)
+        self.total = self.total + np.where(known, values, 0.0)
+        self.count = self.count + known.astype(np.int64)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        means: NDArray[np.float64] = np.where(
+            np.asarray(self.count) > 0, self.total / np.maximum(self.count, 1), np.nan
+        )
+        return means
+
+
+@dataclass(eq=False)
+class _Stream:
+    """The heads of one map of every text."""
+
+    stream: str
+    layers: tuple[str, ...]
+    heads: tuple[str, ...]
+    values: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    uniform: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+
+    def add(self, measures: Iterable[HeadMeasure]) -> None:
+        for measure in measures:
+            self.values[measure.name].add(measure.values)
+            assert measure.uniform is not None
+            self.uniform[measure.name].add(measure.uniform)
+
+    def rows(self) -> Iterable[HeadRow]:
+        values = {name: mean.values for name, mean in self.values.items()}
+        uniform = {name: mean.values for name, mean in self.uniform.items()}
+        for layer, layer_name in enumerate(self.layers):
+            for head, head_name in enumerate(self.heads):
+                of_head = {name: float(found[layer, head]) for name, found in values.items()}
+                even = {name: float(found[layer, head]) for name, found in uniform.items()}
+                roles = roles_of(of_head, even)
+                yield HeadRow(self.stream, layer_name, head_name, of_head, even, roles)
+
+
+class HeadStudy:
+    """Heads measured text after text; each text counts the same."""
+
+    def __init__(self) -> None:
+        self.texts = 0
+        self.first: Attention | None = None
+        self._streams: list[_Stream] = []
+        self._meanings: dict[str, HeadMeasure] = {}
+        self._tops: dict[str, list[float]] = defaultdict(list)
+        self._sinks: dict[str, list[float]] = defaultdict(list)
+
+    def add(self, attention: Attention, repeats: bool = True) -> None:
+        """Measure one more text.
+
+        Args:
+            attention: its maps, of the same streams, layers and heads as the others'.
+            repeats: also look for repetitions in it; False where a sequence made for it follows.
+        """
+        self.first = self.first or attention
+        self.texts += 1
+        for place, item in enumerate(attention.maps):
+            subject = Subject(item)
+            self._add(place, item, measure_heads(subject, None if repeats else False))
+            if place == 0:
+                fractions = sink_fractions(subject)
+                key = int(fractions.argmax())
+                self._sinks[item.key_tokens[key].text].append(float(fractions[key]))
+
+    def add_repeated(self, attention: Attention) -> None:
+        """Measure what is read off a repeated sequence."""
+        for place, item in enumerate(attention.maps[: len(self._streams)]):
+            self._add(place, item, measure_heads(item, repeated=True))
+
+    def _add(self, place: int, item: AttentionMap, measures: dict[str, HeadMeasure]) -> None:
+        if place == len(self._streams):
+            self._streams.append(_Stream(item.stream, item.layers, item.heads))
+        self._streams[place].add(measures.values())
+        for name, measure in measures.items():
+            self._meanings[name] = measure
+            self._tops[name].append(measure.top)
+
+    def report(self, order: str = "role", role: str | None = None) -> HeadReport:
+        """Every head, or those of one role, as sorted.
+
+        Args:
+            order: "role" (clearest first, then the rest in the model's order), "layer", or a
+                measure (largest first).
+            role: leave out heads that do not have it.
+
+        Raises:
+            UsageError: an unknown order or role, or one that was not measured here.
+        """
+        assert self.first is not None
+        check_order(order, role)
+        for name in (order, role):
+            if name in MEASURES and name not in self._meanings:
+                known = ", ".join(self._meanings)
+                raise UsageError(f"'{name}' says nothing of these texts: measured were {known}")
+        rows = [row for stream in self._streams for row in stream.rows()]
+        if role is not None:
+            rows = [row for row in rows if role in [item.name for item in row.roles]]
+        return HeadReport(
+            caption=self._caption(),
+            measures=tuple(self._meaning(name) for name in MEASURES if name in self._meanings),
+            rows=tuple(in_order(rows, order)),
+            provenance=self.first.provenance,
+            texts=self.texts,
+            sinks=self._sink_line(),
+        )
+
+    def _meaning(self, name: str) -> Meaning:
+        found, tops = self._meanings[name], self._tops[name]
+        top = sum(tops) / len(tops)
+        return Meaning(name, MEASURES[name].short, found.unit, found.low, found.high, top)
+
+    def _caption(self) -> str:
+        assert self.first is not None
+        caption = describe_run(self.first, self.first.main)
+        others = ", ".join(item.stream for item in self.first.maps[1:])
+        texts = f" · mean over {self.texts} texts" if self.texts > 1 else ""
+        return caption + (f" · also {others}" if others else "") + texts
+
+    def _sink_line(self) -> str:
+        """The key on which most heads rest, by the threshold of Gu et al. 2024."""
+        key = max(self._sinks, key=lambda text: len(self._sinks[text]))
+        fraction = sum(self._sinks[key]) / len(self._sinks[key])
+        if not fraction:
+            return ""
+        return f"{key} is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
+
+
+def check_order(order: str, role: str | None) -> None:
+    """Refuse unknown names.
+
+    Raises:
+        UsageError: with what was probably meant.
+    """
+    choose(order, ORDERS, "order")
+    if role is not None:
+        choose(role, ROLES, "role")
+
+
+def in_order(rows: Sequence[HeadRow], order: str) -> list[HeadRow]:
+    """The rows sorted; equal ones stay in the model's order."""
+    if order == "layer":
+        return list(rows)
+    if order == "role":
+        return sorted(rows, key=lambda row: -row.roles[0].lift if row.roles else 0.0)
+
+    def smallest_first(row: HeadRow) -> float:
+        value = row.values.get(order, math.nan)
+        return math.inf if math.isnan(value) else -value
+
+    return sorted(rows, key=smallest_first)

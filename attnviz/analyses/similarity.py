@@ -1,0 +1,79 @@
+"""Which heads look alike: Jensen–Shannon divergences between all of them (Clark et al. 2019, §6).
+
+The divergence is the square of a distance (Endres and Schindelin 2003), so heads can be placed in a
+plane by classical scaling (Torgerson 1952): as near to one another there as they look alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.entropy import row_entropy
+from attnviz.analyses.jensen_shannon import jensen_shannon
+from attnviz.attention_map import AttentionMap
+from attnviz.errors import UsageError
+
+Square = NDArray[np.float64]
+
+
+def head_divergences(item: AttentionMap) -> Square:
+    """Mean Jensen–Shannon divergence between the rows of every two heads, in nats.
+
+    Args:
+        item: a map of shares.
+
+    Returns:
+        Shape (layers · heads, layers · heads), layer by layer: symmetric, 0 on the diagonal.
+
+    Raises:
+        UsageError: a map of signed values.
+    """
+    if item.values == "signed":
+        raise UsageError(
+            f"stream '{item.stream}' holds signed values: heads are compared on shares"
+        )
+    heads = item.weights.reshape(-1, *item.weights.shape[2:])
+    entropies = row_entropy(heads)
+    found = np.zeros((len(heads), len(heads)))
+    for place, head in enumerate(heads):
+        others = slice(place + 1, None)
+        known = (entropies[place], entropies[others])
+        found[place, others] = jensen_shannon(head, heads[others], known).mean(axis=-1)
+    return found + found.T
+
+
+def mean_divergences(texts: Sequence[Square]) -> Square:
+    """The mean over texts, each counting the same."""
+    return np.mean(texts, axis=0)
+
+
+def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
+    """Places in a plane whose squared distances come closest to the divergences.
+
+    Args:
+        divergences: shape (items, items).
+
+    Returns:
+        Places of shape (items, 2), around 0 and with signs fixed so that the same input gives the
+        same picture; and the share of all spread that the plane shows, 0 to 1.
+    """
+    count = len(divergences)
+    centring = np.eye(count) - 1 / count
+    values, vectors = np.linalg.eigh(-centring @ divergences @ centring / 2)
+    largest = np.argsort(values)[::-1][:2]
+    places = vectors[:, largest] * np.sqrt(np.maximum(values[largest], 0.0))
+    places = np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
+    signs = np.sign(places[np.abs(places).argmax(axis=0), [0, 1]])
+    spread = np.maximum(values, 0.0)
+    shown = float(spread[largest].sum() / spread.sum()) if spread.sum() > 0 else 1.0
+    return places * np.where(signs == 0, 1.0, signs), shown
+
+
+def nearest(divergences: Square, count: int) -> NDArray[np.int64]:
+    """For each item the other ones most like it, the most like first; shape (items, ≤ count)."""
+    apart = divergences + np.diag(np.full(len(divergences), np.inf))
+    order: NDArray[np.int64] = np.argsort(apart, axis=1, kind="stable")[:, : len(divergences) - 1]
+    return order[:, :count]
