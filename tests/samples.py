@@ -15,9 +15,10 @@ checked = settings(deadline=None, derandomize=True, max_examples=40)
 few = settings(deadline=None, derandomize=True, max_examples=15)
 
 ODD = (
-    "\x1b[31m", "\x1b]0;title\x07", "\u202e", "\u2066", "\u200f", "\u061c", "\u200b", "\x00", "\x07",
-    "\x85", "\x9b1m", "[bold]", "[/]", "\\[x]", "\t", "\r", "\n", "\u2028", "\ufeff", "‮", "é", "你好",
-    "مرحبا", "👩‍👩‍👧", "🇫🇷", "❤️", "e\u0301\u0302", "\"", "'", ",", ";", "\\", "\\n", "=1+1", "–",
+    "\x1b[31m", "\x1b]0;title\x07", "\u202e", "\u2066", "\u200f", "\u061c", "\u200b", "\x00",
+    "\x07", "\x85", "\x9b1m", "[bold]", "[/]", "\\[x]", "\t", "\r", "\n", "\u2028", "\ufeff", "é",
+    "你好", "مرحبا", "👩\u200d👩\u200d👧", "🇫🇷", "❤\ufe0f", "e\u0301\u0302", '"', "'", ",", ";",
+    "\\", "\\n", "=1+1", "–",
 )  # fmt: skip
 
 RAW = re.compile(

@@ -1,0 +1,160 @@
+"""Each command with each mechanism it offers, and what each says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.registry import MECHANISMS
+from tests.invoke import OWN, attnviz
+
+SOURCE, TARGET = "The red car is fast", "La voiture rouge est rapide"
+PAIRS = [
+    (name, command)
+    for name, entry in MECHANISMS.items()
+    for command in entry.commands
+    if command != "co"
+]
+
+
+@pytest.mark.parametrize(("name", "command"), PAIRS)
+def test_every_mechanism_runs_in_every_command_that_offers_it(name: str, command: str) -> None:
+    texts = (SOURCE,) if command == "self" else (SOURCE, TARGET)
+    document = attnviz(command, *texts, "--mechanism", name, "-f", "json").json()
+    (item,) = document["maps"]
+    heads = 4 if MECHANISMS[name].many_heads else 1
+    assert np.shape(item["weights"]) == (1, heads, 5, 5)
+    assert np.allclose(np.sum(item["weights"], axis=-1), 1, atol=1e-5)
+    assert "untrained" in document["provenance"]["notes"][0]
+    table = attnviz(command, *texts, "--mechanism", name)
+    assert (table.status, "(untrained)" in table.text) == (0, True)
+
+
+@pytest.mark.parametrize("name", [name for name, command in PAIRS if command == "self"])
+def test_causal_hides_every_later_token(name: str) -> None:
+    done = attnviz("self", SOURCE, "--mechanism", name, "--causal", "-f", "json")
+    (item,) = done.json()["maps"]
+    weights = np.array(item["weights"])
+    assert item["stream"] == "causal"
+    assert not np.triu(weights, 1).any()
+    assert np.allclose(weights.sum(axis=-1), 1, atol=1e-5)
+    assert weights[0, 0, 0, 0] == pytest.approx(1)
+
+
+def test_rows_of_cross_are_the_target_and_columns_the_source() -> None:
+    (item,) = attnviz("cross", "one two three", "un deux", *OWN, "-f", "json").json()["maps"]
+    assert [token["text"] for token in item["query_tokens"]] == ["un", "deux"]
+    assert [token["text"] for token in item["key_tokens"]] == ["one", "two", "three"]
+    shown = attnviz("cross", "one two three", "un deux", *OWN).text
+    assert "rows (target) attend to columns (source)" in shown
+
+
+@pytest.mark.parametrize(
+    ("variant", "streams"),
+    [
+        ("parallel", ["affinity", "a", "b"]),
+        ("alternating", ["a-guided-by-b", "b-guided-by-a", "a-alone"]),
+        ("two-stream", ["a-to-b", "b-to-a"]),
+    ],
+)
+def test_co_shows_both_directions_in_every_variant(variant: str, streams: list[str]) -> None:
+    done = attnviz("co", "what is red", "a car", "--variant", variant, "-f", "json")
+    found = {item["stream"]: item for item in done.json()["maps"]}
+    assert list(found) == streams
+    for item in found.values():
+        if item["values"] == "share":
+            assert np.allclose(np.sum(item["weights"], axis=-1), 1, atol=1e-5)
+    for stream in streams:
+        chosen = attnviz("co", "what is red", "a car", "--variant", variant, "--stream", stream)
+        assert chosen.status == 0
+        assert stream in chosen.lines[0]
+
+
+def test_labels_of_co_are_those_of_its_first_text() -> None:
+    for variant in ("parallel", "alternating", "two-stream"):
+        done = attnviz("co", "John ran", "a car", "--variant", variant, "--labels", "B-PER O", "-q")
+        assert done.status == 0, done.err
+        assert "B-PER" in done.text
+
+
+def test_mechanisms_lists_every_row_in_three_forms() -> None:
+    assert [line.split()[0] for line in attnviz("mechanisms").lines] == list(MECHANISMS)
+    assert [row[0] for row in attnviz("mechanisms", "-f", "tsv").rows[1:]] == list(MECHANISMS)
+    found = attnviz("mechanisms", "-f", "json").json()
+    assert [row["summary"] for row in found] == [item.summary for item in MECHANISMS.values()]
+
+
+def test_models_of_an_empty_cache_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnviz.hugging_face.cache.list_cached_models", list)
+    for form in ("table", "tsv", "json"):
+        done = attnviz("models", "-f", form)
+        assert (done.status, "Traceback" in done.err) == (0, False)
+
+
+def test_several_texts_can_be_given_one_after_another() -> None:
+    lines = attnviz("self", "a b", "c", *OWN, "-f", "jsonl").lines
+    assert [json.loads(line)["text"] for line in lines] == ["a b", "c"]
+
+
+def test_a_selection_keeps_the_numbers_of_what_it_keeps() -> None:
+    whole = np.array(attnviz("self", SOURCE, *OWN, "-f", "json").json()["maps"][0]["weights"])
+    for selection, heads in (("2", [2]), ("0,3", [0, 3]), ("1-2", [1, 2]), ("last", [3])):
+        (item,) = attnviz("self", SOURCE, *OWN, "--head", selection, "-f", "json").json()["maps"]
+        assert item["heads"] == [str(head) for head in heads]
+        assert np.array_equal(item["weights"], whole[:, heads])
+    assert attnviz("self", SOURCE, *OWN, "--head", "all", "--layer", "0,last").status == 0
+
+
+def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"weights": [[0.25, 0.75], [1, 0]], "tokens": ["x", "y"]}))
+    for texts, words in (((), ["x", "y"]), (("maps here",), ["maps", "here"])):
+        document = attnviz("self", *texts, "--weights", path, "-f", "json").json()
+        (item,) = document["maps"]
+        assert [token["text"] for token in item["query_tokens"]] == words
+        assert item["weights"] == [[[[0.25, 0.75], [1.0, 0.0]]]]
+        assert document["provenance"]["model"] == "mine.json"
+    done = attnviz("cross", "--weights", path, "-f", "json")
+    assert done.json()["maps"][0]["stream"] == "cross"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("a b c",), 1, "has weights for 2 query tokens, but there are 3: a b c"),
+        (("a b", "--causal"), 2, "--causal changes nothing in"),
+        (("a b", "--labels", "X"), 1, "1 labels for 2 tokens"),
+        (("--labels", "X"), 1, "1 labels for 2 tokens"),
+    ],
+)
+def test_weights_that_do_not_fit_are_told(
+    arguments: tuple[str, ...], status: int, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.npz"
+    np.savez(path, weights=np.eye(2), tokens=np.array(["x", "y"]))
+    done = attnviz("self", *arguments, "--weights", path)
+    assert done.status == status
+    assert message in done.mistake
+
+
+def test_a_saved_map_serves_as_weights_whatever_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "saved.npz"
+    text = " ".join(map(str, range(60)))
+    expected = attnviz("self", text, *OWN, "-f", "tsv", "-o", path).out
+    assert attnviz("self", "--weights", path, "-f", "tsv").out == expected
+    assert attnviz("self", text, "--weights", path, "-f", "tsv").out == expected
+    assert "other texts" in attnviz("self", "else", "--weights", path).mistake
+
+
+def test_of_several_saved_texts_the_given_one_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "two.npz"
+    attnviz("self", "one two", "three four", *OWN, "-f", "none", "-o", path)
+    shown = attnviz("self", "three four", "--weights", path, "-f", "json").json()
+    assert shown["text"] == "three four"
+    done = attnviz("self", "--weights", path)
+    assert (done.status, "holds the attention of 2 texts" in done.mistake) == (1, True)

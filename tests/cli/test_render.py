@@ -1,0 +1,92 @@
+"""A saved map goes through every output as the fresh one did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnviz.registry import FORMATS
+from tests.invoke import OWN, attnviz
+
+TEXTS = ("The cat sat.", "A dog ran")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("saved_as", ["npz", "json", "jsonl"])
+def test_a_pipe_gives_what_a_direct_run_gives(name: str, saved_as: str) -> None:
+    for texts in (TEXTS[:1], TEXTS):
+        saved = attnviz("self", *texts, *OWN, "-f", saved_as).out
+        assert attnviz("render", "-", "-f", name, stdin=saved) == attnviz(
+            "self", *texts, *OWN, "-f", name
+        )
+
+
+def test_a_choice_can_be_made_later() -> None:
+    saved = attnviz("self", TEXTS[0], *OWN, "-f", "npz").out
+    for choice in (("--head", "1,3"), ("--reduce", "mean"), ("--reduce", "max", "--over", "heads")):
+        later = attnviz("render", "-", *choice, "-f", "json", stdin=saved)
+        assert later == attnviz("self", TEXTS[0], *OWN, *choice, "-f", "json")
+
+
+def test_labels_can_be_given_later() -> None:
+    saved = attnviz("self", "John ran", *OWN, "-f", "json").out
+    done = attnviz("render", "-", "--labels", "B-PER O", "-q", stdin=saved)
+    assert done.out == attnviz("self", "John ran", *OWN, "--labels", "B-PER O").out
+
+
+def test_a_picture_of_a_saved_map_is_that_of_the_run(tmp_path: Path) -> None:
+    saved = attnviz("self", TEXTS[0], *OWN, "-f", "npz", "--grid", tmp_path / "a.svg").out
+    attnviz("render", "-", "-f", "none", "--grid", tmp_path / "b.svg", stdin=saved)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_one_of_several_texts_is_found_by_its_id(tmp_path: Path) -> None:
+    path = tmp_path / "two.npz"
+    attnviz("self", *TEXTS, *OWN, "-f", "none", "-o", path)
+    done = attnviz("render", path, "--record", "1", "-f", "json")
+    assert done.json()["text"] == TEXTS[1]
+    done = attnviz("render", path, "--record", "7")
+    assert (done.status, done.mistake) == (1, f"'{path}' holds no text '7': it holds 0, 1")
+
+
+def test_a_head_that_was_not_saved_is_told_with_those_that_were() -> None:
+    saved = attnviz("self", TEXTS[0], *OWN, "--head", "1,3", "-f", "npz").out
+    done = attnviz("render", "-", "--head", "2", stdin=saved)
+    assert (done.status, done.mistake) == (
+        2,
+        "head 2 does not exist: multi-head (self) has 2 heads, 1, 3",
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "stdin is empty"),
+        (b"hello", "stdin holds no saved maps: it is neither .npz nor JSON"),
+        (b"[]", "stdin holds no maps"),
+        (b'{"schema": 1, "maps": []}', "the document's 'maps' are empty"),
+        (b"PK\x03\x04", "the .npz archive is damaged"),
+    ],
+)
+def test_what_holds_no_map_is_told_in_one_line(data: bytes, message: str) -> None:
+    done = attnviz("render", "-", stdin=data)
+    assert done.status == 1
+    assert message in done.mistake
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    done = attnviz("render", tmp_path / "no.npz")
+    assert (done.status, done.mistake) == (1, f"there is no file '{tmp_path / 'no.npz'}'")
+    assert "is a folder" in attnviz("render", tmp_path).mistake
+
+
+def test_reduced_maps_never_advise_a_layer_or_head_that_cannot_be_chosen() -> None:
+    done = attnviz("self", TEXTS[0], *OWN, "--reduce", "mean", "--over", "layers")
+    assert "--layer 0 --head" in done.text
+    document = attnviz("self", TEXTS[0], *OWN, "-f", "json").json()
+    document["maps"][0]["layers"] = ["mean"]
+    shown = attnviz("render", "-", stdin=json.dumps(document).encode()).text
+    assert "--layer" not in shown
+    assert "layer mean" not in shown

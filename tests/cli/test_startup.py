@@ -1,0 +1,73 @@
+"""What is not needed is not imported, and a shell can complete names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.invoke import OWN, attnviz, fresh, imported
+
+HEAVY = {"torch", "transformers", "matplotlib"}
+
+
+def test_the_probe_sees_an_import(tmp_path: Path) -> None:
+    loaded, done = imported("self", "a b", *OWN, "--heatmap", tmp_path / "a.png", "-f", "none")
+    assert done.status == 0
+    assert {"numpy", "matplotlib"} <= loaded
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("mechanisms",)])
+def test_listing_and_help_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    loaded, done = imported(*arguments)
+    assert done.status in (0, 2)
+    assert not loaded & (HEAVY | {"numpy"})
+    assert "attnviz" in loaded
+
+
+@pytest.mark.parametrize("name", ["multi-head", "linear", "naive"])
+def test_an_own_layer_needs_no_torch(name: str) -> None:
+    loaded, done = imported("self", "a b", "--mechanism", name)
+    assert done.status == 0
+    assert not loaded & HEAVY
+
+
+def test_rendering_a_saved_map_needs_no_torch(tmp_path: Path) -> None:
+    saved = attnviz("self", "a b", *OWN, "-f", "npz").out
+    loaded, done = imported("render", "-", "--grid", tmp_path / "g.png", stdin=saved)
+    assert done.status == 0
+    assert not loaded & {"torch", "transformers"}
+    assert (tmp_path / "g.png").exists()
+
+
+def test_a_half_precision_that_numpy_lacks_is_what_brings_torch_in() -> None:
+    loaded, done = imported("self", "a b", *OWN, "--dtype", "bfloat16", "-f", "none")
+    assert done.status == 0
+    assert "torch" in loaded
+
+
+def completed(*words: str) -> list[str]:
+    done = fresh(
+        _ATTNVIZ_COMPLETE="complete_bash",
+        COMP_WORDS=" ".join(words),
+        COMP_CWORD=str(len(words) - 1),
+    )
+    assert done.status == 0
+    return done.lines
+
+
+def test_a_shell_completes_commands_options_and_names() -> None:
+    assert completed("attnviz", "me") == ["mechanisms"]
+    assert {"causal", "causal-linear"} <= set(completed("attnviz", "self", "--mechanism", "c"))
+    assert completed("attnviz", "self", "--mechanism", "m") == ["multi-head"]
+    assert completed("attnviz", "self", "--for") == ["--format"]
+    assert completed("attnviz", "self", "-f", "js") == ["json", "jsonl"]
+
+
+def test_completion_imports_nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_ATTNVIZ_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "attnviz self --mechanism m")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    loaded, done = imported()
+    assert done.text.strip() == "multi-head"
+    assert not loaded & (HEAVY | {"numpy"})

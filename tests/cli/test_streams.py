@@ -1,0 +1,122 @@
+"""stdout and stderr as a shell sees them: pipes, terminals, signals. Each run is a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from rich.cells import cell_len
+
+from attnviz import __version__
+from tests.invoke import OWN, fresh, on_terminal
+
+SENTENCE = "The professor who supervised the student published the paper"
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_head_ends_quietly() -> None:
+    texts = "the cat sat on the mat and looked at the moon\n" * 300
+    command = f"{sys.executable} -m attnviz self - {' '.join(OWN)} -f tsv -q"
+    script = f"{command} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", script], input=texts.encode(), capture_output=True, check=False
+    )
+    assert done.stderr == b""
+    first, status = done.stdout.decode().splitlines()
+    assert first.startswith("id\tstream")
+    assert status == "0"
+
+
+def test_ctrl_c_ends_with_130_and_without_a_traceback() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"a b\n" * 5000)
+    process.stdin.flush()
+    process.stdout.readline()  # it is at work
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == b""
+
+
+def test_a_terminal_gets_its_width_and_colours_and_stderr_stays_apart() -> None:
+    done = on_terminal("self", SENTENCE, *OWN, columns=60)
+    assert done.status == 0
+    assert done.err.startswith("note: untrained")
+    assert "\x1b[" in done.text
+    shown = STYLE.sub("", done.text).splitlines()
+    assert 40 < max(map(cell_len, shown)) <= 60
+
+
+def test_no_color_wins_on_a_terminal_and_over_force_color() -> None:
+    plain = on_terminal("self", SENTENCE, *OWN, NO_COLOR="1").text
+    # Bold and dim are no colours; what a pipe gets has neither.
+    assert not re.search(r"\x1b\[[0-9;]*[34][0-9]", plain)
+    assert b"\x1b" not in fresh("self", "a b", *OWN, NO_COLOR="1", FORCE_COLOR="1").out
+
+
+def test_a_pipe_is_plain_unless_colour_is_forced() -> None:
+    plain = fresh("self", "a b", *OWN)
+    forced = fresh("self", "a b", *OWN, FORCE_COLOR="1")
+    assert b"\x1b" not in plain.out
+    assert b"\x1b[" in forced.out
+    shown = STYLE.sub("", forced.text).splitlines()
+    assert [line.rstrip() for line in shown] == plain.lines
+
+
+def test_columns_sets_the_width_of_a_pipe() -> None:
+    wide = fresh("self", SENTENCE, *OWN, COLUMNS="50")
+    assert 30 < max(map(cell_len, wide.lines)) <= 50
+
+
+def test_binary_is_kept_off_a_terminal() -> None:
+    done = on_terminal("self", "a b", *OWN, "-f", "npz")
+    assert (done.status, done.out) == (2, b"")
+    assert done.mistake.startswith("format 'npz' is binary and stdout is a terminal: redirect it")
+
+
+def test_without_a_text_on_a_terminal_nothing_waits() -> None:
+    for arguments in (("self", *OWN), ("cross", *OWN), ("co",)):
+        done = on_terminal(*arguments)
+        assert done.status == 2
+        assert done.mistake.startswith("no text was given: write it in quotes, or use --input")
+
+
+def test_python_dash_m_and_the_version() -> None:
+    done = fresh("--version")
+    assert (done.status, done.text, done.err) == (0, f"attnviz {__version__}\n", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_stream_that_the_shell_closed_is_no_crash(closed: str) -> None:
+    command = f"{sys.executable} -m attnviz self 'a b' {' '.join(OWN)} {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr
+    assert bool(done.stdout) == (closed != ">&-")
+
+
+def test_records_are_flushed_one_by_one() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"a b\n")
+    process.stdin.flush()
+    os.set_blocking(process.stdout.fileno(), True)
+    assert process.stdout.readline().startswith(b'{"schema":1,"id":"0"')
+    process.communicate(timeout=60)
+    assert process.returncode == 0
