@@ -170,3 +170,20 @@ def test_a_model_that_is_cached_in_part_is_fetched_when_the_hub_may_be_asked(cac
     assert locate("people/tiny") == snapshot
     online(monkeypatch, ConnectionError("no route"))
     refuse("hub cannot be reached", "people/tiny")
+
+
+def test_a_model_of_the_hub_is_downloaded_with_the_files_that_loading_reads(cache, monkeypatch):
+    online(monkeypatch, None)
+    files = [huggingface_hub.hf_api.RepoSibling(name) for name in ("config.json", "x.onnx")]
+    info = type("Info", (), {"siblings": files})()
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *_, **__: info)
+    asked = {}
+
+    def fetch(name, **options):
+        asked.update(options, name=name)
+        return str(cache / "fetched")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    assert locate("some/model", "v2") == cache / "fetched"
+    assert (asked["name"], asked["revision"]) == ("some/model", "v2")
+    assert asked["allow_patterns"] == ["config.json", "model.safetensors"]
