@@ -1,0 +1,142 @@
+"""Numbers from a file: weights of any shape, projections, saved maps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.errors import AttnvizError, InputError
+from attnviz.registry import Command
+from attnviz.request import Origin
+from attnviz.sources import Source
+from attnviz.sources.open import check_origin, open_source
+from tests.samples import attention_of, self_map, weights_of
+
+
+def source_of(path: Path, command: Command = "self", **options: Any) -> Source:
+    return open_source(Origin(weights=path, **options), command)
+
+
+def written(path: Path, **members: Any) -> Path:
+    lists = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in members.items()}
+    path.write_text(json.dumps(lists))
+    return path
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (4, 2, 3, 3)])
+def test_weights_of_two_three_or_four_axes_are_taken(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    weights = weights_of((1,) * (4 - len(shape)) + shape).reshape(shape)  # type: ignore[arg-type]
+    path = written(tmp_path / "m.json", weights=weights, tokens=["a", "b", "c"])
+    attention = source_of(path).attend_self("")
+    assert attention.weights.shape == (1,) * (4 - len(shape)) + shape
+    assert np.array_equal(attention.weights.reshape(shape), weights)
+    assert attention.tokens == ("a", "b", "c")
+
+
+def test_queries_and_keys_may_differ(tmp_path: Path) -> None:
+    weights = weights_of((1, 1, 2, 3))[0, 0]
+    names = {"query_tokens": ["x", "y"], "key_tokens": ["a", "b", "c"]}
+    path = written(tmp_path / "m.json", weights=weights, **names)
+    item = source_of(path, "cross").attend_cross("", None).main
+    assert [token.text for token in item.query_tokens] == ["x", "y"]
+    assert [token.text for token in item.key_tokens] == ["a", "b", "c"]
+    renamed = source_of(path, "cross").attend_cross("one two three", "un deux").main
+    assert [token.text for token in renamed.key_tokens] == ["one", "two", "three"]
+
+
+def test_projections_attend_over_seeded_vectors_or_inputs_of_the_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    inputs, w_query, w_key = (
+        rng.normal(size=(3, 4)),
+        rng.normal(size=(4, 4)),
+        rng.normal(size=(4, 4)),
+    )
+    path = written(tmp_path / "p.json", w_query=w_query, w_key=w_key, inputs=inputs, heads=2)
+    attention = source_of(path).attend_self("a b c")
+    for head in range(2):
+        part = slice(head * 2, head * 2 + 2)
+        scores = (inputs @ w_query)[:, part] @ (inputs @ w_key)[:, part].T / np.sqrt(2)
+        raised = np.exp(scores)
+        expected = raised / raised.sum(axis=-1, keepdims=True)
+        assert np.allclose(attention.weights[0, head], expected, atol=1e-6)
+    assert attention.provenance.notes == ()
+    seeded = written(tmp_path / "q.json", w_query=w_query, w_key=w_key)
+    assert "seeded random" in source_of(seeded).attend_self("a b c").provenance.notes[0]
+    causal = source_of(seeded, causal=True).attend_self("a b c").main
+    assert causal.stream == "causal"
+    assert not np.triu(causal.weights, 1).any()
+
+
+@pytest.mark.parametrize(
+    ("members", "text", "message"),
+    [
+        ({"weights": [[1.0]]}, "", "names no tokens: give a text, or store 'query_tokens'"),
+        ({"weights": [[1.0]]}, "a b", "has weights for 1 query tokens, but there are 2: a b"),
+        ({"weights": [1.0]}, "a", "'weights' in 'm.json' has 1 axes, not 2, 3 or 4"),
+        ({"weights": [[3.0]]}, "a", "these are scores, not weights after a softmax"),
+        (
+            {"w_query": [[1.0]]},
+            "a",
+            "neither 'weights' nor 'w_query' and 'w_key'; it holds w_query",
+        ),
+        ({}, "a", "it holds nothing"),
+        ({"w_query": [[1.0]], "w_key": [[1.0, 2.0]]}, "a", "do not meet"),
+        ({"w_query": [1.0], "w_key": [1.0]}, "a", "do not meet"),
+        ({"w_query": [[1.0]], "w_key": [[1.0]], "inputs": [[1.0]]}, "a b", "2 tokens of size 1"),
+        ({"w_query": [[1.0]], "w_key": [[1.0]], "heads": 0}, "a", "'heads' in 'm.json' is 0.0"),
+        (
+            {"w_query": [[1.0]], "w_key": [[1.0]], "heads": 2},
+            "a",
+            "must be one number that divides",
+        ),
+        ({"w_query": [[1.0]], "w_key": [[1.0]], "heads": [1]}, "a", "must be one number"),
+        ({"w_query": [[1.0]], "w_key": [[1.0]], "heads": 0.5}, "a", "must be one number"),
+    ],
+)
+def test_matrices_that_do_not_fit_say_why(
+    members: dict[str, Any],
+    text: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(Path("m.json"), **members)
+    with pytest.raises(AttnvizError) as caught:
+        source_of(Path("m.json")).attend_self(text)
+    assert message in str(caught.value)
+
+
+def test_a_sentence_about_maps_is_not_taken_for_a_saved_map(tmp_path: Path) -> None:
+    path = written(tmp_path / "m.json", weights=[[1.0]], tokens=["maps"])
+    assert source_of(path).attend_self("").tokens == ("maps",)
+
+
+def test_a_saved_map_is_played_back_and_says_from_where(tmp_path: Path) -> None:
+    from attnviz.storage.archive import dump_archive
+
+    saved = attention_of(self_map(["a", "b"], 2, 2), text="a b")
+    path = tmp_path / "saved.map"  # known by its content, not by its name
+    path.write_bytes(dump_archive([saved]))
+    attention = source_of(path).attend_self("a b")
+    assert np.array_equal(attention.weights, saved.weights)
+    assert attention.provenance.settings["read from"] == "saved.map"
+    with pytest.raises(InputError, match="other texts"):
+        source_of(path).attend_self("b a")
+
+
+def test_origins_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    for origin, command, message in (
+        (Origin(model="a", weights=tmp_path), "self", "--model and --weights name two origins"),
+        (Origin(model="a"), "co", "--model is not for 'co'"),
+        (Origin(weights=tmp_path), "co", "--weights is not for 'co'"),
+        (Origin(mechanism="linear"), "co", "mechanism 'linear' is not for 'co'"),
+    ):
+        with pytest.raises(AttnvizError, match=message):
+            check_origin(origin, command)  # type: ignore[arg-type]

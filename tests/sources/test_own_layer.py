@@ -1,0 +1,175 @@
+"""Untrained layers: repeatable, seeded, and the formula that their name says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import Attention
+from attnviz.errors import InputError, UsageError
+from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.registry import MECHANISMS
+from attnviz.request import Origin
+from attnviz.sources.own_co_layer import OwnCoLayer
+from attnviz.sources.own_layer import OwnLayer, SeededEmbedding
+from attnviz.sources.words import split_words
+
+SOURCE, TARGET = "the red car is fast", "la voiture est rouge"
+SELF = [name for name, entry in MECHANISMS.items() if "self" in entry.commands]
+VARIANTS = ("co-parallel", "co-alternating", "co-two-stream")
+
+
+def own(name: str, **options: Any) -> OwnLayer:
+    return OwnLayer(Origin(mechanism=name, **options), "self")
+
+
+def co(name: str, **options: Any) -> OwnCoLayer:
+    return OwnCoLayer(Origin(mechanism=name, **options))
+
+
+def weights_of(attention: Attention) -> np.ndarray:
+    return np.concatenate([item.weights.ravel() for item in attention.maps])
+
+
+def test_equal_words_get_equal_vectors_and_their_own_places() -> None:
+    embedding = SeededEmbedding(3, 8)
+    tokens = split_words("the cat the")
+    drawn = embedding.embed(tokens) - sinusoidal_positions(3, 8)
+    assert np.array_equal(drawn[0], drawn[2])
+    assert not np.allclose(drawn[0], drawn[1])
+    (alone,) = embedding.embed(split_words("the")) - sinusoidal_positions(1, 8)
+    assert np.allclose(alone, drawn[0])
+
+
+PINNED = [0.12077304608419365, -0.03285986335100705, 1.3041577431135576, -0.4979528790143269]
+
+
+def test_drawn_numbers_are_pinned_so_that_every_machine_agrees() -> None:
+    # A change here changes every untrained picture that anybody has made.
+    first = SeededEmbedding(0, 4).draw("cat", 4)
+    assert first == pytest.approx(PINNED, abs=1e-12)
+    assert SeededEmbedding(1, 4).draw("cat", 4) != pytest.approx(first)
+    assert SeededEmbedding(0, 4).draw("act", 4) != pytest.approx(first)
+
+
+@pytest.mark.parametrize("name", SELF)
+def test_a_run_repeats_exactly_and_seeds_differ(name: str) -> None:
+    # Without scaling, large vectors look at nothing but themselves, whatever the seed: take small.
+    first, again = (own(name, size=4).attend_self(SOURCE).weights for _ in range(2))
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, own(name, size=4, seed=1).attend_self(SOURCE).weights)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_co_attention_repeats_exactly_and_seeds_differ(name: str) -> None:
+    first, again = (weights_of(co(name).attend_cross(SOURCE, TARGET)) for _ in range(2))
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, weights_of(co(name, seed=1).attend_cross(SOURCE, TARGET)))
+
+
+@pytest.mark.parametrize("name", SELF)
+def test_causal_attention_of_a_prefix_is_the_prefix_of_causal_attention(name: str) -> None:
+    whole = own(name, causal=True).attend_self(SOURCE).weights
+    prefix = own(name, causal=True).attend_self("the red car").weights
+    assert not np.triu(whole, 1).any()
+    assert np.allclose(whole[..., :3, :3], prefix, atol=1e-6)
+
+
+def test_linear_attention_takes_its_causal_form() -> None:
+    attention = own("linear", causal=True).attend_self(SOURCE)
+    assert attention.provenance.model == "causal-linear"
+    assert np.array_equal(attention.weights, own("causal-linear").attend_self(SOURCE).weights)
+    assert attention.main.stream == own("causal-linear").attend_self(SOURCE).main.stream == "causal"
+
+
+@pytest.mark.parametrize("name", SELF)
+@pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-5), ("bfloat16", 0.06)])
+def test_other_precisions_agree_with_float32(name: str, dtype: str, close: float) -> None:
+    expected = own(name, size=16).attend_self(SOURCE)
+    found = own(name, size=16, dtype=dtype).attend_self(SOURCE)
+    assert found.weights.dtype == np.float32
+    assert np.allclose(found.weights, expected.weights, atol=close)
+    assert found.provenance.dtype == dtype
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_torch_agrees_with_numpy_in_co_attention(name: str) -> None:
+    expected = weights_of(co(name, size=16).attend_cross(SOURCE, TARGET))
+    found = weights_of(co(name, size=16, dtype="bfloat16").attend_cross(SOURCE, TARGET))
+    assert np.allclose(found, expected, atol=0.06)
+
+
+def test_multi_head_is_scaled_attention_of_slices() -> None:
+    size, heads = 12, 3
+    embedding = SeededEmbedding(0, size)
+    inputs = embedding.embed(split_words(SOURCE))
+    query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
+    found = own("multi-head", size=size, heads=heads).attend_self(SOURCE).weights[0]
+    for head in range(heads):
+        part = slice(head * 4, head * 4 + 4)
+        raised = np.exp(query[:, part] @ key[:, part].T / 2)
+        assert np.allclose(found[head], raised / raised.sum(-1, keepdims=True), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_any_size_will_do_that_the_heads_share_out(size: int) -> None:
+    weights = own("multi-head", size=size, heads=1).attend_self(SOURCE).weights
+    assert np.allclose(weights.sum(axis=-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["multi-head", "co-two-stream"])
+def test_sizes_that_the_heads_do_not_share_out_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="--size 10 cannot be split into 4 equal heads"):
+        (own if name == "multi-head" else co)(name, size=10)
+
+
+def test_one_head_needs_no_sharing_out() -> None:
+    assert own("scaled", size=10).attend_self(SOURCE).weights.shape == (1, 1, 5, 5)
+    assert own("scaled").attend_self(SOURCE).provenance.settings["heads"] == 1
+
+
+def test_what_is_untrained_says_so() -> None:
+    for attention in (
+        own("naive").attend_self(SOURCE),
+        co("co-parallel").attend_cross(SOURCE, TARGET),
+    ):
+        assert attention.provenance.trained is False
+        assert attention.provenance.notes[0].startswith("untrained: ")
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_streams_of_co_attention_name_their_texts(name: str) -> None:
+    sides = {"source": 5, "target": 4, "summary": 1}
+    attention = co(name).attend_cross(SOURCE, TARGET)
+    assert (attention.source, attention.target, attention.text) == (SOURCE, TARGET, None)
+    for item in attention.maps:
+        assert len(item.query_tokens) == sides[item.query_side]
+        assert len(item.key_tokens) == sides[item.key_side]
+        assert item.values == ("signed" if item.stream == "affinity" else "share")
+
+
+def test_one_text_is_not_enough_for_a_pair() -> None:
+    with pytest.raises(InputError, match="needs a TARGET"):
+        own("scaled").attend_cross(SOURCE, None)
+    with pytest.raises(InputError, match="needs two texts"):
+        co("co-parallel").attend_cross(SOURCE, None)
+    with pytest.raises(UsageError, match="needs two texts"):
+        co("co-parallel").attend_self(SOURCE)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    import torch
+
+    if not torch.backends.mps.is_available():
+        with pytest.raises(UsageError, match="device 'mps' is not available on this machine"):
+            own("scaled", device="mps")
+    with pytest.raises(UsageError, match="Did you mean 'cuda'"):
+        own("scaled", device="cud")
+
+
+@pytest.mark.skipif("not __import__('torch').cuda.is_available()", reason="needs a GPU")
+def test_a_gpu_gives_the_same() -> None:
+    expected = own("multi-head").attend_self(SOURCE).weights
+    assert np.allclose(own("multi-head", device="cuda").attend_self(SOURCE).weights, expected)
