@@ -9,7 +9,7 @@ from attnviz.measures import Link
 
 
 def strongest_links(item: AttentionMap, count: int, between_words: bool = True) -> list[Link]:
-    """The cells of largest size over all layers and heads, largest first.
+    """The cells of largest size over all layers and heads, largest first, equal ones as they come.
 
     Args:
         item: any map.
@@ -29,10 +29,13 @@ def strongest_links(item: AttentionMap, count: int, between_words: bool = True) 
             np.fill_diagonal(allowed, False)
         if allowed.any():
             size = np.where(allowed, size, -1.0)
-    count = min(count, size.size)
-    flat = np.argpartition(size, -count, axis=None)[-count:]
-    order = flat[np.lexsort((flat, -size.ravel()[flat]))]
-    return [_link(item, int(place)) for place in order if size.ravel()[place] >= 0]
+    flat = size.ravel()
+    count = min(count, flat.size)
+    least = np.partition(flat, -count)[-count]
+    larger, equal = np.flatnonzero(flat > least), np.flatnonzero(flat == least)
+    found = np.concatenate([larger, equal[: count - len(larger)]])
+    order = found[np.lexsort((found, -flat[found]))]
+    return [_link(item, int(place)) for place in order if flat[place] >= 0]
 
 
 def sharpest(item: AttentionMap) -> Link | None:

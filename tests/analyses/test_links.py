@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.analyses.links import sharpest, strongest_links
+from attnviz.attention_map import AttentionMap, Token
+from tests.samples import checked, maps, self_map
+
+
+def test_the_strongest_link_is_between_different_words() -> None:
+    weights = np.array([[[[0.9, 0.1], [0.4, 0.6]]]], np.float32)
+    link = sharpest(self_map(["a", "b"]).with_weights(weights, layers=("3",), heads=("5",)))
+    assert link is not None
+    assert (link.query, link.key, link.layer, link.head) == ("b", "a", "3", "5")
+    assert link.weight == np.float32(0.4)
+
+
+def test_marks_count_only_where_there_is_nothing_else() -> None:
+    tokens = (Token("[CLS]", special=True), Token("a"), Token("b"))
+    weights = np.array([[[[0, 1, 0], [0.9, 0, 0.1], [0.8, 0.2, 0]]]], np.float32)
+    link = sharpest(AttentionMap("self", tokens, tokens, weights))
+    assert link is not None
+    assert (link.query, link.key) == ("b", "a")
+    alone = sharpest(AttentionMap("self", tokens[:1], tokens[:1], np.ones((1, 1, 1, 1))))  # type: ignore[arg-type]
+    assert alone is not None
+    assert alone.weight == 1
+
+
+def test_a_word_of_one_text_may_stand_where_the_others_stands() -> None:
+    weights = np.array([[[[0.9, 0.1], [0.4, 0.6]]]], np.float32)
+    cross = self_map(["a", "b"]).with_weights(weights, query_side="target", key_side="source")
+    assert [link.weight for link in strongest_links(cross, 1)] == [np.float32(0.9)]
+
+
+@checked
+@given(maps("self"), st.integers(1, 300))
+def test_links_are_the_largest_cells_in_order(item: AttentionMap, count: int) -> None:
+    links = strongest_links(item, count, between_words=False)
+    expected = np.sort(np.abs(item.weights).ravel())[::-1][:count]
+    assert np.array_equal([abs(link.weight) for link in links], expected)
+
+
+def test_equal_cells_come_in_the_order_of_the_map() -> None:
+    even = self_map(["a", "b", "c"]).with_weights(np.full((1, 1, 3, 3), 1 / 3, np.float32))
+    assert [(link.query, link.key) for link in strongest_links(even, 6)] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "a"),
+        ("b", "c"),
+        ("c", "a"),
+        ("c", "b"),
+    ]
+
+
+def test_of_equal_cells_the_first_is_the_strongest() -> None:
+    even = self_map(["a", "b", "c"]).with_weights(np.full((1, 1, 3, 3), 1 / 3, np.float32))
+    link = sharpest(even)
+    assert link is not None
+    assert (link.query, link.key) == ("a", "b")
+
+
+def test_the_size_of_a_signed_cell_counts() -> None:
+    item = self_map(["a", "b"], signed=True)
+    weights = np.array([[[[0, 0.2], [-0.7, 0]]]], np.float32)
+    link = sharpest(item.with_weights(weights))
+    assert link is not None
+    assert link.weight == np.float32(-0.7)

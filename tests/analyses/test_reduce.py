@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from attnviz.analyses.reduce import check_reduction, reduce_attention, reduce_map
+from attnviz.attention_map import AttentionMap
+from attnviz.errors import UsageError
+from tests.samples import attention_of, checked, maps, self_map
+
+AXES = {"heads": 1, "layers": 0, "both": (0, 1)}
+
+
+def test_a_mean_by_hand() -> None:
+    item = self_map(["a"], 1, 2).with_weights(np.array([[[[0.25]], [[0.75]]]], np.float32))
+    assert reduce_map(item, "mean", "both").weights.tolist() == [[[[0.5]]]]
+    assert reduce_map(item, "max", "heads").weights.tolist() == [[[[0.75]]]]
+
+
+@checked
+@given(maps("self"))
+@pytest.mark.parametrize("over", list(AXES))
+def test_reductions_are_numpys_and_a_mean_keeps_row_sums(over: str, item: AttentionMap) -> None:
+    mean, most = (reduce_map(item, how, over) for how in ("mean", "max"))
+    assert np.array_equal(most.weights, item.weights.max(AXES[over], keepdims=True))
+    assert np.allclose(mean.weights, item.weights.mean(AXES[over], keepdims=True), atol=1e-6)
+    if item.values == "share":
+        assert np.allclose(mean.weights.sum(-1), 1, atol=1e-4)
+
+
+def test_a_reduced_axis_is_named_after_the_reduction_unless_there_was_nothing_to_reduce() -> None:
+    item = self_map(["a"], 1, 3)
+    reduced = reduce_map(item, "mean", "both")
+    assert (reduced.layers, reduced.heads) == (("0",), ("mean",))
+    assert reduce_map(item, "none", "both") is item
+
+
+def test_the_provenance_says_what_was_done() -> None:
+    attention = attention_of(self_map(["a"], 2, 3))
+    assert reduce_attention(attention, "max", "both").provenance.steps == (
+        "max over heads and layers",
+    )
+    assert reduce_attention(attention, "mean", "heads").provenance.steps == ("mean over heads",)
+    assert reduce_attention(attention, "none", "heads") is attention
+
+
+def test_unknown_words_are_guessed() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'mean'"):
+        check_reduction("meen", "both")
+    with pytest.raises(UsageError, match="Did you mean 'layers'"):
+        check_reduction("mean", "layer")

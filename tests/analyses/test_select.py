@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.analyses.select import check_selection, missing, positions, select
+from attnviz.attention_map import Attention
+from attnviz.errors import UsageError
+from tests.samples import attention_of, checked, self_map
+
+NAMES = tuple(map(str, range(12)))
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ("0", [0]),
+        ("2,5", [2, 5]),
+        ("5,2,2", [2, 5]),
+        ("0-3", [0, 1, 2, 3]),
+        ("9-10, last", [9, 10, 11]),
+        ("all", list(range(12))),
+        ("007", [7]),
+    ],
+)
+def test_a_selection_names_places_in_the_order_of_the_axis(
+    selection: str, expected: list[int]
+) -> None:
+    check_selection(selection, "head")
+    assert positions(selection, NAMES) == expected
+    assert missing(selection, set(NAMES)) == []
+
+
+@pytest.mark.parametrize("selection", ["", "x", "-1", "1-", "3-1", "1,", "1..2", "1.0", "²"])
+def test_what_is_no_selection_is_refused(selection: str) -> None:
+    with pytest.raises(UsageError, match="is no selection: write 0, 2,5 or 0-3, last or all"):
+        check_selection(selection, "layer")
+
+
+def named() -> Attention:
+    two = self_map(["a", "b"], 3, 4)
+    other = self_map(["c"], 1, 2, seed=1).with_weights(
+        self_map(["c"], 1, 2).weights, stream="cross", layers=("7",)
+    )
+    return attention_of(two, other)
+
+
+@checked
+@given(st.sets(st.integers(0, 2), min_size=1), st.sets(st.integers(0, 3), min_size=1))
+def test_what_is_kept_keeps_its_numbers_and_names(layers: set[int], heads: set[int]) -> None:
+    attention = attention_of(self_map(["a", "b"], 3, 4))
+    chosen = select(attention, None, ",".join(map(str, layers)), ",".join(map(str, heads)))
+    kept = np.ix_(sorted(layers), sorted(heads))
+    assert np.array_equal(chosen.weights, attention.weights[kept])
+    assert chosen.main.layers == tuple(map(str, sorted(layers)))
+    assert chosen.main.heads == tuple(map(str, sorted(heads)))
+    assert chosen.weights.flags["C_CONTIGUOUS"]
+
+
+def test_a_stream_without_the_chosen_layer_is_left_out() -> None:
+    assert [item.stream for item in select(named(), None, "7", None).maps] == ["cross"]
+    assert [item.stream for item in select(named(), None, "0,7", None).maps] == ["self", "cross"]
+    assert [item.stream for item in select(named(), "cross", None, None).maps] == ["cross"]
+
+
+def test_what_was_chosen_is_said_in_the_provenance() -> None:
+    assert select(named(), "self", "0", "1,2").provenance.steps == (
+        "stream self",
+        "layer 0",
+        "head 1,2",
+    )
+    assert select(named(), None, None, None).provenance.steps == ()
+
+
+@pytest.mark.parametrize(
+    ("layer", "head", "message"),
+    [
+        ("12", None, "layer 12 does not exist: sample (self) has 4 layers, 0, 1, 2, 7"),
+        (None, "9", "head 9 does not exist: sample (self) has 4 heads, 0 to 3"),
+        ("7", "3", r"head 3 does not exist: sample (cross) has 2 heads, 0, 1"),
+        ("mean", None, "layer mean does not exist"),
+    ],
+)
+def test_what_does_not_exist_is_told_with_what_does(
+    layer: str | None, head: str | None, message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        select(named(), None, layer, head)
+    assert message in str(caught.value)
+
+
+def test_a_reduced_axis_can_be_chosen_by_its_name() -> None:
+    item = self_map(["a"]).with_weights(self_map(["a"]).weights, layers=("mean",))
+    assert select(attention_of(item), None, "mean", "0").main.layers == ("mean",)
+    with pytest.raises(UsageError, match="has 1 layer, mean"):
+        select(attention_of(item), None, "0", None)
