@@ -167,3 +167,85 @@ class View:
     orientation: str
     heads: tuple[HeadLine, ...] = ()
     strongest: Link | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityReport:
+    """Which heads look alike.
+
+    Attributes:
+        caption: what was run.
+        stream: whose heads they are.
+        heads: layer and head by name, in the order of the axes.
+        divergences: mean Jensen–Shannon divergence in nats, shape (heads, heads), 0 to ln 2.
+        places: of the heads in a plane, shape (heads, 2).
+        shown: the share of all spread that the plane shows.
+        provenance: where the maps came from.
+        texts: over how many texts the divergences are a mean.
+    """
+
+    caption: str
+    stream: str
+    heads: tuple[tuple[str, str], ...]
+    divergences: NDArray[np.float64]
+    places: NDArray[np.float64]
+    shown: float
+    provenance: Provenance
+    texts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How often one head finds one relation.
+
+    Attributes:
+        relation: its name in the treebank ("nsubj").
+        toward: "head", where the dependent's strongest link is its syntactic head, or "dependent".
+        layer: the attention head's layer.
+        head: its name.
+        share: of the cases it gets right, 0 to 1.
+    """
+
+    relation: str
+    toward: str
+    layer: str
+    head: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One relation of a treebank.
+
+    Attributes:
+        name: such as "nsubj".
+        count: cases.
+        offset: the distance from dependent to head that is right most often.
+        by_offset: how often, 0 to 1.
+    """
+
+    name: str
+    count: int
+    offset: int
+    by_offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class TreebankReport:
+    """Which head finds which relation.
+
+    Attributes:
+        caption: what was run.
+        sentences: how many were read.
+        relations: the most frequent first.
+        findings: every head on every relation in both directions, relation by relation, best first.
+        provenance: where the maps came from.
+        notes: what a reader must know.
+    """
+
+    caption: str
+    sentences: int
+    relations: tuple[Relation, ...]
+    findings: tuple[Finding, ...]
+    provenance: Provenance
+    notes: tuple[str, ...] = ()

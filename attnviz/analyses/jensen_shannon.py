@@ -1,4 +1,4 @@
-"""How differently two heads look (Lin 1991): the Jensen–Shannon divergence of their rows, in nats."""
+"""How differently two heads look: the Jensen–Shannon divergence of their rows (Lin 1991)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def jensen_shannon(
     second: NDArray[np.floating],
     entropies: tuple[Rows, Rows] | None = None,
 ) -> Rows:
-    """H((p + q) / 2) − (H(p) + H(q)) / 2 of each pair of rows; 0: they agree, ln 2: not on one key.
+    """H((p + q) / 2) − (H(p) + H(q)) / 2 of rows, in nats; 0: they agree, ln 2: on no key.
 
     Args:
         first: shape (…, queries, keys); rows sum to 1.

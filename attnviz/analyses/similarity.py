@@ -6,15 +6,15 @@ plane by classical scaling (Torgerson 1952): as near to one another there as the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import row_entropy
 from attnviz.analyses.jensen_shannon import jensen_shannon
-from attnviz.attention_map import AttentionMap
+from attnviz.analyses.view import describe_run
+from attnviz.attention_map import Attention, AttentionMap
 from attnviz.errors import UsageError
+from attnviz.measures import SimilarityReport
 
 Square = NDArray[np.float64]
 
@@ -32,9 +32,7 @@ def head_divergences(item: AttentionMap) -> Square:
         UsageError: a map of signed values.
     """
     if item.values == "signed":
-        raise UsageError(
-            f"stream '{item.stream}' holds signed values: heads are compared on shares"
-        )
+        raise UsageError(f"stream '{item.stream}' holds signed values, not shares to compare")
     heads = item.weights.reshape(-1, *item.weights.shape[2:])
     entropies = row_entropy(heads)
     found = np.zeros((len(heads), len(heads)))
@@ -43,11 +41,6 @@ def head_divergences(item: AttentionMap) -> Square:
         known = (entropies[place], entropies[others])
         found[place, others] = jensen_shannon(head, heads[others], known).mean(axis=-1)
     return found + found.T
-
-
-def mean_divergences(texts: Sequence[Square]) -> Square:
-    """The mean over texts, each counting the same."""
-    return np.mean(texts, axis=0)
 
 
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
@@ -72,8 +65,34 @@ def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
     return places * np.where(signs == 0, 1.0, signs), shown
 
 
-def nearest(divergences: Square, count: int) -> NDArray[np.int64]:
-    """For each item the other ones most like it, the most like first; shape (items, ≤ count)."""
-    apart = divergences + np.diag(np.full(len(divergences), np.inf))
-    order: NDArray[np.int64] = np.argsort(apart, axis=1, kind="stable")[:, : len(divergences) - 1]
-    return order[:, :count]
+class SimilarityStudy:
+    """The heads of each text's main map compared with one another; each text counts the same."""
+
+    def __init__(self) -> None:
+        self.texts = 0
+        self.first: Attention | None = None
+        self.total: Square | float = 0.0
+
+    def add(self, attention: Attention) -> None:
+        """Compare the heads on one more text."""
+        self.first = self.first or attention
+        self.texts += 1
+        self.total = self.total + head_divergences(attention.main)
+
+    def report(self) -> SimilarityReport:
+        """The mean divergences, and the places in a plane that show them best."""
+        assert self.first is not None
+        item = self.first.main
+        divergences: Square = np.asarray(self.total) / self.texts
+        places, shown = plane(divergences)
+        texts = f" · mean over {self.texts} texts" if self.texts > 1 else ""
+        return SimilarityReport(
+            caption=describe_run(self.first, item) + texts,
+            stream=item.stream,
+            heads=tuple((layer, head) for layer in item.layers for head in item.heads),
+            divergences=divergences,
+            places=places,
+            shown=shown,
+            provenance=self.first.provenance,
+            texts=self.texts,
+        )

@@ -22,6 +22,7 @@ COMMANDS: dict[str, Entry] = {
     "self": Entry("Show how a text attends to itself.", "attnviz.cli.self:self_command"),
     "cross": Entry("Show how a target attends to a source.", "attnviz.cli.cross:cross"),
     "co": Entry("Show how two texts attend to each other.", "attnviz.cli.co:co"),
+    "heads": Entry("Show what each head does.", "attnviz.cli.heads:heads"),
     "steps": Entry(
         "Show the arithmetic of attention, matrix by matrix.", "attnviz.cli.steps:steps"
     ),
