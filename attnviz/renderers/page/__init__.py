@@ -1,0 +1,62 @@
+"""One self-contained interactive page: every head, every weight, no request to anywhere.
+
+The page is a file: it opens from disk without a network, in a notebook's cell or from an e-mail.
+Its scripts and styles are files of their own beside this one, put together when a page is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attnviz.attention_map import Attention
+from attnviz.measures import HeadMeasure
+from attnviz.renderers.page.assemble import assemble, framed
+from attnviz.renderers.page.document import Extras, page_document
+from attnviz.renderers.page.patches import Patches
+
+if TYPE_CHECKING:
+    from attnviz.renderers.page.document import Projections
+
+__all__ = ["Patches", "framed", "page"]
+
+MOST_WEIGHTS = 40_000_000
+"""More weights than these (12 × 12 heads at 512 tokens) are pooled into blocks of tokens."""
+
+
+def page(
+    attention: Attention,
+    *,
+    title: str = "",
+    command: str = "",
+    measures: Mapping[str, Sequence[HeadMeasure]] | None = None,
+    projections: Mapping[str, Projections] | None = None,
+    patches: Mapping[str, Patches] | None = None,
+    most_weights: int = MOST_WEIGHTS,
+) -> str:
+    """An HTML page with every map of one text, to be looked at in a browser.
+
+    Weights are kept to within 0.002 (see `codes`). Of maps with more weights than `most_weights`
+    altogether, tokens are pooled into blocks, and each head's strongest links are kept exactly.
+
+    Args:
+        attention: the maps; the first is shown first, at the layer and head in focus.
+        title: what was run; by default the model.
+        command: the command that makes the page again, if known.
+        measures: for a stream, numbers for its heads to sort and filter by. Shares of attention on
+            the previous, the next, the own, the first and on special tokens need not be among them.
+        projections: for a stream, its queries and keys after projection, shapes (layers, heads,
+            queries, head size) and (layers, heads, keys, head size); scores are their products
+            over the root of the head size.
+        patches: for a side ("image"), the picture that its tokens are patches of.
+        most_weights: how many weights are kept one by one.
+
+    Returns:
+        The whole file as text; write it as UTF-8.
+
+    Raises:
+        InputError: projections or patches that do not fit their map.
+    """
+    extras = Extras(measures or {}, projections or {}, patches or {})
+    document, blobs = page_document(attention, extras, title, command, most_weights)
+    return assemble(document, blobs)

@@ -1,0 +1,191 @@
+"""Everything the page knows but the weights, as plain values for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import InputError
+from attnviz.measures import HeadMeasure
+from attnviz.renderers.colors import limits_of
+from attnviz.renderers.page.codes import LEVELS, deflated, encode
+from attnviz.renderers.page.patches import Patches
+from attnviz.renderers.page.pool import Pooled, block_length, pool
+from attnviz.renderers.page.schemes import schemes
+from attnviz.renderers.page.shares import with_shares
+from attnviz.renderers.page.words import gap, word_numbers
+from attnviz.renderers.printable import printable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Projections = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
+
+Blobs = dict[str, str]
+_STEPS = 32767
+"""Elements of queries and keys are kept as whole numbers of 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What belongs to maps without being in them, by stream (patches by side)."""
+
+    measures: Mapping[str, Sequence[HeadMeasure]]
+    projections: Mapping[str, Projections]
+    patches: Mapping[str, Patches]
+
+
+def page_document(
+    attention: Attention, extras: Extras, title: str, command: str, most_weights: int
+) -> tuple[dict[str, Any], Blobs]:
+    """The document and, under the names that it refers to, packed numbers in base64."""
+    blobs: Blobs = {}
+    total = sum(item.weights.size for item in attention.maps)
+    maps = []
+    for number, item in enumerate(attention.maps):
+        room = item.weights.size * most_weights // total if total > most_weights else total
+        maps.append(_map(attention, item, extras, room, f"m{number}", blobs))
+    provenance = attention.provenance
+    document = {
+        "title": printable(title or provenance.model),
+        "id": printable(attention.id),
+        "command": printable(command),
+        "notes": [printable(note) for note in provenance.notes],
+        "provenance": [[name, printable(value)] for name, value in _facts(provenance)],
+        "schemes": schemes(),
+        "maps": maps,
+    }
+    return document, blobs
+
+
+def _map(
+    attention: Attention, item: AttentionMap, extras: Extras, room: int, name: str, blobs: Blobs
+) -> dict[str, Any]:
+    pooled = None
+    shown = item
+    lengths = block_length(item, room)
+    if lengths != (1, 1):
+        pooled = pool(item, *lengths)
+        shown = pooled.map
+    codes = encode(shown.weights, item.values == "signed")
+    blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
+    focus = attention.provenance.focus.get(item.stream)
+    given = extras.measures.get(item.stream, ())
+    stream, _, lens = item.stream.partition(" · ")
+    return {
+        "blob": name,
+        "stream": printable(stream),
+        "lens": printable(lens),
+        "layers": [printable(layer) for layer in item.layers],
+        "heads": [printable(head) for head in item.heads],
+        "values": item.values,
+        "unit": printable(item.unit),
+        "limits": limits_of(shown.weights, item.values),
+        "scale": codes.scale,
+        "levels": LEVELS,
+        "queries": _axis(attention, item.query_side, shown.query_tokens, lengths[0]),
+        "keys": _axis(attention, item.key_side, shown.key_tokens, lengths[1]),
+        "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
+        "measures": [_measure(measure) for measure in with_shares(item, given)],
+        "links": _links(item, pooled) if pooled else None,
+        "projections": _projections(item, pooled, extras, name, blobs),
+        "patches": {
+            axis: extras.patches[side].as_json(item, side)
+            for axis, side in (("queries", item.query_side), ("keys", item.key_side))
+            if side in extras.patches and not pooled
+        },
+    }
+
+
+def _axis(attention: Attention, side: str, tokens: Sequence[Token], length: int) -> dict[str, Any]:
+    text = {"source": attention.source, "target": attention.target}.get(side, attention.text)
+    words = word_numbers(tokens, text) if length == 1 else None
+    return {
+        "side": printable(side),
+        "block": length,
+        "words": words,
+        "tokens": [
+            _token(token, gap(tokens[place - 1] if place else None, token, text))
+            for place, token in enumerate(tokens)
+        ],
+    }
+
+
+def _token(token: Token, gap_before: str) -> dict[str, Any]:
+    shown = printable(token.text)
+    document: dict[str, Any] = {"text": shown, "gap": gap_before}
+    if shown != token.text:
+        document["raw"] = token.text.encode("utf-8", "backslashreplace").decode()
+    if token.special:
+        document["special"] = True
+    if token.label:
+        document["label"] = printable(token.label)
+    return document
+
+
+def _measure(measure: HeadMeasure) -> dict[str, Any]:
+    return {
+        "name": measure.name,
+        "unit": measure.unit,
+        "low": measure.low,
+        "high": measure.high,
+        "values": np.round(measure.values, 4).tolist(),
+    }
+
+
+def _links(item: AttentionMap, pooled: Pooled) -> list[list[list[list[Any]]]]:
+    """For each layer and head, [query position, its token, key position, its token, weight]."""
+    queries = [printable(token.text) for token in item.query_tokens]
+    keys = [printable(token.text) for token in item.key_tokens]
+    return [
+        [[[q, queries[q], k, keys[k], round(w, 4)] for q, k, w in head] for head in layer]
+        for layer in pooled.links
+    ]
+
+
+def _projections(
+    item: AttentionMap, pooled: Pooled | None, extras: Extras, name: str, blobs: Blobs
+) -> dict[str, Any] | None:
+    """Where queries and keys are, if they were kept and stand one for each token.
+
+    Raises:
+        InputError: their shapes do not fit the map.
+    """
+    if item.stream not in extras.projections or pooled is not None:
+        return None
+    query, key = (np.asarray(array, np.float32) for array in extras.projections[item.stream])
+    layers, heads, queries, keys = item.weights.shape
+    size = query.shape[-1]
+    if query.shape != (layers, heads, queries, size) or key.shape != (layers, heads, keys, size):
+        raise InputError(
+            f"queries {query.shape} and keys {key.shape} do not fit the map of stream "
+            f"'{item.stream}', which is {item.weights.shape}"
+        )
+    scales = []
+    for side, array in (("q", query), ("k", key)):
+        scale = float(np.abs(array).max()) or 1.0
+        scales.append(scale)
+        whole = np.rint(array / scale * _STEPS).astype("<i2")
+        blobs |= {f"{name}{side}-{number}": deflated(x.tobytes()) for number, x in enumerate(whole)}
+    return {"size": size, "query_scale": scales[0], "key_scale": scales[1]}
+
+
+def _facts(provenance: Provenance) -> list[tuple[str, str]]:
+    """What is known of a run, name by name."""
+    trained = {True: "yes", False: "no", None: "unknown"}[provenance.trained]
+    facts = [
+        ("source", provenance.source),
+        ("model", provenance.model),
+        ("trained", trained),
+        ("device", provenance.device),
+        ("precision", provenance.dtype),
+        *((str(name), str(value)) for name, value in provenance.settings.items()),
+    ]
+    if provenance.steps:
+        facts.append(("steps", ", ".join(provenance.steps)))
+    facts += [(name, str(version)) for name, version in provenance.versions.items()]
+    return [(printable(name), value) for name, value in facts]

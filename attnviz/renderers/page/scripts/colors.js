@@ -1,0 +1,96 @@
+/** Colours of weights, from the tables that the page brings along, and of everything around. */
+
+import { bytesOf } from "./decode.js";
+import { clamp } from "./numbers.js";
+
+/** @typedef {import("./types.js").Palette} Palette */
+
+/** Hues for heads side by side: Okabe and Ito's, told apart by the colour-blind. */
+export const HEAD_COLORS = [
+  "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#7a5cc0",
+];
+
+/** What is below 0, where blue is above. */
+export const NEGATIVE = "#d55e00";
+
+const darkness = matchMedia("(prefers-color-scheme: dark)");
+
+/** @param {() => void} listener */
+export function onThemeChange(listener) {
+  darkness.addEventListener("change", listener);
+}
+
+/** @returns {import("./types.js").Theme} */
+export function theme() {
+  const style = getComputedStyle(document.documentElement);
+  /** @param {string} name */
+  const value = (name) => style.getPropertyValue(name).trim();
+  return {
+    ink: value("--ink"),
+    faint: value("--faint"),
+    line: value("--line"),
+    paper: value("--paper"),
+    accent: value("--accent"),
+    dark: darkness.matches,
+  };
+}
+
+/**
+ * @param {import("./types.js").Scheme} scheme
+ * @param {[number, number]} limits
+ * @returns {Palette}
+ */
+export function palette(scheme, limits) {
+  const ground = darkness.matches ? "dark" : "light";
+  const name = limits[0] < 0 ? /** @type {const} */ (`${ground}_signed`) : ground;
+  const table = bytesOf(scheme[name]);
+  return { limits, table, steps: table.length / 3 };
+}
+
+/**
+ * The place of a value's colour in the table.
+ * @param {Palette} colors
+ * @param {number} value
+ */
+export function colorPlace(colors, value) {
+  const [low, high] = colors.limits;
+  return Math.round(clamp((value - low) / (high - low || 1), 0, 1) * (colors.steps - 1));
+}
+
+/**
+ * @param {Palette} colors
+ * @param {number} value
+ */
+export function cssColor(colors, value) {
+  const place = 3 * colorPlace(colors, value);
+  const [red, green, blue] = colors.table.subarray(place, place + 3);
+  return `rgb(${red} ${green} ${blue})`;
+}
+
+/**
+ * Colours as pixels of an image, one a step.
+ * @param {Palette} colors
+ */
+export function pixels(colors) {
+  const found = new Uint32Array(colors.steps);
+  for (let step = 0; step < colors.steps; step++) {
+    const [red, green, blue] = colors.table.subarray(3 * step, 3 * step + 3);
+    found[step] = (255 << 24) | (blue << 16) | (green << 8) | red;
+  }
+  return found;
+}
+
+/**
+ * Dark or light text, whichever reads on a value's colour.
+ * @param {Palette} colors
+ * @param {number} value
+ */
+export function inkOn(colors, value) {
+  const place = 3 * colorPlace(colors, value);
+  const [red, green, blue] = [0, 1, 2].map((channel) => {
+    const share = colors.table[place + channel] / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return 1.05 / (luminance + 0.05) >= 3.3 ? "#ffffff" : "#1a1a1a";
+}

@@ -1,0 +1,167 @@
+/** Tabs, switches and the tools of the overview. */
+
+import { chosenHeads, chosenMap, spellHeads } from "./state.js";
+import { everyHead, headsOfLayer } from "./model.js";
+import { spell } from "./numbers.js";
+import { make } from "./surface.js";
+
+/** @typedef {import("./types.js").Store} Store */
+/** @typedef {import("./types.js").PageMap} PageMap */
+/** @typedef {import("./types.js").PageDocument} PageDocument */
+/** @typedef {import("./types.js").State} State */
+
+/** @type {[string, string, (map: PageMap) => boolean][]} */
+export const VIEWS = [
+  ["heads", "Heads", () => true],
+  ["heatmap", "Heat map", () => true],
+  ["lines", "Lines", () => true],
+  ["text", "Text", () => true],
+  ["query-key", "Query · key", (map) => map.projections !== null],
+  ["image", "Image", (map) => map.patches.keys !== undefined],
+  ["table", "Table", () => true],
+];
+
+/** @param {PageMap} map */
+export const offered = (map) => VIEWS.filter(([, , offers]) => offers(map));
+
+/** @param {HTMLElement} element @param {PageMap} map @param {Store} store */
+export function showTabs(element, map, store) {
+  const tabs = offered(map).map(([name, words], place) => {
+    const chosen = store.state.view === name;
+    const tab = make("button", {
+      type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "view",
+      "aria-selected": String(chosen), tabindex: chosen ? 0 : -1, title: `${words} (${place + 1})`,
+    }, [words]);
+    tab.addEventListener("click", () => store.set({ view: name }));
+    return tab;
+  });
+  const focused = element.contains(document.activeElement);
+  element.replaceChildren(...tabs);
+  if (focused) tabs.find((tab) => tab.tabIndex === 0)?.focus();
+}
+
+/** @param {HTMLElement} element @param {PageDocument} page @param {Store} store */
+export function showSwitches(element, page, store) {
+  const { state } = store;
+  const map = chosenMap(page.maps, state);
+  const parts = [
+    ...mapSwitches(page.maps, map, store),
+    ...headSwitches(map, store),
+    ...tokenSwitches(map, store),
+    select("colours", [...Object.keys(page.schemes)].map((name) => [name, name]), state.colors, (colors) => store.set({ colors }), map.values === "signed"),
+    select("scale", [["shared", "shared"], ["view", "this view"]], state.range, (range) => store.set({ range })),
+  ];
+  const name = document.activeElement?.getAttribute("data-switch");
+  element.replaceChildren(...parts.filter((part) => part !== null));
+  if (name) /** @type {HTMLElement | null} */ (element.querySelector(`[data-switch="${name}"]`))?.focus();
+}
+
+/** @param {PageMap[]} maps @param {PageMap} map @param {Store} store */
+function mapSwitches(maps, map, store) {
+  const streams = [...new Set(maps.map((item) => item.stream))];
+  const lenses = maps.filter((item) => item.stream === map.stream);
+  /** @param {PageMap} next */
+  const open = (next) => store.set({ map: maps.indexOf(next), heads: "", row: -1, column: -1, zoom: "", measure: "", filter: 0 });
+  return [
+    streams.length > 1
+      ? select("stream", streams.map((name) => [name, name]), map.stream, (name) => {
+          const same = maps.find((item) => item.stream === name && item.lens === map.lens);
+          open(same ?? /** @type {PageMap} */ (maps.find((item) => item.stream === name)));
+        })
+      : null,
+    lenses.length > 1
+      ? select("lens", lenses.map((item) => [item.lens, item.lens || "weights"]), map.lens, (lens) =>
+          open(/** @type {PageMap} */ (lenses.find((item) => item.lens === lens))))
+      : null,
+  ];
+}
+
+/** @param {PageMap} map @param {Store} store */
+function headSwitches(map, store) {
+  const chosen = chosenHeads(map, store.state);
+  const layers = new Set(chosen.map(([layer]) => layer));
+  const layer = layers.size === 1 ? chosen[0][0] : -1;
+  const heads = spellHeads(chosen);
+  const ofLayer = layer >= 0 && heads === spellHeads(headsOfLayer(map, layer)) && chosen.length > 1;
+  const all = heads === spellHeads(everyHead(map)) && chosen.length > 1 && map.layers.length > 1;
+  const head = chosen.length === 1 ? String(chosen[0][1]) : ofLayer || all ? "all" : "chosen";
+  const layerChoices = map.layers.map((name, place) => [String(place), name]);
+  if (map.layers.length > 1) layerChoices.push(["all", "all"]);
+  if (layers.size > 1 && !all) layerChoices.push(["chosen", "several"]);
+  const headChoices = map.heads.map((name, place) => [String(place), name]);
+  if (map.heads.length > 1) headChoices.push(["all", "all"]);
+  if (head === "chosen") headChoices.push(["chosen", `${chosen.length} chosen`]);
+  return [
+    map.layers.length > 1
+      ? select("layer", layerChoices, all ? "all" : layer >= 0 ? String(layer) : "chosen", (value) => {
+          if (value === "all") store.set({ heads: spellHeads(everyHead(map)) });
+          else if (value !== "chosen") {
+            const next = Number(value);
+            store.set({ heads: head === "all" || head === "chosen" ? spellHeads(headsOfLayer(map, next)) : `${next}.${head}` });
+          }
+        })
+      : null,
+    map.heads.length > 1
+      ? select("head", headChoices, head, (value) => {
+          if (value === "all") store.set({ heads: spellHeads(all ? everyHead(map) : headsOfLayer(map, Math.max(layer, 0))) });
+          else if (value !== "chosen") store.set({ heads: `${Math.max(layer, 0)}.${value}` });
+        })
+      : null,
+    chosen.length > 1
+      ? select("several as", [["mean", "mean"], ["max", "maximum"]], store.state.mix, (mix) => store.set({ mix }))
+      : null,
+  ];
+}
+
+/** @param {PageMap} map @param {Store} store */
+function tokenSwitches(map, store) {
+  const words = map.queries.words !== null || map.keys.words !== null;
+  const special = [map.queries, map.keys].some(({ tokens }) =>
+    tokens.some((token) => token.special) && !tokens.every((token) => token.special));
+  const unpinned = { row: -1, column: -1, zoom: "" };
+  return [
+    words
+      ? select("by", [["tokens", "tokens"], ["words", "words"]], store.state.unit, (unit) => store.set({ unit, ...unpinned }), store.state.view === "query-key")
+      : null,
+    special
+      ? select("special tokens", [["kept", "kept"], ["dropped", "dropped"], ["renormalised", "renormalised"]], store.state.specials, (specials) => store.set({ specials, ...unpinned }), store.state.view === "query-key")
+      : null,
+  ];
+}
+
+/**
+ * @param {string} name
+ * @param {string[][]} choices value and words
+ * @param {string} chosen
+ * @param {(value: string) => void} choose
+ * @param {boolean} [disabled]
+ */
+function select(name, choices, chosen, choose, disabled = false) {
+  const field = make("select", { "data-switch": name, disabled }, choices.map(([value, words]) =>
+    make("option", { value, selected: value === chosen }, [words])));
+  field.addEventListener("change", () => choose(field.value));
+  return make("label", {}, [make("span", {}, [name]), field]);
+}
+
+/** @param {HTMLElement} element @param {PageMap} map @param {Store} store */
+export function showOverviewTools(element, map, store) {
+  const { measure: name, order, filter } = store.state;
+  const measure = map.measures.find((item) => item.name === name);
+  const choices = [["", "no measure"], ...map.measures.map((item) => [item.name, item.name])];
+  /** @type {HTMLElement[]} */
+  const parts = [
+    select("measure", choices, name, (value) => store.set({ measure: value, filter: 0, order: value ? order === "layout" ? "high" : order : "layout" })),
+  ];
+  if (measure) {
+    const top = Math.max(...measure.values.flat(), 0);
+    parts.push(select("order", [["layout", "by layer"], ["high", "highest first"], ["low", "lowest first"]], order, (value) => store.set({ order: value })));
+    const slider = make("input", { type: "range", min: 0, max: top, step: top / 200 || 1, value: filter, "data-switch": "at least" });
+    slider.addEventListener("input", () => store.set({ filter: Number(slider.value) }));
+    parts.push(make("label", {}, [make("span", {}, [`at least ${spell(filter)}`]), slider]));
+    parts.push(make("p", { class: "hint" }, [`${measure.name} in ${measure.unit === "share" ? "shares of attention" : measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]));
+  }
+  const focused = document.activeElement?.getAttribute("data-switch");
+  const inside = element.contains(document.activeElement);
+  element.replaceChildren(...parts);
+  if (inside && focused) /** @type {HTMLElement | null} */ (element.querySelector(`[data-switch="${focused}"]`))?.focus();
+}

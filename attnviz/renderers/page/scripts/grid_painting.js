@@ -1,0 +1,251 @@
+/** A heat map drawn: cells, labels that stay in view, and bars along its row and column. */
+
+import { NEGATIVE, colorPlace, inkOn, pixels } from "./colors.js";
+import { LABEL_FONT } from "./grid_geometry.js";
+import { fitted } from "./labels.js";
+import { spell, spellShort } from "./numbers.js";
+import { font } from "./surface.js";
+import { strongestBlocks } from "./thumbnail.js";
+
+/** @typedef {import("./types.js").Surface} Surface */
+/** @typedef {import("./types.js").Shown} Shown */
+/** @typedef {import("./types.js").Palette} Palette */
+/** @typedef {import("./types.js").Theme} Theme */
+/** @typedef {import("./grid_geometry.js").Geometry} Geometry */
+
+const [NUMBERED_CELL, GAPPED_CELL, GAP] = [30, 9, 6];
+
+/**
+ * The values as an image, a pixel each, or where the screen has fewer pixels, the strongest.
+ * @param {Shown} shown
+ * @param {Palette} colors
+ * @param {number} cell width of a cell on the screen
+ */
+export function gridImage(shown, colors, cell) {
+  const fewer = cell * (devicePixelRatio || 1) < 1;
+  const length = fewer ? Math.ceil(1 / (cell * (devicePixelRatio || 1))) : 1;
+  const pooled = strongestBlocks(shown.values, shown.queries.length, shown.keys.length, length, length);
+  const image = new ImageData(pooled.width, pooled.height);
+  const data = new Uint32Array(image.data.buffer);
+  const steps = pixels(colors);
+  for (let at = 0; at < data.length; at++) data[at] = steps[colorPlace(colors, pooled.values[at])];
+  const canvas = document.createElement("canvas");
+  canvas.width = pooled.width;
+  canvas.height = pooled.height;
+  /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).putImageData(image, 0, 0);
+  return {
+    canvas,
+    across: pooled.width * length,
+    down: pooled.height * length,
+  };
+}
+
+/**
+ * @param {Surface} surface
+ * @param {Geometry} geometry
+ * @param {Shown} shown
+ * @param {Palette} colors
+ * @param {Theme} theme
+ * @param {ReturnType<typeof gridImage>} image
+ */
+export function paintGrid(surface, geometry, shown, colors, theme, image) {
+  const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
+  surface.save();
+  surface.beginPath();
+  surface.rect(left, top, width, height);
+  surface.clip();
+  surface.imageSmoothingEnabled = false;
+  surface.drawImage(image.canvas, x, y, image.across * cellWidth, image.down * cellHeight);
+  const cell = Math.min(cellWidth, cellHeight);
+  if (cell >= GAPPED_CELL) paintGaps(surface, geometry, theme);
+  if (cell >= NUMBERED_CELL) paintNumbers(surface, geometry, shown, colors);
+  surface.restore();
+  surface.strokeStyle = theme.line;
+  surface.lineWidth = 1;
+  surface.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
+  paintLabels(surface, geometry, shown, theme);
+}
+
+/** @param {Geometry} geometry @param {Shown} shown */
+export function inView(geometry, shown) {
+  const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
+  return {
+    firstRow: Math.max(Math.floor((top - y) / cellHeight), 0),
+    lastRow: Math.min(Math.ceil((top + height - y) / cellHeight), shown.queries.length) - 1,
+    firstColumn: Math.max(Math.floor((left - x) / cellWidth), 0),
+    lastColumn: Math.min(Math.ceil((left + width - x) / cellWidth), shown.keys.length) - 1,
+  };
+}
+
+/** @param {Surface} surface @param {Geometry} geometry @param {Theme} theme */
+function paintGaps(surface, geometry, theme) {
+  const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
+  surface.fillStyle = theme.paper;
+  const first = { column: Math.ceil((left - x) / cellWidth), row: Math.ceil((top - y) / cellHeight) };
+  for (let at = x + first.column * cellWidth; at < left + width; at += cellWidth) {
+    surface.fillRect(at - 0.5, top, 1, height);
+  }
+  for (let at = y + first.row * cellHeight; at < top + height; at += cellHeight) {
+    surface.fillRect(left, at - 0.5, width, 1);
+  }
+}
+
+/** @param {Surface} surface @param {Geometry} geometry @param {Shown} shown @param {Palette} colors */
+function paintNumbers(surface, geometry, shown, colors) {
+  const { cellWidth, cellHeight, x, y } = geometry;
+  const view = inView(geometry, shown);
+  surface.font = font(Math.min(cellWidth * 0.32, 13));
+  surface.textAlign = "center";
+  surface.textBaseline = "middle";
+  for (let row = view.firstRow; row <= view.lastRow; row++) {
+    for (let column = view.firstColumn; column <= view.lastColumn; column++) {
+      const value = shown.values[row * shown.keys.length + column];
+      surface.fillStyle = inkOn(colors, value);
+      // Next to nothing is written, but does not call.
+      surface.globalAlpha = Math.abs(value) < 0.005 ? 0.4 : 1;
+      const middle = [x + (column + 0.5) * cellWidth, y + (row + 0.5) * cellHeight];
+      surface.fillText(spellShort(value), middle[0], middle[1]);
+    }
+  }
+  surface.globalAlpha = 1;
+}
+
+/** @param {Surface} surface @param {Geometry} geometry @param {Shown} shown @param {Theme} theme */
+function paintLabels(surface, geometry, shown, theme) {
+  const { left, top, width, height, cellWidth, cellHeight, rowStep, columnStep } = geometry;
+  const view = inView(geometry, shown);
+  for (let row = view.firstRow; row <= view.lastRow; row++) {
+    const middle = geometry.y + (row + 0.5) * cellHeight;
+    if (row % rowStep || middle < top || middle > top + height) continue;
+    paintRowLabel(surface, geometry, shown.queries[row], row, theme, false);
+  }
+  for (let column = view.firstColumn; column <= view.lastColumn; column++) {
+    const middle = geometry.x + (column + 0.5) * cellWidth;
+    if (column % columnStep || middle < left || middle > left + width) continue;
+    paintColumnLabel(surface, geometry, shown.keys[column], column, theme, false);
+  }
+  surface.font = font(11);
+  surface.fillStyle = theme.faint;
+  surface.textBaseline = "middle";
+  surface.textAlign = "left";
+  surface.fillText("key (attended) →", left, 9);
+  surface.save();
+  surface.translate(9, top);
+  surface.rotate(-Math.PI / 2);
+  surface.textAlign = "right";
+  surface.fillText("← query (attends)", 0, 0);
+  surface.restore();
+}
+
+/**
+ * @param {Surface} surface
+ * @param {Geometry} geometry
+ * @param {import("./types.js").ShownToken} token
+ * @param {number} row
+ * @param {Theme} theme
+ * @param {boolean} strong
+ */
+export function paintRowLabel(surface, geometry, token, row, theme, strong) {
+  const middle = geometry.y + (row + 0.5) * geometry.cellHeight;
+  surface.font = strong ? font(12, "600") : LABEL_FONT;
+  const text = fitted(surface, token.text, geometry.left - 26);
+  if (strong) {
+    const width = surface.measureText(text).width;
+    const clear = geometry.rowStep > 1 ? 17 : 8;
+    const room = geometry.rowStep > 1 ? geometry.left - 24 : width + 4;
+    surface.fillStyle = theme.paper;
+    surface.fillRect(geometry.left - GAP - room, middle - clear, room + 2, 2 * clear);
+  }
+  surface.fillStyle = strong ? theme.accent : token.special ? theme.faint : theme.ink;
+  surface.textAlign = "right";
+  surface.textBaseline = "middle";
+  surface.fillText(text, geometry.left - GAP, middle);
+}
+
+/**
+ * @param {Surface} surface
+ * @param {Geometry} geometry
+ * @param {import("./types.js").ShownToken} token
+ * @param {number} column
+ * @param {Theme} theme
+ * @param {boolean} strong
+ */
+export function paintColumnLabel(surface, geometry, token, column, theme, strong) {
+  const { top, cellWidth, upright } = geometry;
+  const middle = geometry.x + (column + 0.5) * cellWidth;
+  surface.font = strong ? font(12, "600") : LABEL_FONT;
+  const text = fitted(surface, token.text, upright ? Math.max(cellWidth, 60) : top - 26);
+  const width = surface.measureText(text).width;
+  surface.textBaseline = "middle";
+  surface.save();
+  surface.translate(middle, top - (upright ? 10 : GAP));
+  if (!upright) surface.rotate(-Math.PI / 2);
+  surface.textAlign = upright ? "center" : "left";
+  if (strong) {
+    const clear = geometry.columnStep > 1 ? 17 : 8;
+    const room = geometry.columnStep > 1 && !upright ? top - 24 : width + 6;
+    surface.fillStyle = theme.paper;
+    if (upright) surface.fillRect(-width / 2 - 3, -8, width + 6, 16);
+    else surface.fillRect(-2, -clear, room, 2 * clear);
+  }
+  surface.fillStyle = strong ? theme.accent : token.special ? theme.faint : theme.ink;
+  surface.fillText(text, 0, 0);
+  surface.restore();
+}
+
+/**
+ * Bars for one row, below the cells, and for one column, behind them.
+ * @param {Surface} surface
+ * @param {Geometry} geometry
+ * @param {ArrayLike<number>} below a value for each column
+ * @param {ArrayLike<number>} behind a value for each row
+ * @param {{below: string, behind: string}} words
+ * @param {Theme} theme
+ */
+export function paintBars(surface, geometry, below, behind, words, theme) {
+  const { left, top, width, height, cellWidth, cellHeight, x, y, bars } = geometry;
+  const most = { below: furthest(below), behind: furthest(behind) };
+  const full = bars - 6;
+  surface.save();
+  surface.beginPath();
+  surface.rect(left, top, width + GAP + bars, height + GAP + bars);
+  surface.clip();
+  const thin = [Math.max(cellWidth - (cellWidth > 3 ? 1 : 0), 0.75), Math.max(cellHeight - (cellHeight > 3 ? 1 : 0), 0.75)];
+  for (let column = 0; column < below.length; column++) {
+    const at = x + column * cellWidth;
+    if (at < left - 0.5 || at >= left + width) continue;
+    const long = (Math.abs(below[column]) / most.below) * full;
+    surface.fillStyle = barColor(below[column], theme);
+    if (long >= 0.5) surface.fillRect(at, top + height + GAP, thin[0], long);
+  }
+  for (let row = 0; row < behind.length; row++) {
+    const at = y + row * cellHeight;
+    if (at < top - 0.5 || at >= top + height) continue;
+    const long = (Math.abs(behind[row]) / most.behind) * full;
+    surface.fillStyle = barColor(behind[row], theme);
+    if (long >= 0.5) surface.fillRect(left + width + GAP, at, long, thin[1]);
+  }
+  surface.restore();
+  surface.fillStyle = theme.line;
+  surface.fillRect(left, top + height + GAP - 1, width, 1);
+  surface.fillRect(left + width + GAP - 1, top, 1, height);
+  surface.fillStyle = theme.faint;
+  surface.font = font(10.5);
+  surface.textBaseline = "middle";
+  surface.textAlign = "right";
+  surface.fillText(fitted(surface, words.below, left - 12), left - GAP, top + height + GAP + 7);
+  surface.fillText(`up to ${spell(most.below)}`, left - GAP, top + height + GAP + 21);
+  surface.textAlign = "left";
+  surface.fillText(fitted(surface, words.behind, bars), left + width + GAP, top - 22);
+  surface.fillText(`up to ${spell(most.behind)}`, left + width + GAP, top - 8);
+}
+
+/** @param {ArrayLike<number>} values */
+function furthest(values) {
+  let most = 0;
+  for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]));
+  return most || 1;
+}
+
+/** @param {number} value @param {Theme} theme */
+const barColor = (value, theme) => (value < 0 ? NEGATIVE : theme.accent);

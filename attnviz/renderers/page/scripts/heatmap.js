@@ -1,0 +1,263 @@
+/** The heat map: hover for numbers, a click pins a cell, wheel and keys pan and zoom. */
+
+import { theme } from "./colors.js";
+import {
+  cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
+} from "./grid_geometry.js";
+import { gridImage, paintBars, paintColumnLabel, paintGrid, paintRowLabel } from "./grid_painting.js";
+import { clamp } from "./numbers.js";
+import { make, onceAFrame, sized } from "./surface.js";
+
+/** @typedef {import("./types.js").Scene} Scene */
+/** @typedef {import("./types.js").Surface} Surface */
+/** @typedef {{row: number, column: number}} Cell */
+
+const NOWHERE = { row: -1, column: -1 };
+const HINT =
+  "Point at a cell for its numbers; click keeps it. Drag pans, pinch or Ctrl + wheel zooms, " +
+  "as do + and −.";
+
+/**
+ * @param {import("./types.js").Store} store
+ * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @returns {import("./types.js").View}
+ */
+export function createHeatmap(store, readout) {
+  const base = make("canvas", { "aria-hidden": "true" });
+  const over = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "heat map" });
+  const element = make("div", { class: "plot" }, [base, over]);
+  /** @type {Scene} */
+  let scene;
+  /** @type {import("./grid_geometry.js").Geometry} */
+  let geometry;
+  /** @type {ReturnType<typeof gridImage>} */
+  let image;
+  /** @type {Cell} */
+  let hovered = NOWHERE;
+  /** @type {ReturnType<typeof marginsOf>} */
+  let margins;
+  let zoom = readZoom("");
+
+  const paintBase = () => {
+    const width = Math.max(element.clientWidth, 280);
+    const height = clamp(innerHeight - 150, 420, 1000);
+    const ruler = /** @type {Surface} */ (base.getContext("2d"));
+    geometry = gridGeometry(scene.shown, width, height, zoom, ruler);
+    image ??= gridImage(scene.shown, scene.palette, Math.min(geometry.cellWidth, geometry.cellHeight));
+    const size = wholeSize(geometry);
+    const surface = sized(base, Math.max(width, size[0]), size[1]);
+    paintGrid(surface, geometry, scene.shown, scene.palette, theme(), image);
+    sized(over, Math.max(width, size[0]), size[1]);
+    element.style.height = `${size[1]}px`;
+    paintOver();
+  };
+  const repaint = onceAFrame(paintBase);
+
+  /** The cell whose numbers are shown: the one pointed at, else the pinned one. */
+  const current = () => (hovered.row >= 0 || hovered.column >= 0 ? hovered : pinned());
+  const pinned = () => ({
+    row: scene.state.row < scene.shown.queries.length ? scene.state.row : -1,
+    column: scene.state.column < scene.shown.keys.length ? scene.state.column : -1,
+  });
+
+  const paintOver = () => {
+    const surface = /** @type {Surface} */ (over.getContext("2d"));
+    surface.clearRect(0, 0, over.width, over.height);
+    paintCrossing(surface, geometry, scene, current(), margins);
+    const cell = current();
+    if (cell.row < 0 && cell.column < 0) readout.invite(HINT, scene.shown);
+    else readout.show(scene.shown, cell.row, cell.column);
+  };
+  const repaintOver = onceAFrame(paintOver);
+
+  /** @param {Cell} cell */
+  const hover = (cell) => {
+    if (cell.row === hovered.row && cell.column === hovered.column) return;
+    hovered = cell;
+    repaintOver();
+  };
+  /** @param {import("./grid_geometry.js").Zoom} next */
+  const zoomTo = (next) => {
+    zoom = next;
+    repaint();
+    clearTimeout(remembering);
+    remembering = setTimeout(() => store.set({ zoom: spellZoom(zoom) }), 250);
+  };
+  let remembering = 0;
+
+  over.addEventListener("wheel", (event) => {
+    const { x, y } = at(event);
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      zoomTo(zoomedAt(geometry, zoom, Math.exp(-event.deltaY * 0.004), x, y));
+    } else if (zoom.factor > 1) {
+      event.preventDefault();
+      zoomTo(panned(geometry, zoom, -event.deltaX, -event.deltaY));
+    }
+  }, { passive: false });
+
+  /** @type {{x: number, y: number, moved: boolean} | null} */
+  let held = null;
+  over.addEventListener("pointerdown", (event) => {
+    held = { ...at(event), moved: false };
+    over.setPointerCapture(event.pointerId);
+  });
+  over.addEventListener("pointermove", (event) => {
+    const { x, y } = at(event);
+    if (held && zoom.factor > 1 && (held.moved || Math.hypot(x - held.x, y - held.y) > 4)) {
+      zoomTo(panned(geometry, zoom, x - held.x, y - held.y));
+      held = { x, y, moved: true };
+      return;
+    }
+    hover(cellAt(geometry, scene.shown, x, y));
+  });
+  over.addEventListener("pointerup", (event) => {
+    const { x, y } = at(event);
+    const cell = cellAt(geometry, scene.shown, x, y);
+    const same = cell.row === scene.state.row && cell.column === scene.state.column;
+    if (held && !held.moved) store.set(same ? NOWHERE : cell);
+    held = null;
+  });
+  over.addEventListener("pointerleave", () => hover(NOWHERE));
+  over.addEventListener("dblclick", (event) => {
+    const { x, y } = at(event);
+    zoomTo(zoom.factor > 1 ? readZoom("") : zoomedAt(geometry, zoom, 4, x, y));
+  });
+  over.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const middle = [geometry.left + geometry.width / 2, geometry.top + geometry.height / 2];
+    if (event.key === "+" || event.key === "=") zoomTo(zoomedAt(geometry, zoom, 1.5, middle[0], middle[1]));
+    else if (event.key === "-") zoomTo(zoomedAt(geometry, zoom, 1 / 1.5, middle[0], middle[1]));
+    else if (event.key === "0") zoomTo(readZoom(""));
+    else if (event.key === "Escape") store.set(NOWHERE);
+    else if (!walk(event.key)) return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+
+  /** @param {string} key */
+  function walk(key) {
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const step = steps[/** @type {keyof typeof steps} */ (key)];
+    if (!step) return false;
+    const from = current();
+    const row = clamp(Math.max(from.row, 0) + (from.row < 0 ? 0 : step[0]), 0, scene.shown.queries.length - 1);
+    const column = clamp(Math.max(from.column, 0) + (from.column < 0 ? 0 : step[1]), 0, scene.shown.keys.length - 1);
+    hovered = NOWHERE;
+    zoom = revealed(geometry, zoom, row, column);
+    store.set({ row, column, zoom: spellZoom(zoom) });
+    return true;
+  }
+
+  new ResizeObserver(() => scene && element.isConnected && repaint()).observe(element);
+  return {
+    element,
+    show(next) {
+      const same = scene && scene.shown === next.shown && scene.palette === next.palette;
+      scene = next;
+      zoom = readZoom(scene.state.zoom);
+      if (!same) image = /** @type {any} */ (undefined);
+      margins = marginsOf(scene.shown);
+      hovered = NOWHERE;
+      over.setAttribute(
+        "aria-label",
+        `Heat map of ${scene.shown.queries.length} queries by ${scene.shown.keys.length} keys. ` +
+          "Arrow keys go from cell to cell; the table after it holds the numbers.",
+      );
+      paintBase();
+    },
+    paint(surface) {
+      paintGrid(surface, geometry, scene.shown, scene.palette, theme(), image);
+      paintCrossing(surface, geometry, scene, pinned(), margins);
+    },
+    size: () => wholeSize(geometry),
+  };
+}
+
+/** @param {MouseEvent} event */
+const at = (event) => ({ x: event.offsetX, y: event.offsetY });
+
+/**
+ * @param {import("./grid_geometry.js").Geometry} geometry
+ * @param {import("./grid_geometry.js").Zoom} zoom
+ * @param {number} across
+ * @param {number} down
+ */
+function panned(geometry, zoom, across, down) {
+  return {
+    factor: zoom.factor,
+    column: Math.max((geometry.left - geometry.x - across) / geometry.cellWidth, 0),
+    row: Math.max((geometry.top - geometry.y - down) / geometry.cellHeight, 0),
+  };
+}
+
+/**
+ * The same zoom, moved as little as it takes to show a cell.
+ * @param {import("./grid_geometry.js").Geometry} geometry
+ * @param {import("./grid_geometry.js").Zoom} zoom
+ * @param {number} row
+ * @param {number} column
+ */
+function revealed(geometry, zoom, row, column) {
+  if (zoom.factor <= 1) return zoom;
+  const [across, down] = [geometry.width / geometry.cellWidth, geometry.height / geometry.cellHeight];
+  return {
+    factor: zoom.factor,
+    column: clamp(zoom.column, column + 1 - across, column),
+    row: clamp(zoom.row, row + 1 - down, row),
+  };
+}
+
+/**
+ * What each key receives on average, and the largest weight of each query.
+ * @param {import("./types.js").Shown} shown
+ */
+function marginsOf(shown) {
+  const width = shown.keys.length;
+  const received = new Float32Array(width);
+  const most = new Float32Array(shown.queries.length);
+  for (let row = 0; row < most.length; row++) {
+    for (let column = 0; column < width; column++) {
+      const value = shown.values[row * width + column];
+      received[column] += value / most.length;
+      if (Math.abs(value) > Math.abs(most[row])) most[row] = value;
+    }
+  }
+  return { received, most };
+}
+
+/**
+ * The row and the column of a cell marked, with their bars.
+ * @param {Surface} surface
+ * @param {import("./grid_geometry.js").Geometry} geometry
+ * @param {Scene} scene
+ * @param {Cell} cell
+ * @param {ReturnType<typeof marginsOf>} margins
+ */
+function paintCrossing(surface, geometry, scene, { row, column }, margins) {
+  const { shown } = scene;
+  const colors = theme();
+  const { left, top, width, height, cellWidth, cellHeight, x, y } = geometry;
+  const keys = shown.keys.length;
+  const below = row >= 0 ? shown.values.subarray(row * keys, (row + 1) * keys) : margins.received;
+  const behind = column >= 0 ? shown.queries.map((_, at) => shown.values[at * keys + column]) : margins.most;
+  const words = { below: row >= 0 ? "this row" : "mean", behind: column >= 0 ? "column" : "largest" };
+  paintBars(surface, geometry, below, behind, words, colors);
+  surface.save();
+  surface.beginPath();
+  surface.rect(left - 1, top - 1, width + 2, height + 2);
+  surface.clip();
+  surface.strokeStyle = colors.accent;
+  surface.lineWidth = 1;
+  const band = [Math.max(cellWidth, 2), Math.max(cellHeight, 2)];
+  if (row >= 0) surface.strokeRect(left - 2, y + row * cellHeight - 0.5, width + 4, band[1]);
+  if (column >= 0) surface.strokeRect(x + column * cellWidth - 0.5, top - 2, band[0], height + 4);
+  surface.restore();
+  const [middleRow, middleColumn] = [y + (row + 0.5) * cellHeight, x + (column + 0.5) * cellWidth];
+  if (row >= 0 && middleRow >= top && middleRow <= top + height) {
+    paintRowLabel(surface, geometry, shown.queries[row], row, colors, true);
+  }
+  if (column >= 0 && middleColumn >= left && middleColumn <= left + width) {
+    paintColumnLabel(surface, geometry, shown.keys[column], column, colors, true);
+  }
+}

@@ -1,0 +1,102 @@
+/** Patches of a picture shaded by the attention that they get, or give. */
+
+import { cssColor, theme } from "./colors.js";
+import { clamp } from "./numbers.js";
+import { make, onceAFrame, sized } from "./surface.js";
+
+/** @typedef {import("./types.js").Scene} Scene */
+/** @typedef {import("./types.js").Patches} Patches */
+
+/**
+ * @param {import("./types.js").Store} store
+ * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @returns {import("./types.js").View}
+ */
+export function createImage(store, readout) {
+  const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "picture in patches" });
+  const queries = make("select", { "aria-label": "query" });
+  const tools = make("p", { class: "tools" }, [make("label", {}, ["attention of ", queries])]);
+  const element = make("div", { class: "image" }, [tools, canvas]);
+  const picture = new Image();
+  /** @type {Scene} */
+  let scene;
+  /** @type {Patches} */
+  let patches;
+  const size = () => {
+    const most = [Math.max(element.clientWidth, 280), clamp(innerHeight - 280, 320, 800)];
+    const scale = Math.min(most[0] / picture.naturalWidth, most[1] / picture.naturalHeight) || 1;
+    return /** @type {[number, number]} */ ([picture.naturalWidth * scale, picture.naturalHeight * scale]);
+  };
+  /** The query whose attention is shown; by default the first that is not special. */
+  const row = () => {
+    if (scene.state.row >= 0) return Math.min(scene.state.row, scene.shown.queries.length - 1);
+    return Math.max(scene.shown.queries.findIndex((token) => !token.special), 0);
+  };
+
+  /** @param {import("./types.js").Surface} surface */
+  const paint = (surface) => {
+    const [width, height] = size();
+    surface.drawImage(picture, 0, 0, width, height);
+    const colors = theme();
+    const [across, down] = [width / patches.columns, height / patches.rows];
+    scene.shown.keys.forEach((token, column) => {
+      const place = token.at - patches.first;
+      if (place < 0 || place >= patches.rows * patches.columns) return;
+      const value = scene.shown.values[row() * scene.shown.keys.length + column];
+      const share = clamp(Math.abs(value) / scene.palette.limits[1], 0, 1);
+      const [x, y] = [(place % patches.columns) * across, Math.floor(place / patches.columns) * down];
+      surface.globalAlpha = 0.25 + 0.6 * share;
+      surface.fillStyle = cssColor(scene.palette, value);
+      surface.fillRect(x, y, across, down);
+      surface.globalAlpha = 1;
+      if (!scene.map.patches.queries || token.at !== scene.shown.queries[row()].at) return;
+      surface.strokeStyle = colors.accent;
+      surface.lineWidth = 3;
+      surface.strokeRect(x + 1.5, y + 1.5, across - 3, down - 3);
+    });
+  };
+  const paintNow = () => {
+    if (scene && picture.naturalWidth) paint(sized(canvas, ...size()));
+  };
+  const repaint = onceAFrame(paintNow);
+  picture.addEventListener("load", repaint);
+
+  /** The column of the patch at a point; -1 where its token is not shown. @param {MouseEvent} event */
+  const columnAt = (event) => {
+    const [width, height] = size();
+    const across = clamp(Math.floor((event.offsetX / width) * patches.columns), 0, patches.columns - 1);
+    const down = clamp(Math.floor((event.offsetY / height) * patches.rows), 0, patches.rows - 1);
+    const at = patches.first + down * patches.columns + across;
+    return scene.shown.keys.findIndex((token) => token.at === at);
+  };
+  canvas.addEventListener("pointermove", (event) => readout.show(scene.shown, row(), columnAt(event)));
+  canvas.addEventListener("click", (event) => {
+    const token = scene.shown.keys[columnAt(event)];
+    const query = token ? scene.shown.queries.findIndex((other) => other.at === token.at) : -1;
+    if (scene.map.patches.queries && query >= 0) store.set({ row: query });
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    store.set({ row: clamp(row() + step, 0, scene.shown.queries.length - 1) });
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  queries.addEventListener("change", () => store.set({ row: Number(queries.value) }));
+
+  return {
+    element,
+    show(next) {
+      scene = next;
+      patches = /** @type {Patches} */ (scene.map.patches.keys);
+      if (picture.src !== patches.image) picture.src = patches.image;
+      queries.replaceChildren(...scene.shown.queries.map((token, place) =>
+        make("option", { value: place, selected: place === row() }, [`${place} ${token.text.slice(0, 40)}`])));
+      canvas.setAttribute("aria-label", `Picture in ${patches.rows} by ${patches.columns} patches. Arrow keys choose the query.`);
+      readout.show(scene.shown, row(), -1);
+      repaint();
+    },
+    paint,
+    size,
+  };
+}

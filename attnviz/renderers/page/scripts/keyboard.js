@@ -1,0 +1,114 @@
+/** Keys for everything, listed by ?. */
+
+import { chosenHeads, chosenMap, spellHeads } from "./state.js";
+import { offered } from "./controls.js";
+import { headsOfLayer } from "./model.js";
+import { make } from "./surface.js";
+
+/** @typedef {import("./types.js").Store} Store */
+/** @typedef {import("./types.js").PageDocument} PageDocument */
+
+const KEYS = [
+  ["1 … 7", "the views, from left to right"],
+  ["[ ]", "the head before, the next head"],
+  ["{ }", "the layer before, the next layer"],
+  ["m", "all heads of the layer together; again: one head"],
+  ["x", "mean or maximum of several heads"],
+  ["w", "tokens or words"],
+  ["s", "special tokens: kept, dropped, renormalised"],
+  ["t", "the next stream or lens"],
+  ["c", "the next colours"],
+  ["r", "colour scale: shared, or up to the largest here"],
+  ["↑ ↓ ← →", "in a view: from cell to cell, from token to token"],
+  ["+ − 0", "in the heat map: closer, farther, all of it"],
+  ["Esc", "let go of the pinned cell"],
+  ["?", "this list"],
+];
+
+/** @param {HTMLDialogElement} dialog */
+export function fillHelp(dialog) {
+  const rows = KEYS.map(([key, words]) => make("tr", {}, [make("th", {}, [make("kbd", {}, [key])]), make("td", {}, [words])]));
+  const close = make("button", { type: "button" }, ["Close"]);
+  close.addEventListener("click", () => dialog.close());
+  dialog.replaceChildren(
+    make("h2", {}, ["Keys"]),
+    make("table", {}, [make("tbody", {}, rows)]),
+    make("p", { class: "hint" }, ["Click a head to look at it; Shift or Ctrl + click adds it to the chosen ones: lines then show each in a colour, the other views their mean or maximum."]),
+    close,
+  );
+}
+
+/** @param {PageDocument} page @param {Store} store @param {HTMLDialogElement} dialog */
+export function listen(page, store, dialog) {
+  addEventListener("keydown", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
+    if (target.matches("select, input, textarea")) return;
+    if (event.key === "?") dialog.showModal();
+    else if (target.getAttribute("role") === "tab" && event.key.startsWith("Arrow")) nextTab(event.key, page, store);
+    else {
+      const action = actions(page, store)[event.key];
+      if (!action) return;
+      action();
+    }
+    event.preventDefault();
+  });
+}
+
+/** @param {string} key @param {PageDocument} page @param {Store} store */
+function nextTab(key, page, store) {
+  const names = offered(chosenMap(page.maps, store.state)).map(([name]) => name);
+  const step = key === "ArrowRight" || key === "ArrowDown" ? 1 : names.length - 1;
+  store.set({ view: names[(names.indexOf(store.state.view) + step) % names.length] });
+}
+
+/**
+ * @param {PageDocument} page
+ * @param {Store} store
+ * @returns {Record<string, (() => void) | undefined>}
+ */
+function actions(page, store) {
+  const { state } = store;
+  const map = chosenMap(page.maps, state);
+  const unpinned = { row: -1, column: -1, zoom: "" };
+  const has = /** @param {string} name */ (name) => document.querySelector(`[data-switch="${name}"]:enabled`) !== null;
+  /** @param {string[]} values @param {string} value */
+  const after = (values, value) => values[(values.indexOf(value) + 1) % values.length];
+  const views = offered(map);
+  const numbered = views.map(([name], place) => [String(place + 1), () => store.set({ view: name })]);
+  return {
+    ...Object.fromEntries(numbered),
+    "]": () => stepHead(map, store, 1),
+    "[": () => stepHead(map, store, -1),
+    "}": () => stepLayer(map, store, 1),
+    "{": () => stepLayer(map, store, -1),
+    m: () => {
+      const chosen = chosenHeads(map, state);
+      const layer = chosen[0][0];
+      store.set({ heads: chosen.length > 1 ? `${layer}.0` : spellHeads(headsOfLayer(map, layer)) });
+    },
+    x: () => store.set({ mix: after(["mean", "max"], state.mix) }),
+    w: has("by") ? () => store.set({ unit: after(["tokens", "words"], state.unit), ...unpinned }) : undefined,
+    s: has("special tokens") ? () => store.set({ specials: after(["kept", "dropped", "renormalised"], state.specials), ...unpinned }) : undefined,
+    t: page.maps.length > 1 ? () => store.set({ map: (page.maps.indexOf(map) + 1) % page.maps.length, heads: "", measure: "", filter: 0, ...unpinned }) : undefined,
+    c: has("colours") ? () => store.set({ colors: after(Object.keys(page.schemes), state.colors) }) : undefined,
+    r: () => store.set({ range: after(["shared", "view"], state.range) }),
+    Escape: () => store.set({ row: -1, column: -1 }),
+  };
+}
+
+/** @param {import("./types.js").PageMap} map @param {Store} store @param {number} step */
+function stepHead(map, store, step) {
+  const chosen = chosenHeads(map, store.state);
+  const [layer, head] = step > 0 ? chosen[chosen.length - 1] : chosen[0];
+  const count = map.layers.length * map.heads.length;
+  const place = chosen.length > 1 ? layer * map.heads.length + (step > 0 ? 0 : map.heads.length - 1) : (layer * map.heads.length + head + step + count) % count;
+  store.set({ heads: `${Math.floor(place / map.heads.length)}.${place % map.heads.length}` });
+}
+
+/** @param {import("./types.js").PageMap} map @param {Store} store @param {number} step */
+function stepLayer(map, store, step) {
+  const chosen = chosenHeads(map, store.state);
+  const layer = (chosen[0][0] + step + map.layers.length) % map.layers.length;
+  store.set({ heads: chosen.length > 1 ? spellHeads(headsOfLayer(map, layer)) : `${layer}.${chosen[0][1]}` });
+}

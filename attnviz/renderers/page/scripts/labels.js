@@ -1,0 +1,69 @@
+/** Token texts short enough for their place. */
+
+const MOST_CHARACTERS = 64;
+/** @type {Map<string, string>} */
+const cutTexts = new Map();
+
+/**
+ * The text's first characters, and whether that is all of it; a token may have thousands.
+ * @param {string} text
+ * @param {number} count
+ */
+export function beginning(text, count = MOST_CHARACTERS) {
+  if (text.length <= count) return text;
+  const characters = Array.from(text.slice(0, 2 * count));
+  return characters.length <= count && text.length <= 2 * count
+    ? text
+    : `${characters.slice(0, count).join("")}…`;
+}
+
+/**
+ * The text cut to a width in pixels, ending in … where something was cut.
+ * @param {import("./types.js").Surface} surface with its font set
+ * @param {string} text
+ * @param {number} width
+ */
+export function fitted(surface, text, width) {
+  const key = `${surface.font}|${Math.round(width)}|${text.length > 200 ? text.slice(0, 200) : text}`;
+  let found = cutTexts.get(key);
+  if (found === undefined) {
+    found = cut(surface, beginning(text), width);
+    if (cutTexts.size > 20000) cutTexts.clear();
+    cutTexts.set(key, found);
+  }
+  return found;
+}
+
+/**
+ * @param {import("./types.js").Surface} surface
+ * @param {string} text
+ * @param {number} width
+ */
+function cut(surface, text, width) {
+  if (surface.measureText(text).width <= width) return text;
+  const characters = Array.from(text);
+  let low = 0;
+  let high = characters.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    const fits = surface.measureText(`${characters.slice(0, middle).join("")}…`).width <= width;
+    if (fits) low = middle;
+    else high = middle - 1;
+  }
+  return low ? `${characters.slice(0, low).join("").trimEnd()}…` : "";
+}
+
+/**
+ * The width of the widest text, up to a most.
+ * @param {import("./types.js").Surface} surface
+ * @param {{text: string}[]} tokens
+ * @param {number} most
+ */
+export function widest(surface, tokens, most) {
+  let width = 0;
+  for (const token of tokens) {
+    width = Math.max(width, surface.measureText(beginning(token.text)).width);
+    if (width >= most) return most;
+  }
+  return Math.ceil(width);
+}

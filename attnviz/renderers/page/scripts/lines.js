@@ -1,0 +1,177 @@
+/** The view of weighted lines between queries on the left and keys on the right. */
+
+import { theme } from "./colors.js";
+import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
+import { clamp, counted, largest, spell } from "./numbers.js";
+import { font, make, onceAFrame, part, sized } from "./surface.js";
+
+/** @typedef {import("./types.js").Scene} Scene */
+/** @typedef {import("./types.js").Surface} Surface */
+
+const NONE = { row: -1, column: -1 };
+const FEW_LINES = 600;
+
+/**
+ * @param {import("./types.js").Store} store
+ * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @returns {import("./types.js").View}
+ */
+export function createLines(store, readout) {
+  const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "lines between tokens" });
+  const room = make("div", { class: "lines-room" }, [canvas]);
+  const scroller = make("div", { class: "lines" }, [room]);
+  const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: "least" });
+  const least = make("output", { for: "least" });
+  const tools = make("p", { class: "tools" }, [make("label", { for: "least" }, ["lines from "]), slider, least]);
+  const element = make("div", {}, [tools, scroller]);
+  /** @type {Scene} */
+  let scene;
+  /** @type {import("./lines_painting.js").LinesLayout} */
+  let layout;
+  /** @type {import("./lines_painting.js").Line[]} */
+  let every = [];
+  let hovered = NONE;
+  let threshold = 0;
+
+  const pinned = () => ({
+    row: scene.state.row < scene.shown.queries.length ? scene.state.row : -1,
+    column: scene.state.row >= 0 || scene.state.column >= scene.shown.keys.length ? -1 : scene.state.column,
+  });
+  const active = () => (hovered.row >= 0 || hovered.column >= 0 ? hovered : pinned());
+  const matrices = () => (scene.separate.length ? scene.separate : [scene.shown]);
+
+  /** @param {Surface} surface @param {[number, number]} window */
+  const paintAll = (surface, window) => {
+    const colors = theme();
+    const now = active();
+    const one = now.row >= 0 || now.column >= 0;
+    const shown = one ? linesOf(matrices(), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : every;
+    const top = scene.palette.limits[1];
+    paintLines(surface, layout, visible(shown, layout, window), top);
+    paintTokens(surface, layout, scene.shown, now, colors, window);
+    surface.font = font(11);
+    surface.fillStyle = colors.faint;
+    surface.textAlign = "right";
+    surface.fillText("query (attends)", layout.left, window[0] + 12);
+    surface.textAlign = "left";
+    surface.fillText("key (attended)", layout.right, window[0] + 12);
+    if (one) readout.show(scene.shown, now.row, now.column);
+    else readout.invite("Point at a token to see only its lines; click keeps it.", scene.shown);
+  };
+  const paintNow = () => {
+    const height = scroller.clientHeight;
+    const surface = sized(canvas, layout.width, Math.min(height, layout.height));
+    const from = scroller.scrollTop;
+    surface.translate(0, -from);
+    paintAll(surface, [from, from + height]);
+  };
+  const repaint = onceAFrame(paintNow);
+
+  const arrange = () => {
+    const tokens = Math.max(scene.shown.queries.length, scene.shown.keys.length);
+    const most = clamp(innerHeight - 260, 360, 860);
+    const step = clamp((most - 50) / tokens, 15, 26);
+    layout = linesLayout(scene.shown, Math.max(scroller.clientWidth || 600, 260), step);
+    scroller.style.height = `${Math.min(most, layout.height)}px`;
+    room.style.height = `${layout.height}px`;
+    const top = Math.max(scene.palette.limits[1], 0.001);
+    slider.max = String(top);
+    threshold = scene.state.least >= 0 ? scene.state.least : usual(matrices());
+    slider.value = String(threshold);
+    every = linesOf(matrices(), Math.max(threshold, 1e-6), -1, -1, theme().accent);
+    const drawn = Math.min(every.length, MOST_LINES);
+    const cut = drawn < every.length ? `, the strongest ${counted(drawn, "line")} of ${every.length.toLocaleString("en")}` : `, ${counted(drawn, "line")}`;
+    least.textContent = ` ${spell(threshold)}${cut}`;
+    every = every.slice(-MOST_LINES);
+    part("remark").dataset.lines = String(drawn);
+    paintNow();
+  };
+
+  slider.addEventListener("input", () => store.set({ least: Number(slider.value) }));
+  scroller.addEventListener("scroll", () => scene && repaint());
+  canvas.addEventListener("pointermove", (event) => {
+    const next = tokenAt(layout, scene, event.offsetX, event.offsetY + scroller.scrollTop);
+    if (next.row === hovered.row && next.column === hovered.column) return;
+    hovered = next;
+    repaint();
+  });
+  canvas.addEventListener("pointerleave", () => {
+    hovered = NONE;
+    repaint();
+  });
+  canvas.addEventListener("click", (event) => {
+    const token = tokenAt(layout, scene, event.offsetX, event.offsetY + scroller.scrollTop);
+    const same = token.row === scene.state.row && token.column === scene.state.column;
+    store.set(same ? NONE : token);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key] ?? 0;
+    const now = pinned();
+    if (step) {
+      const side = now.column >= 0 ? "column" : "row";
+      const count = side === "row" ? scene.shown.queries.length : scene.shown.keys.length;
+      const place = clamp(now[side] + step, 0, count - 1);
+      store.set({ ...NONE, [side]: place });
+      const middle = side === "row" ? rowMiddle(layout, place) : columnMiddle(layout, place);
+      scroller.scrollTop = clamp(scroller.scrollTop, middle - scroller.clientHeight + 40, middle - 40);
+    } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+      const place = Math.max(now.row, now.column, 0);
+      store.set(event.key === "ArrowLeft"
+        ? { row: Math.min(place, scene.shown.queries.length - 1), column: -1 }
+        : { row: -1, column: Math.min(place, scene.shown.keys.length - 1) });
+    } else if (event.key === "Escape") store.set(NONE);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  new ResizeObserver(() => scene && element.isConnected && arrange()).observe(element);
+
+  return {
+    element,
+    show(next) {
+      scene = next;
+      hovered = NONE;
+      canvas.setAttribute("aria-label", "Lines from queries to keys. Up and down choose a token, left and right its side.");
+      arrange();
+    },
+    paint: (surface) => paintAll(surface, [0, layout.height]),
+    size: () => [layout.width, layout.height],
+  };
+}
+
+/**
+ * A weight above which some hundreds of lines remain, but never below a twentieth.
+ * @param {import("./types.js").Shown[]} matrices
+ */
+function usual(matrices) {
+  const values = matrices[0].values;
+  if (values.length <= 100) return 0.02;
+  const strong = largest(values, Math.min(FEW_LINES, values.length >> 1, 250));
+  return Math.max(0.02, Math.round(Math.abs(values[strong[strong.length - 1]]) * 500) / 500);
+}
+
+/**
+ * @param {import("./lines_painting.js").Line[]} lines
+ * @param {import("./lines_painting.js").LinesLayout} layout
+ * @param {[number, number]} window
+ */
+function visible(lines, layout, [top, bottom]) {
+  return lines.filter(({ row, column }) => {
+    const [from, to] = [rowMiddle(layout, row), columnMiddle(layout, column)];
+    return Math.max(from, to) >= top && Math.min(from, to) <= bottom;
+  });
+}
+
+/**
+ * @param {import("./lines_painting.js").LinesLayout} layout
+ * @param {Scene} scene
+ * @param {number} x
+ * @param {number} y
+ */
+function tokenAt(layout, scene, x, y) {
+  const row = Math.round((y - layout.top - layout.rowShift) / layout.step);
+  const column = Math.round((y - layout.top - layout.columnShift) / layout.step);
+  if (x <= layout.left + 4) return row >= 0 && row < scene.shown.queries.length ? { row, column: -1 } : NONE;
+  if (x < layout.right - 4) return NONE;
+  return column >= 0 && column < scene.shown.keys.length ? { row: -1, column } : NONE;
+}

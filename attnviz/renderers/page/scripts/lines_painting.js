@@ -1,0 +1,161 @@
+/** Two columns of tokens and a line for each weight worth one. */
+
+import { HEAD_COLORS, NEGATIVE } from "./colors.js";
+import { fitted } from "./labels.js";
+import { spell } from "./numbers.js";
+import { font } from "./surface.js";
+
+/** @typedef {import("./types.js").Surface} Surface */
+/** @typedef {import("./types.js").Shown} Shown */
+/** @typedef {import("./types.js").Theme} Theme */
+/** @typedef {{row: number, column: number, value: number, color: string}} Line */
+/**
+ * @typedef {object} LinesLayout
+ * @property {number} width
+ * @property {number} height
+ * @property {number} step from one token to the next
+ * @property {number} left where lines begin
+ * @property {number} right where lines end
+ * @property {number} top middle of the first token
+ * @property {number} rowShift how far the shorter column is moved down
+ * @property {number} columnShift
+ */
+
+/** More lines than these are a grey cloud, and slow. */
+export const MOST_LINES = 4000;
+
+/**
+ * @param {Shown} shown
+ * @param {number} width
+ * @param {number} step
+ * @returns {LinesLayout}
+ */
+export function linesLayout(shown, width, step) {
+  const [rows, columns] = [shown.queries.length, shown.keys.length];
+  const label = Math.min(Math.max(width * 0.26, 80), 220);
+  const most = Math.max(rows, columns);
+  return {
+    width,
+    height: 44 + most * step,
+    step,
+    left: label,
+    right: width - label,
+    top: 34 + step / 2,
+    rowShift: Math.max(columns - rows, 0) * step * 0.5,
+    columnShift: Math.max(rows - columns, 0) * step * 0.5,
+  };
+}
+
+/** @param {LinesLayout} layout @param {number} row */
+export const rowMiddle = (layout, row) => layout.top + layout.rowShift + row * layout.step;
+/** @param {LinesLayout} layout @param {number} column */
+export const columnMiddle = (layout, column) =>
+  layout.top + layout.columnShift + column * layout.step;
+
+/**
+ * The cells of at least a weight, of one token if one is given, strongest last.
+ * @param {Shown[]} matrices one for each colour
+ * @param {number} least
+ * @param {number} row queries; -1 for all
+ * @param {number} column keys; -1 for all
+ * @param {string} color of the only matrix
+ * @returns {Line[]}
+ */
+export function linesOf(matrices, least, row, column, color) {
+  /** @type {Line[]} */
+  const lines = [];
+  matrices.forEach((shown, number) => {
+    const width = shown.keys.length;
+    const shade = matrices.length > 1 ? HEAD_COLORS[number % HEAD_COLORS.length] : color;
+    const rows = row >= 0 ? [row, row + 1] : [0, shown.queries.length];
+    const columns = column >= 0 ? [column, column + 1] : [0, width];
+    for (let from = rows[0]; from < rows[1]; from++) {
+      for (let to = columns[0]; to < columns[1]; to++) {
+        const value = shown.values[from * width + to];
+        if (Math.abs(value) >= least && value) lines.push({ row: from, column: to, value, color: shade });
+      }
+    }
+  });
+  return lines.sort((a, b) => Math.abs(a.value) - Math.abs(b.value));
+}
+
+/**
+ * @param {Surface} surface
+ * @param {LinesLayout} layout
+ * @param {Line[]} lines
+ * @param {number} top the value that the broadest line stands for
+ */
+export function paintLines(surface, layout, lines, top) {
+  const middle = (layout.left + layout.right) / 2;
+  for (const { row, column, value, color } of lines) {
+    const share = Math.min(Math.abs(value) / top, 1);
+    surface.strokeStyle = value < 0 ? NEGATIVE : color;
+    surface.globalAlpha = 0.08 + 0.87 * share;
+    surface.lineWidth = 0.6 + 3.4 * share;
+    const [from, to] = [rowMiddle(layout, row), columnMiddle(layout, column)];
+    surface.beginPath();
+    surface.moveTo(layout.left + 6, from);
+    surface.bezierCurveTo(middle, from, middle, to, layout.right - 6, to);
+    surface.stroke();
+  }
+  surface.globalAlpha = 1;
+}
+
+/**
+ * @param {Surface} surface
+ * @param {LinesLayout} layout
+ * @param {Shown} shown
+ * @param {{row: number, column: number}} active
+ * @param {Theme} theme
+ * @param {[number, number]} window top and bottom of what can be seen
+ */
+export function paintTokens(surface, layout, shown, active, theme, window) {
+  const label = layout.left - 14;
+  const width = shown.keys.length;
+  surface.textBaseline = "middle";
+  /** @param {number} y */
+  const seen = (y) => y >= window[0] - 20 && y <= window[1] + 20;
+  shown.queries.forEach((token, row) => {
+    const y = rowMiddle(layout, row);
+    if (!seen(y)) return;
+    const value = active.column >= 0 ? shown.values[row * width + active.column] : null;
+    const strong = row === active.row;
+    word(surface, layout, token, [layout.left, y], "right", label, value, strong, theme);
+  });
+  shown.keys.forEach((token, column) => {
+    const y = columnMiddle(layout, column);
+    if (!seen(y)) return;
+    const value = active.row >= 0 ? shown.values[active.row * width + column] : null;
+    const strong = column === active.column;
+    word(surface, layout, token, [layout.right, y], "left", label, value, strong, theme);
+  });
+}
+
+/**
+ * One token, and behind it what it gives to or gets from the active one.
+ * @param {Surface} surface
+ * @param {LinesLayout} layout
+ * @param {import("./types.js").ShownToken} token
+ * @param {[number, number]} place
+ * @param {"left" | "right"} align
+ * @param {number} room
+ * @param {number | null} value
+ * @param {boolean} strong
+ * @param {Theme} theme
+ */
+function word(surface, layout, token, [x, y], align, room, value, strong, theme) {
+  const size = Math.min(13, layout.step * 0.86);
+  const number = value !== null && Math.abs(value) >= 0.0095 ? spell(value) : "";
+  const sign = align === "left" ? 1 : -1;
+  surface.textAlign = align;
+  surface.font = font(size, strong ? "600" : "");
+  const text = fitted(surface, token.text, room - (value === null ? 0 : 40));
+  const quiet = token.special || (value !== null && !number);
+  surface.fillStyle = strong ? theme.accent : quiet ? theme.faint : theme.ink;
+  surface.fillText(text, x + sign * 2, y);
+  if (!number) return;
+  const width = surface.measureText(text).width;
+  surface.font = font(size * 0.85, "600");
+  surface.fillStyle = theme.accent;
+  surface.fillText(number, x + sign * (width + 9), y);
+}

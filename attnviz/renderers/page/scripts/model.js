@@ -1,0 +1,103 @@
+/** The data of the page: its document at once, weights layer by layer when they are asked for. */
+
+import { inflated, shareCodes, signedCodes } from "./decode.js";
+
+/** @typedef {import("./types.js").PageMap} PageMap */
+/** @typedef {import("./types.js").Head} Head */
+
+/** @param {string} id */
+const textOf = (id) => /** @type {HTMLElement} */ (document.getElementById(id)).textContent ?? "";
+
+/** @returns {import("./types.js").PageDocument} */
+export function readDocument() {
+  return JSON.parse(textOf("document"));
+}
+
+/** @type {Map<string, Promise<Int16Array>>} */
+const layers = new Map();
+
+/**
+ * The codes of one layer, head by head, row by row; unpacked once.
+ * @param {PageMap} map
+ * @param {number} layer
+ */
+export function layerCodes(map, layer) {
+  const name = `${map.blob}-${layer}`;
+  let codes = layers.get(name);
+  if (!codes) {
+    const count = map.heads.length * map.queries.tokens.length * map.keys.tokens.length;
+    const decode = map.values === "signed" ? signedCodes : shareCodes;
+    codes = inflated(textOf(name)).then((bytes) => decode(bytes, count));
+    layers.set(name, codes);
+  }
+  return codes;
+}
+
+/**
+ * The codes of one head.
+ * @param {PageMap} map
+ * @param {Head} head
+ */
+export async function headCodes(map, [layer, head]) {
+  const size = map.queries.tokens.length * map.keys.tokens.length;
+  return (await layerCodes(map, layer)).subarray(head * size, (head + 1) * size);
+}
+
+/**
+ * The weight that each code stands for; the code 0 is at place `levels`.
+ * @param {PageMap} map
+ */
+export function weightTable(map) {
+  const table = new Float32Array(2 * map.levels + 1);
+  for (let code = -map.levels; code <= map.levels; code++) {
+    const share = code / map.levels;
+    table[code + map.levels] = Math.sign(code) * share * share * map.scale;
+  }
+  return table;
+}
+
+/**
+ * Queries or keys of one head after projection, shape (tokens, size).
+ * @param {PageMap} map
+ * @param {"q" | "k"} side
+ * @param {Head} head
+ */
+export async function projected(map, side, [layer, head]) {
+  const kept = /** @type {NonNullable<PageMap["projections"]>} */ (map.projections);
+  const tokens = (side === "q" ? map.queries : map.keys).tokens.length;
+  const scale = (side === "q" ? kept.query_scale : kept.key_scale) / 32767;
+  const bytes = await inflated(textOf(`${map.blob}${side}-${layer}`));
+  const whole = new Int16Array(bytes.buffer, head * tokens * kept.size * 2, tokens * kept.size);
+  return Float32Array.from(whole, (value) => value * scale);
+}
+
+/**
+ * The heads to look at first: the one in focus, else all of the last layer.
+ * @param {PageMap} map
+ * @returns {Head[]}
+ */
+export function firstHeads(map) {
+  if (map.focus) {
+    const layer = map.layers.indexOf(map.focus[0]);
+    const head = map.heads.indexOf(map.focus[1]);
+    if (layer >= 0 && head >= 0) return [[layer, head]];
+  }
+  return headsOfLayer(map, map.layers.length - 1);
+}
+
+/**
+ * @param {PageMap} map
+ * @param {number} layer
+ * @returns {Head[]}
+ */
+export function headsOfLayer(map, layer) {
+  return map.heads.map((_, head) => [layer, head]);
+}
+
+/**
+ * @param {PageMap} map
+ * @returns {Head[]}
+ */
+export function everyHead(map) {
+  return map.layers.flatMap((_, layer) => headsOfLayer(map, layer));
+}

@@ -1,0 +1,70 @@
+/** Numbers as text. */
+
+/**
+ * A weight in three digits: .583, 1.00, −.204; what is there but rounds to nothing is <.001.
+ * @param {number} value
+ */
+export function spell(value) {
+  const size = Math.abs(value);
+  const sign = value < 0 ? "−" : "";
+  if (size > 0 && size < 0.0005) return `<${sign}.001`;
+  if (size < 0.9995) return sign + size.toFixed(3).slice(1);
+  return sign + (size >= 1000 ? Math.round(size).toString() : size.toPrecision(3));
+}
+
+/**
+ * A weight in two digits, for a cell: .58, 1.0.
+ * @param {number} value
+ */
+export function spellShort(value) {
+  const size = Math.abs(value);
+  const sign = value < 0 && size >= 0.005 ? "−" : "";
+  if (size < 0.995) return sign + size.toFixed(2).slice(1);
+  return sign + (size < 9.95 ? size.toFixed(1) : Math.round(size).toString());
+}
+
+/**
+ * A share as a whole percentage, without claiming 0 or 100 for what only comes close.
+ * @param {number} share
+ */
+export function percent(share) {
+  if (share > 0 && share < 0.005) return "under 1 %";
+  return `${Math.round(share * 100)} %`;
+}
+
+/**
+ * @param {number} value
+ * @param {number} low
+ * @param {number} high
+ */
+export function clamp(value, low, high) {
+  return Math.max(low, Math.min(high, value));
+}
+
+/**
+ * A whole number with its noun.
+ * @param {number} count
+ * @param {string} noun
+ */
+export function counted(count, noun) {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/**
+ * Places of the largest values by size, largest first.
+ * @param {ArrayLike<number>} values
+ * @param {number} count
+ */
+export function largest(values, count) {
+  /** @type {number[]} */
+  const found = [];
+  for (let place = 0; place < values.length; place++) {
+    const size = Math.abs(values[place]);
+    if (found.length === count && size <= Math.abs(values[found[count - 1]])) continue;
+    let at = found.length;
+    while (at > 0 && Math.abs(values[found[at - 1]]) < size) at--;
+    found.splice(at, 0, place);
+    if (found.length > count) found.pop();
+  }
+  return found;
+}

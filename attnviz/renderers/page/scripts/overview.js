@@ -1,0 +1,223 @@
+/** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
+
+import { everyHead, layerCodes, weightTable } from "./model.js";
+import { chosenHeads, spellHeads } from "./state.js";
+import { counted, spell } from "./numbers.js";
+import { beginning } from "./labels.js";
+import { make } from "./surface.js";
+import { codePixels, drawThumbnail } from "./thumbnail.js";
+
+/** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./types.js").PageMap} PageMap */
+
+const [PIXELS, LINKS] = [96, 6];
+
+/**
+ * @param {HTMLElement} element
+ * @param {import("./types.js").Store} store
+ */
+export function createOverview(element, store) {
+  const tools = make("div", { class: "tools" });
+  const count = make("p", { class: "hint", "aria-live": "polite" });
+  const grid = make("div", { class: "heads", role: "group", "aria-label": "Heads" });
+  const links = make("div", { class: "links" });
+  element.append(tools, count, grid, links);
+  /** @type {PageMap} */
+  let map;
+  /** @type {Map<string, HTMLButtonElement>} */
+  let buttons = new Map();
+  grid.addEventListener("keydown", (event) => walk(event, grid));
+
+  /** @param {PageMap} next */
+  function build(next) {
+    map = next;
+    buttons = new Map();
+    for (const head of everyHead(map)) {
+      const name = `${head[0]}.${head[1]}`;
+      const button = make("button", { type: "button", class: "head", tabindex: -1 }, [
+        make("canvas", { width: 1, height: 1 }),
+        make("span", { class: "name" }),
+        make("span", { class: "value" }),
+      ]);
+      button.addEventListener("click", (event) => choose(name, event));
+      button.addEventListener("dblclick", () => store.set({ heads: name, view: "heatmap" }));
+      buttons.set(name, button);
+    }
+  }
+
+  /**
+   * A plain click looks at one head; with a modifier it is added to or taken from the chosen ones.
+   * @param {string} name
+   * @param {MouseEvent} event
+   */
+  function choose(name, event) {
+    if (!(event.ctrlKey || event.metaKey || event.shiftKey)) {
+      store.set({ heads: name, ...(store.state.view === "heads" ? { view: "heatmap" } : {}) });
+      return;
+    }
+    const chosen = spellHeads(chosenHeads(map, store.state)).split(",");
+    const others = chosen.filter((other) => other !== name);
+    if (others.length === chosen.length) others.push(name);
+    store.set({ heads: others.join(",") || name });
+  }
+
+  /** Put the buttons in order, out of sight what the filter leaves out, and mark the chosen. */
+  function arrange() {
+    const { measure: name, order, filter } = store.state;
+    const measure = map.measures.find((item) => item.name === name);
+    const inOrder = everyHead(map);
+    if (measure && order !== "layout") {
+      const sign = order === "high" ? -1 : 1;
+      inOrder.sort((a, b) => sign * (measure.values[a[0]][a[1]] - measure.values[b[0]][b[1]]));
+    }
+    const sorted = Boolean(measure) && order !== "layout";
+    grid.classList.toggle("sorted", sorted);
+    grid.style.setProperty("--columns", String(sorted ? 0 : map.heads.length));
+    const chosen = new Set(spellHeads(chosenHeads(map, store.state)).split(","));
+    const filtered = measure !== undefined && filter > 0;
+    let kept = 0;
+    /** @type {Node[]} */
+    const cells = sorted ? [] : [make("span", { class: "corner" }, ["layer"]), ...headNames(map)];
+    for (const head of inOrder) {
+      const key = `${head[0]}.${head[1]}`;
+      const button = /** @type {HTMLButtonElement} */ (buttons.get(key));
+      const value = measure?.values[head[0]][head[1]];
+      const passes = !filtered || /** @type {number} */ (value) >= filter;
+      kept += passes ? 1 : 0;
+      button.classList.toggle("left-out", !passes);
+      label(button, map, head, measure, value, chosen.has(key));
+      if (!sorted && head[1] === 0) {
+        cells.push(make("span", { class: "layer-name" }, [map.layers[head[0]]]));
+      }
+      if (!sorted || passes) cells.push(button);
+    }
+    grid.replaceChildren(...cells);
+    const tabbed = grid.querySelector(".head[aria-pressed=true]") ?? grid.querySelector(".head");
+    buttons.forEach((button) => (button.tabIndex = button === tabbed ? 0 : -1));
+    count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
+  }
+
+  /** @param {import("./types.js").Palette} colors */
+  async function draw(colors) {
+    const drawn = map;
+    const table = codePixels(weightTable(map), colors);
+    const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
+    const between = cellsBetweenWords(map);
+    /** @type {{head: Head, at: number, code: number}[]} */
+    const best = [];
+    links.replaceChildren();
+    for (let layer = 0; layer < map.layers.length; layer++) {
+      const codes = await layerCodes(map, layer);
+      if (map !== drawn) return;
+      for (let head = 0; head < map.heads.length; head++) {
+        const button = /** @type {HTMLButtonElement} */ (buttons.get(`${layer}.${head}`));
+        const canvas = /** @type {HTMLCanvasElement} */ (button.firstChild);
+        const one = codes.subarray(head * rows * columns, (head + 1) * rows * columns);
+        drawThumbnail(canvas, one, rows, columns, table, PIXELS);
+        best.push({ head: [layer, head], ...strongestCell(one, between) });
+      }
+    }
+    showLinks(best.sort((one, other) => Math.abs(other.code) - Math.abs(one.code)));
+    grid.dataset.drawn = map.blob;
+  }
+
+  /**
+   * Which heads say most between words; a click shows where.
+   * @param {{head: Head, at: number, code: number}[]} best
+   */
+  function showLinks(best) {
+    const table = weightTable(map);
+    const columns = map.keys.tokens.length;
+    const strong = best.filter(({ code }) => code).slice(0, LINKS);
+    const items = strong.map(({ head: [layer, head], at, code }) => {
+      const [row, column] = [Math.floor(at / columns), at % columns];
+      const button = make("button", { type: "button" }, [
+        make("bdi", {}, [beginning(map.queries.tokens[row].text, 18)]),
+        " → ",
+        make("bdi", {}, [beginning(map.keys.tokens[column].text, 18)]),
+        " ",
+        make("b", {}, [spell(table[code + map.levels])]),
+        make("small", {}, [`layer ${map.layers[layer]} head ${map.heads[head]}`]),
+      ]);
+      button.addEventListener("click", () =>
+        store.set({ heads: `${layer}.${head}`, unit: "tokens", specials: "kept", row, column, zoom: "", direction: "from" }));
+      return make("li", {}, [button]);
+    });
+    const heading = make("h3", {}, ["strongest links, one a head"]);
+    links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
+  }
+
+  return { tools, build, arrange, draw };
+}
+
+/**
+ * 1 for each cell between two different words, neither of them a special token.
+ * @param {PageMap} map
+ */
+function cellsBetweenWords(map) {
+  const { queries, keys } = map;
+  const same = queries.side === keys.side && queries.tokens.length === keys.tokens.length;
+  const between = new Uint8Array(queries.tokens.length * keys.tokens.length);
+  queries.tokens.forEach((query, row) =>
+    keys.tokens.forEach((key, column) => {
+      const counts = !query.special && !key.special && !(same && row === column);
+      between[row * keys.tokens.length + column] = counts ? 1 : 0;
+    }));
+  return between;
+}
+
+/** @param {Int16Array} codes of one head @param {Uint8Array} between */
+function strongestCell(codes, between) {
+  let [at, size] = [0, 0];
+  for (let place = 0; place < codes.length; place++) {
+    const here = codes[place] < 0 ? -codes[place] : codes[place];
+    if (here > size && between[place]) [at, size] = [place, here];
+  }
+  return { at, code: size ? codes[at] : 0 };
+}
+
+/** @param {PageMap} map */
+function headNames(map) {
+  return map.heads.map((name) => make("span", { class: "head-name" }, [name]));
+}
+
+/**
+ * @param {HTMLButtonElement} button
+ * @param {PageMap} map
+ * @param {Head} head
+ * @param {import("./types.js").Measure | undefined} measure
+ * @param {number | undefined} value
+ * @param {boolean} chosen
+ */
+function label(button, map, head, measure, value, chosen) {
+  const name = `layer ${map.layers[head[0]]}, head ${map.heads[head[1]]}`;
+  const number = measure && value !== undefined ? `${measure.name} ${spell(value)}` : "";
+  button.setAttribute("aria-label", number ? `${name}, ${number}` : name);
+  button.setAttribute("aria-pressed", String(chosen));
+  button.title = number ? `${name} · ${number}` : name;
+  const [, short, shown] = button.children;
+  short.textContent = `${map.layers[head[0]]}·${map.heads[head[1]]}`;
+  shown.textContent = value === undefined ? "" : spell(value);
+}
+
+/**
+ * Arrow keys go from head to head.
+ * @param {KeyboardEvent} event
+ * @param {HTMLElement} grid
+ */
+function walk(event, grid) {
+  const heads = /** @type {HTMLElement[]} */ ([...grid.querySelectorAll(".head")]);
+  const place = heads.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+  if (place < 0) return;
+  const top = heads[0].offsetTop;
+  const across = Math.max(heads.filter((head) => head.offsetTop === top).length, 1);
+  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across };
+  const step = steps[/** @type {keyof typeof steps} */ (event.key)];
+  const next = step && heads[place + step];
+  if (!next) return;
+  event.preventDefault();
+  event.stopPropagation();
+  heads[place].tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+}

@@ -1,0 +1,189 @@
+/** How a query and a key make a weight: element by element, to the score, to the share of the row. */
+
+import { projected } from "./model.js";
+import { NEGATIVE, theme } from "./colors.js";
+import { fitted } from "./labels.js";
+import { largest, spell } from "./numbers.js";
+import { font, make, sized } from "./surface.js";
+import { tokenElement } from "./readout.js";
+
+/** @typedef {import("./types.js").Scene} Scene */
+/** @typedef {import("./types.js").Surface} Surface */
+
+const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
+
+/**
+ * @typedef {object} Multiplied
+ * @property {Float32Array} query
+ * @property {Float32Array} key
+ * @property {Float32Array} product element by element
+ * @property {number} sum of the products
+ * @property {number} score the sum over the root of the head size
+ * @property {Float64Array} scores of the query with every key
+ * @property {Float64Array} shares the softmax of those scores
+ */
+
+/**
+ * @param {Float32Array} queries row by row
+ * @param {Float32Array} keys row by row
+ * @param {number} size of a head
+ * @param {number} row
+ * @param {number} column
+ * @returns {Multiplied}
+ */
+export function multiplied(queries, keys, size, row, column) {
+  const query = queries.subarray(row * size, (row + 1) * size);
+  const key = keys.subarray(column * size, (column + 1) * size);
+  const product = query.map((value, place) => value * key[place]);
+  const scores = new Float64Array(keys.length / size);
+  for (let at = 0; at < scores.length; at++) {
+    for (let place = 0; place < size; place++) scores[at] += query[place] * keys[at * size + place];
+    scores[at] /= Math.sqrt(size);
+  }
+  const most = scores.reduce((one, other) => Math.max(one, other), -Infinity);
+  const powers = scores.map((score) => Math.exp(score - most));
+  const total = powers.reduce((one, other) => one + other, 0);
+  return {
+    query, key, product, scores,
+    sum: product.reduce((one, other) => one + other, 0),
+    score: scores[column],
+    shares: powers.map((power) => power / total),
+  };
+}
+
+/**
+ * @param {import("./types.js").Store} store
+ * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @returns {import("./types.js").View}
+ */
+export function createQueryKey(store, readout) {
+  const canvas = make("canvas", { role: "img" });
+  const choices = make("div", { class: "tools" });
+  const sentence = make("p", { class: "sum" });
+  const element = make("div", { class: "query-key" }, [choices, sentence, canvas]);
+  /** @type {Multiplied} */
+  let parts;
+  /** @type {Scene} */
+  let scene;
+  /** @type {{row: number, column: number}} */
+  let pair;
+  const width = () => Math.max(element.clientWidth, 320);
+  const height = () => 3 * BAND + 60 + CANDIDATES * 20;
+
+  return {
+    element,
+    async show(next) {
+      scene = next;
+      const { map, state, heads } = next;
+      const whole = { queries: map.queries.tokens, keys: map.keys.tokens };
+      const row = Math.min(Math.max(state.row, 0), whole.queries.length - 1);
+      const values = await headRow(next, row);
+      const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
+      pair = { row, column };
+      const [queries, keys] = await Promise.all([projected(map, "q", heads[0]), projected(map, "k", heads[0])]);
+      parts = multiplied(queries, keys, map.projections?.size ?? 1, row, column);
+      choices.replaceChildren(
+        picker("query", next.shown.queries, row, (place) => store.set({ row: place })),
+        picker("key", next.shown.keys, column, (place) => store.set({ column: place })),
+      );
+      readout.show(next.shown, row, column);
+      const weight = values[column];
+      const apart = Math.abs(weight - parts.shares[column]) > 0.004;
+      sentence.replaceChildren(
+        tokenElement(next.shown.queries[row]), " · ", tokenElement(next.shown.keys[column]),
+        ` = ${parts.sum.toFixed(3)}, over √${parts.query.length} = ${parts.score.toFixed(3)}; softmax over ${parts.scores.length} keys: `,
+        make("output", {}, [spell(parts.shares[column])]),
+        apart ? `. The map says ${spell(weight)}: a mask, a position bias or another scale takes part too.` : ".",
+      );
+      canvas.setAttribute("aria-label", `Elements of query and key, their products, and the ${CANDIDATES} largest scores of the row`);
+      paintParts(sized(canvas, width(), height()), parts, scene, pair, width());
+    },
+    paint: (surface) => paintParts(surface, parts, scene, pair, width()),
+    size: () => [width(), height()],
+  };
+}
+
+/** @param {Scene} scene @param {number} row */
+async function headRow(scene, row) {
+  const keys = scene.shown.keys.length;
+  return scene.shown.values.subarray(row * keys, (row + 1) * keys);
+}
+
+/**
+ * @param {string} name
+ * @param {import("./types.js").ShownToken[]} tokens
+ * @param {number} chosen
+ * @param {(place: number) => void} choose
+ */
+function picker(name, tokens, chosen, choose) {
+  const select = make("select", { "aria-label": name }, tokens.map((token, place) =>
+    make("option", { value: place, selected: place === chosen }, [`${place} ${token.text.slice(0, 40)}`])));
+  select.addEventListener("change", () => choose(Number(select.value)));
+  return make("label", {}, [`${name} `, select]);
+}
+
+/**
+ * @param {Surface} surface
+ * @param {Multiplied} parts
+ * @param {Scene} scene
+ * @param {{row: number, column: number}} pair
+ * @param {number} width
+ */
+function paintParts(surface, parts, scene, pair, width) {
+  const colors = theme();
+  /** @type {[string, Float32Array][]} */
+  const bands = [["query", parts.query], ["× key", parts.key], ["= product", parts.product]];
+  bands.forEach(([name, values], number) => band(surface, name, values, 8 + number * BAND, width, colors));
+  const top = 3 * BAND + 30;
+  surface.font = font(11);
+  surface.fillStyle = colors.faint;
+  surface.textBaseline = "middle";
+  surface.textAlign = "left";
+  surface.fillText("largest scores of this query", LABEL, top - 14);
+  surface.fillText("score", LABEL + (width - LABEL) * 0.44, top - 14);
+  surface.fillText("softmax", LABEL + (width - LABEL) * 0.6, top - 14);
+  const order = [...parts.scores.keys()].sort((a, b) => parts.scores[b] - parts.scores[a]).slice(0, CANDIDATES);
+  if (!order.includes(pair.column)) order[order.length - 1] = pair.column;
+  order.forEach((place, line) => {
+    const y = top + 6 + line * 20;
+    const strong = place === pair.column;
+    surface.font = font(12, strong ? "600" : "");
+    surface.fillStyle = strong ? colors.accent : colors.ink;
+    surface.textAlign = "left";
+    surface.fillText(fitted(surface, scene.shown.keys[place].text, (width - LABEL) * 0.4), LABEL, y);
+    surface.fillText(parts.scores[place].toFixed(2), LABEL + (width - LABEL) * 0.44, y);
+    surface.fillText(spell(parts.shares[place]), LABEL + (width - LABEL) * 0.6, y);
+    surface.fillRect(LABEL + (width - LABEL) * 0.7, y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);
+  });
+}
+
+/**
+ * One vector as bars around 0, on a scale of its own that is written beside it.
+ * @param {Surface} surface
+ * @param {string} name
+ * @param {Float32Array} values
+ * @param {number} y
+ * @param {number} width
+ * @param {import("./types.js").Theme} colors
+ */
+function band(surface, name, values, y, width, colors) {
+  const most = values.reduce((one, value) => Math.max(one, Math.abs(value)), 1e-9);
+  const middle = y + (BAND - 14) / 2;
+  const step = (width - LABEL) / values.length;
+  const bar = Math.max(step - (step > 4 ? 1.5 : 0), 0.5);
+  surface.textBaseline = "middle";
+  surface.textAlign = "right";
+  surface.font = font(13);
+  surface.fillStyle = colors.ink;
+  surface.fillText(name, LABEL - 14, middle - 7);
+  surface.font = font(10.5);
+  surface.fillStyle = colors.faint;
+  surface.fillText(`up to ±${most.toPrecision(3)}`, LABEL - 14, middle + 9);
+  surface.fillStyle = colors.line;
+  surface.fillRect(LABEL, middle - 0.5, width - LABEL, 1);
+  values.forEach((value, place) => {
+    const long = (Math.abs(value) / most) * (BAND - 20) * 0.5;
+    surface.fillStyle = value < 0 ? NEGATIVE : colors.accent;
+    surface.fillRect(LABEL + place * step, value < 0 ? middle : middle - long, bar, long);
+  });
+}

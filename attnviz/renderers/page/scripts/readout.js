@@ -1,0 +1,124 @@
+/** The numbers under the pointer: the link itself, and the strongest of its row and its column. */
+
+import { beginning } from "./labels.js";
+import { largest, spell } from "./numbers.js";
+import { make } from "./surface.js";
+
+/** @typedef {import("./types.js").Shown} Shown */
+/** @typedef {import("./types.js").ShownToken} ShownToken */
+
+const STRONGEST = 5;
+
+/**
+ * A token's place in its text: 7, or 16–31 for a block or a word.
+ * @param {ShownToken} token
+ */
+export function placeOf(token) {
+  return token.count > 1 ? `${token.at}–${token.at + token.count - 1}` : `${token.at}`;
+}
+
+/**
+ * A token as it is spoken of.
+ * @param {ShownToken} token
+ */
+export function tokenElement(token) {
+  const label = token.label ? [make("i", {}, [` ${token.label}`])] : [];
+  const place = make("small", {}, [` ${placeOf(token)}`]);
+  return make("b", {}, [make("bdi", {}, [beginning(token.text, 200)]), ...label, place]);
+}
+
+/** @param {HTMLElement} element */
+export function createReadout(element) {
+  const link = make("p", { class: "link" });
+  const row = make("p", { class: "strongest" });
+  const column = make("p", { class: "strongest" });
+  const spoken = make("p", { class: "unseen", "aria-live": "polite" });
+  element.append(link, row, column, spoken);
+  let timer = 0;
+  return {
+    /**
+     * @param {Shown} shown
+     * @param {number} query its row; -1 for none
+     * @param {number} key its column; -1 for none
+     */
+    show(shown, query, key) {
+      const width = shown.keys.length;
+      const queryToken = shown.queries[query];
+      const keyToken = shown.keys[key];
+      const weight = queryToken && keyToken ? shown.values[query * width + key] : null;
+      link.replaceChildren(...sentence(queryToken, keyToken, weight));
+      row.replaceChildren(
+        ...(queryToken
+          ? list("attends most to", shown.values.subarray(query * width, (query + 1) * width), shown.keys)
+          : []),
+      );
+      const received = keyToken ? shown.queries.map((_, at) => shown.values[at * width + key]) : [];
+      column.replaceChildren(
+        ...(keyToken ? list("is attended most by", received, shown.queries) : []),
+      );
+      clearTimeout(timer);
+      timer = setTimeout(() => (spoken.textContent = link.textContent), 300);
+    },
+    /**
+     * Nothing is pointed at: say what is strongest, and what can be done.
+     * @param {string} text
+     * @param {Shown} shown
+     */
+    invite(text, shown) {
+      link.replaceChildren(...strongestLinks(shown));
+      row.replaceChildren(make("span", { class: "hint" }, [text]));
+      column.replaceChildren();
+    },
+  };
+}
+
+/**
+ * @param {ShownToken | undefined} query
+ * @param {ShownToken | undefined} key
+ * @param {number | null} weight
+ */
+function sentence(query, key, weight) {
+  if (query && key) {
+    const number = make("output", {}, [weight === null ? "" : spell(weight)]);
+    return [tokenElement(query), " attends to ", tokenElement(key), " ", number];
+  }
+  if (query) return [tokenElement(query), " (query)"];
+  return key ? [tokenElement(key), " (key)"] : [];
+}
+
+/**
+ * The strongest links between different words.
+ * @param {Shown} shown
+ */
+function strongestLinks({ queries, keys, values }) {
+  const width = keys.length;
+  const between = values.map((value, at) => {
+    const [query, key] = [queries[Math.floor(at / width)], keys[at % width]];
+    const counts = !query.special && !key.special && (query.at !== key.at || query.text !== key.text);
+    return counts ? value : 0;
+  });
+  const links = largest(between, 3).filter((at) => between[at]);
+  return links.map((at) =>
+    make("span", { class: "entry" }, [
+      make("bdi", {}, [beginning(queries[Math.floor(at / width)].text, 24)]),
+      " → ",
+      make("bdi", {}, [beginning(keys[at % width].text, 24)]),
+      " ",
+      make("output", {}, [spell(values[at])]),
+    ]));
+}
+
+/**
+ * @param {string} words
+ * @param {ArrayLike<number>} values
+ * @param {ShownToken[]} tokens
+ */
+function list(words, values, tokens) {
+  const parts = largest(values, STRONGEST).flatMap((place) => [
+    make("span", { class: "entry" }, [
+      make("bdi", {}, [beginning(tokens[place].text, 24)]),
+      ` ${spell(values[place])}`,
+    ]),
+  ]);
+  return [make("span", { class: "hint" }, [words]), ...parts];
+}

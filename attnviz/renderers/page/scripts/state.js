@@ -1,0 +1,125 @@
+/** What the reader has chosen, kept in the address behind the #, so that a link reopens it. */
+
+import { clamp } from "./numbers.js";
+import { firstHeads } from "./model.js";
+
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").PageMap} PageMap */
+
+/** @type {State} */
+export const DEFAULTS = {
+  view: "heatmap",
+  map: 0,
+  heads: "",
+  mix: "mean",
+  unit: "tokens",
+  specials: "kept",
+  colors: "blue",
+  range: "shared",
+  row: -1,
+  column: -1,
+  zoom: "",
+  least: -1,
+  direction: "from",
+  measure: "",
+  order: "layout",
+  filter: 0,
+};
+
+/**
+ * @param {string} fragment
+ * @returns {State}
+ */
+export function readState(fragment) {
+  const given = new URLSearchParams(fragment.replace(/^#/, ""));
+  /** @type {Record<string, string | number>} */
+  const state = { ...DEFAULTS };
+  for (const [name, usual] of Object.entries(DEFAULTS)) {
+    const text = given.get(name);
+    if (text === null) continue;
+    if (typeof usual === "string") state[name] = text;
+    else if (Number.isFinite(Number(text))) state[name] = Number(text);
+  }
+  return /** @type {any} */ (state);
+}
+
+/** @param {State} state */
+export function writeState(state) {
+  const parts = Object.entries(state)
+    .filter(([name, value]) => value !== /** @type {any} */ (DEFAULTS)[name])
+    .map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
+  return parts.join("&");
+}
+
+/** @returns {import("./types.js").Store} */
+export function createStore() {
+  let state = readState(location.hash);
+  /** @type {((changed: Set<string>) => void)[]} */
+  const listeners = [];
+  /** @param {State} next */
+  const become = (next) => {
+    const changed = new Set(
+      Object.keys(DEFAULTS).filter((name) => {
+        const key = /** @type {keyof State} */ (name);
+        return next[key] !== state[key];
+      }),
+    );
+    state = next;
+    if (changed.size) listeners.forEach((listener) => listener(changed));
+  };
+  addEventListener("hashchange", () => become(readState(location.hash)));
+  return {
+    get state() {
+      return state;
+    },
+    set(changes) {
+      become({ ...state, ...changes });
+      remember(state);
+    },
+    onChange(listener) {
+      listeners.push(listener);
+    },
+  };
+}
+
+/** @param {State} state */
+function remember(state) {
+  const fragment = writeState(state);
+  try {
+    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
+  } catch {
+    // A frame without an address of its own, as in a notebook, has nowhere to remember it.
+  }
+}
+
+/**
+ * The chosen heads that exist; the ones to see first where none does.
+ * @param {PageMap} map
+ * @param {State} state
+ * @returns {import("./types.js").Head[]}
+ */
+export function chosenHeads(map, state) {
+  /** @type {import("./types.js").Head[]} */
+  const heads = [];
+  for (const text of state.heads.split(",")) {
+    const found = /^(\d+)\.(\d+)$/.exec(text);
+    if (!found) continue;
+    const [layer, head] = [Number(found[1]), Number(found[2])];
+    if (layer < map.layers.length && head < map.heads.length) heads.push([layer, head]);
+  }
+  return heads.length ? heads : firstHeads(map);
+}
+
+/** @param {import("./types.js").Head[]} heads */
+export function spellHeads(heads) {
+  return heads.map(([layer, head]) => `${layer}.${head}`).join(",");
+}
+
+/**
+ * The map that is looked at; numbers from a foreign address are brought into range.
+ * @param {PageMap[]} maps
+ * @param {State} state
+ */
+export function chosenMap(maps, state) {
+  return maps[clamp(Math.trunc(state.map), 0, maps.length - 1)];
+}

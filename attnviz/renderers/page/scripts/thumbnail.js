@@ -1,0 +1,71 @@
+/** A head as a small picture: each pixel the strongest weight under it, so that lines survive. */
+
+import { pixels } from "./colors.js";
+
+/**
+ * The value furthest from 0 in each block.
+ * @param {ArrayLike<number>} values row by row
+ * @param {number} rows
+ * @param {number} columns
+ * @param {number} rowLength rows to a block
+ * @param {number} columnLength columns to a block
+ */
+export function strongestBlocks(values, rows, columns, rowLength, columnLength) {
+  const width = Math.ceil(columns / columnLength);
+  const height = Math.ceil(rows / rowLength);
+  const found = new Float32Array(width * height);
+  for (let row = 0; row < rows; row++) {
+    const start = Math.floor(row / rowLength) * width;
+    let at = row * columns;
+    for (let block = 0; block < width; block++) {
+      const end = Math.min(at + columnLength, (row + 1) * columns);
+      let best = found[start + block];
+      let size = best < 0 ? -best : best;
+      for (; at < end; at++) {
+        const value = values[at];
+        const here = value < 0 ? -value : value;
+        if (here > size) {
+          best = value;
+          size = here;
+        }
+      }
+      found[start + block] = best;
+    }
+  }
+  return { values: found, width, height };
+}
+
+/**
+ * The colour of every code of a map, as pixels; the code 0 is at place `levels`.
+ * @param {Float32Array} weights the weight of every code
+ * @param {import("./types.js").Palette} colors
+ */
+export function codePixels(weights, colors) {
+  const steps = pixels(colors);
+  const [low, high] = colors.limits;
+  const factor = (colors.steps - 1) / (high - low || 1);
+  return Uint32Array.from(weights, (weight) => {
+    const place = Math.round((weight - low) * factor);
+    return steps[place < 0 ? 0 : place >= colors.steps ? colors.steps - 1 : place];
+  });
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {Int16Array} codes of one head
+ * @param {number} rows
+ * @param {number} columns
+ * @param {Uint32Array} colors of every code
+ * @param {number} most pixels of a side
+ */
+export function drawThumbnail(canvas, codes, rows, columns, colors, most) {
+  const length = Math.max(Math.ceil(rows / most), Math.ceil(columns / most), 1);
+  const pooled = strongestBlocks(codes, rows, columns, length, length);
+  const image = new ImageData(pooled.width, pooled.height);
+  const data = new Uint32Array(image.data.buffer);
+  const zero = (colors.length - 1) / 2;
+  for (let place = 0; place < data.length; place++) data[place] = colors[pooled.values[place] + zero];
+  canvas.width = pooled.width;
+  canvas.height = pooled.height;
+  /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).putImageData(image, 0, 0);
+}

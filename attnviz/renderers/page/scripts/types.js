@@ -1,0 +1,92 @@
+/**
+ * The shapes of what the modules hand to each other; comments only, left out of the page.
+ *
+ * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string}} Token
+ * @typedef {{side: string, block: number, words: number[] | null, tokens: Token[]}} Axis
+ * @typedef {{name: string, unit: string, low: string, high: string, values: number[][]}} Measure
+ * @typedef {{image: string, rows: number, columns: number, first: number}} Patches
+ * @typedef {[number, string, number, string, number]} Link query position and token, key position
+ *   and token, weight
+ * @typedef {object} PageMap
+ * @property {string} blob start of the names of the elements that hold its weights
+ * @property {string} stream
+ * @property {string} lens how weights became these values; empty for the weights themselves
+ * @property {string[]} layers
+ * @property {string[]} heads
+ * @property {"share" | "signed"} values
+ * @property {string} unit
+ * @property {[number, number]} limits the values at the two ends of the colour scale
+ * @property {number} scale the value that the highest code stands for
+ * @property {number} levels the highest code
+ * @property {Axis} queries
+ * @property {Axis} keys
+ * @property {[string, string, string] | null} focus layer, head and why
+ * @property {Measure[]} measures
+ * @property {Link[][][] | null} links of a pooled map, for each layer and head
+ * @property {{size: number, query_scale: number, key_scale: number} | null} projections
+ * @property {{queries?: Patches, keys?: Patches}} patches
+ *
+ * @typedef {{light: string, dark: string, light_signed: string, dark_signed: string}} Scheme
+ * @typedef {object} PageDocument
+ * @property {string} title
+ * @property {string} id
+ * @property {string} command
+ * @property {string[]} notes
+ * @property {[string, string][]} provenance
+ * @property {Record<string, Scheme>} schemes
+ * @property {PageMap[]} maps
+ *
+ * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
+ *
+ * @typedef {Token & {at: number, count: number}} ShownToken a token, word or block; `at` is the
+ *   position of its first token
+ * @typedef {object} Shown the matrix that is looked at
+ * @property {ShownToken[]} queries
+ * @property {ShownToken[]} keys
+ * @property {Float32Array} values row by row
+ * @property {number | null} removed mean share of the kept rows that went to dropped tokens
+ *
+ * @typedef {object} Palette
+ * @property {[number, number]} limits
+ * @property {Uint8Array} table red, green, blue of each step
+ * @property {number} steps
+ *
+ * @typedef {object} State everything that the address remembers
+ * @property {string} view
+ * @property {number} map
+ * @property {string} heads chosen heads as "layer.head,…"; empty for the one to see first
+ * @property {string} mix "mean" or "max" of several heads
+ * @property {string} unit "tokens" or "words"
+ * @property {string} specials "kept", "dropped" or "renormalised"
+ * @property {string} colors
+ * @property {string} range "shared" or "view"
+ * @property {number} row pinned query; -1 for none
+ * @property {number} column pinned key
+ * @property {string} zoom "factor,left column,top row"
+ * @property {number} least smallest weight that gets a line; below 0: chosen by the page
+ * @property {string} direction "from": whom the word attends to; "to": who attends to it
+ * @property {string} measure
+ * @property {string} order "layout", "high" or "low"
+ * @property {number} filter smallest value of the measure that is kept in sight
+ *
+ * @typedef {{state: State, set: (changes: Partial<State>) => void,
+ *   onChange: (listener: (changed: Set<string>) => void) => void}} Store
+ *
+ * @typedef {object} Scene what a view is asked to show
+ * @property {PageMap} map
+ * @property {Head[]} heads
+ * @property {Shown} shown
+ * @property {Shown[]} separate each head's own matrix where a few are looked at side by side
+ * @property {Palette} palette
+ * @property {State} state
+ *
+ * @typedef {CanvasRenderingContext2D} Surface
+ * @typedef {{ink: string, faint: string, line: string, paper: string, accent: string,
+ *   dark: boolean}} Theme
+ * @typedef {object} View
+ * @property {HTMLElement} element
+ * @property {(scene: Scene) => void | Promise<void>} show
+ * @property {(surface: Surface) => void} paint draws it as it stands, for a file
+ * @property {() => [number, number]} size of what `paint` draws, in pixels
+ */
+export {};
