@@ -170,6 +170,7 @@ def _legend(item: AttentionMap, colored: bool) -> Text:
 def _strongest(item: AttentionMap, width: int) -> Table:
     """The strongest keys of each row, as many as fit."""
     table = _table(["", ""])
+    table.show_header = False
     numbered = numbered_width(item.query_tokens)
     entry = LONGEST_LABEL + 10
     count = max((width - numbered - 1) // entry, 1)

@@ -1,0 +1,103 @@
+"""The data formats as renderers: text by text, and whole once finished."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from attnviz.attention_map import Attention
+from attnviz.pipeline import as_bytes
+from attnviz.registry import FORMATS
+from attnviz.renderers import Display
+from attnviz.renderers.csv import COLUMNS, CsvRenderer, TsvRenderer, escape, rows
+from attnviz.renderers.json import JsonRenderer
+from attnviz.storage.archive import load_archive
+from tests.samples import attention_of, attentions, checked, few, same, self_map
+
+DATA = [name for name in FORMATS if name not in ("table", "none")]
+
+
+def rendered(name: str, found: list[Attention], many: bool = True) -> bytes:
+    renderer = FORMATS[name].load()(Display(many=many))
+    parts = [renderer.add(item, lambda: pytest.fail("views cost time")) for item in found]
+    return b"".join(map(as_bytes, [*parts, renderer.finish()]))
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_no_text_at_all_is_still_well_formed(name: str) -> None:
+    data = rendered(name, [])
+    empty = {"json": b"[]\n", "jsonl": b"", "npz": None}
+    if name == "npz":
+        assert list(load_archive(data)) == []
+    else:
+        header = {"csv": ",", "tsv": "\t"}.get(name)
+        assert data == (header.join(COLUMNS).encode() + b"\n" if header else empty[name])
+
+
+@checked
+@given(attentions())
+def test_tsv_has_one_line_a_weight_and_never_a_quote(attention: Attention) -> None:
+    lines = rendered("tsv", [attention]).decode().split("\n")
+    assert lines.pop() == ""
+    assert len(lines) == 1 + sum(item.weights.size for item in attention.maps)
+    assert all(line.count("\t") == len(COLUMNS) - 1 for line in lines)
+    assert not any(control in "".join(lines) for control in "\r\x1b\u202e\x00\u2028")
+
+
+@checked
+@given(attentions())
+def test_csv_and_tsv_hold_the_same_cells(attention: Attention) -> None:
+    comma = rendered("csv", [attention]).decode()
+    tab = rendered("tsv", [attention]).decode()
+    assert list(csv.reader(io.StringIO(comma))) == [
+        line.split("\t") for line in tab.split("\n")[:-1]
+    ]
+
+
+@checked
+@given(attentions())
+def test_weights_come_layer_by_layer_and_read_back_to_the_last_bit(attention: Attention) -> None:
+    weights = np.array([row[-1] for row in rows(attention)], np.float32)
+    expected = np.concatenate([item.weights.ravel() for item in attention.maps])
+    assert weights.tobytes() == expected.tobytes()
+
+
+def test_the_header_comes_once() -> None:
+    item = attention_of(self_map(["a"]))
+    for renderer in (CsvRenderer(Display()), TsvRenderer(Display())):
+        assert renderer.add(item, list).startswith("id")
+        assert renderer.add(item, list).startswith("0")
+        assert renderer.finish() == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("plain é 你", "plain é 你"),
+        ("a\tb\nc\rd\\e", "a\\tb\\nc\\rd\\\\e"),
+        ("\x1b\x00\u202e\u061c", "\\u001b\\u0000\\u202e\\u061c"),
+    ],
+)
+def test_escapes(text: str, escaped: str) -> None:
+    assert escape(text) == escaped
+
+
+def test_one_json_document_stands_alone_unless_several_may_come() -> None:
+    item = attention_of(self_map(["a"]))
+    alone, many = JsonRenderer(Display()), JsonRenderer(Display(many=True))
+    assert json.loads(alone.add(item, list) + alone.finish())["schema"] == 1
+    assert len(json.loads(many.add(item, list) + many.finish())) == 1
+
+
+@few
+@given(attentions())
+def test_npz_is_whole_only_at_the_end(attention: Attention) -> None:
+    renderer = FORMATS["npz"].load()(Display())
+    assert renderer.add(attention, list) == b""
+    (loaded,) = load_archive(renderer.finish())
+    assert same(loaded, attention)

@@ -1,0 +1,142 @@
+"""The table: readable at any width, true to the map, plain unless colour is asked for."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from attnviz.analyses.view import views
+from attnviz.attention_map import Attention, Token
+from attnviz.measures import HeadLine, Link
+from attnviz.renderers import Display
+from attnviz.renderers.numerals import two_digits
+from attnviz.renderers.table import TableRenderer, broken, sparkline, strongest_line
+from tests.samples import RAW, attention_of, checked, odd_words, self_map
+
+WORDS = ["The", "professor", "who", "supervised", "a", "student", "published", "one", "paper"]
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def shown(attention: Attention, width: int = 80, colors: str | None = None) -> str:
+    renderer = TableRenderer(Display(width, colors))
+    text = renderer.add(attention, lambda: views(attention)) + renderer.finish()
+    assert isinstance(text, str)
+    return text
+
+
+def widest(text: str) -> int:
+    return max(map(cell_len, STYLE.sub("", text).splitlines()))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 11, 15, 20, 26, 32, 40, 50, 60])
+def test_three_to_sixty_tokens_read_at_eighty_columns(count: int) -> None:
+    words = [WORDS[place % len(WORDS)] for place in range(count)]
+    text = shown(attention_of(self_map(words, 2, 4)))
+    assert widest(text) <= 80
+    assert "rows attend to columns" in text
+    for place, word in enumerate(words):
+        assert re.search(rf"(?m)^( *{place} )?{word}\b", text), (place, word)
+    assert "broken" not in text
+
+
+@checked
+@example(["👩\u200d👩\u200d👧", "🇫🇷", "❤\ufe0f"] * 5, 37, True)
+@example(["你好你好你好你好你好"] * 9, 30, False)
+@given(st.lists(odd_words, min_size=1, max_size=40), st.integers(30, 200), st.booleans())
+def test_no_line_is_wider_than_the_terminal(words: list[str], width: int, signed: bool) -> None:
+    text = shown(attention_of(self_map(words, 2, 3, signed=signed)), width)
+    assert widest(text) <= width
+    assert not RAW.search(text)
+
+
+@checked
+@given(st.integers(1, 12), st.integers(0, 99))
+def test_the_numbers_are_the_maps_and_rows_are_queries(count: int, seed: int) -> None:
+    words = [f"w{place}" for place in range(count)]
+    item = self_map(words, seed=seed)
+    lines = shown(attention_of(item), 120).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.split() == words)
+    for word, line, row in zip(words, lines[start + 1 :], item.weights[0, 0], strict=False):
+        assert line.split() == [word, *(two_digits(float(value)) for value in row)]
+
+
+def test_a_sentence_of_forty_tokens_names_the_strongest_key_of_each_row() -> None:
+    item = self_map([f"word{place}" for place in range(40)])
+    lines = shown(attention_of(item)).splitlines()
+    for place in range(40):
+        best = int(item.weights[0, 0, place].argmax())
+        line = next(line for line in lines if line.split()[:2] == [str(place), f"word{place}"])
+        assert line.split()[-2:] == [
+            f"word{best}",
+            two_digits(float(item.weights[0, 0, place, best])),
+        ]
+
+
+def test_what_cannot_fit_at_all_says_so_and_what_to_do() -> None:
+    text = shown(attention_of(self_map(["word"] * 150)), 80)
+    said = " ".join(text.split())
+    assert "150 columns do not fit 80: the strongest keys of each row" in said
+    assert "-f tsv has every weight, --heatmap FILE draws them" in said
+
+
+def test_every_head_has_a_line_under_the_mean() -> None:
+    lines = shown(attention_of(self_map(WORDS, 1, 12))).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("heads of layer 0"))
+    assert "entropy" in lines[start + 1]
+    assert [line.split()[0] for line in lines[start + 2 : start + 14]] == list(map(str, range(12)))
+
+
+@pytest.mark.parametrize("colors", ["truecolor", "256", "standard"])
+def test_colour_comes_only_when_asked_for(colors: str) -> None:
+    attention = attention_of(self_map(WORDS, 1, 2))
+    plain, colored = shown(attention), shown(attention, colors=colors)
+    assert "\x1b" not in plain
+    assert re.search(r"\x1b\[[0-9;]*4[0-9]", colored)
+    rows = [line.rstrip() for line in STYLE.sub("", colored).splitlines()]
+    assert rows == plain.splitlines()
+
+
+def test_labelled_tokens_stand_out_and_marks_step_back() -> None:
+    item = self_map(["John", "ran", "[SEP]"])
+    tokens = (Token("John", label="B-PER"), Token("ran"), Token("[SEP]", special=True))
+    item = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
+    colored = shown(attention_of(item), colors="256")
+    assert "\x1b[1;33mJohn\x1b[0m" in colored
+    assert "\x1b[2m[SEP] " in colored
+    assert "John B-PER" in STYLE.sub("", colored)
+
+
+def test_lines_never_end_in_spaces() -> None:
+    assert not re.search(r"(?m) $", shown(attention_of(self_map(WORDS, 2, 3))))
+
+
+def test_several_texts_are_named_and_set_apart() -> None:
+    renderer = TableRenderer(Display(many=True))
+    found = [attention_of(self_map(["a", "b"])) for _ in range(2)]
+    texts = [renderer.add(item, lambda item=item: views(item)) for item in found]  # type: ignore[misc]
+    assert texts[0].startswith("0:\n")
+    assert texts[1].startswith("\n0:\n")
+
+
+def test_a_caption_breaks_between_its_parts() -> None:
+    assert broken("one · two · three", 11) == ["one · two", "three"]
+    assert broken("one", 1) == ["one"]
+
+
+def test_bars_are_the_peaks_of_their_keys() -> None:
+    assert sparkline(np.array([0, 0.5, 1.0]), 3, 1.0) == "▁▅█"
+    assert sparkline(np.array([0, 1.0, 0, 0]), 2, 1.0) == "█▁"
+    assert sparkline(np.zeros(2), 2, 0.0) == "▁▁"
+
+
+def test_the_strongest_link_says_how_to_see_it_only_where_it_can_be_seen() -> None:
+    seen = strongest_line(Link("a", "b", 0.5, "2", "3")).plain
+    assert seen == "a → b  .50 in layer 2 head 3  (--layer 2 --head 3 shows it)"
+    assert strongest_line(Link("a", "b", 0.5, "mean", "3")).plain == "a → b  .50 in head 3"
+    assert strongest_line(Link("a", "b", 0.5, "mean", "max")).plain == "a → b  .50"
+    assert HeadLine("0", np.zeros(1), "", 0.0, 0.0).pattern == ""
