@@ -46,9 +46,14 @@ def sink(subject: Subject) -> HeadMeasure:
 
 
 def sink_fractions(subject: Subject) -> Numbers:
-    """For each key the share of all heads of which it is a sink, shape (keys,)."""
-    scores = np.where(_well_seen(subject), sink_scores(subject.item.weights, subject.visible), 0)
-    fractions: Numbers = (scores > THRESHOLD).mean(axis=(0, 1))
+    """For each key the share of all heads of which it is a sink, shape (keys,).
+
+    In a short text, where even an even look passes the threshold, nothing is a sink.
+    """
+    scores = sink_scores(subject.item.weights, subject.visible)
+    even = sink_scores(subject.uniform, subject.visible)
+    sinks = _well_seen(subject) & (scores > THRESHOLD) & (even <= THRESHOLD)
+    fractions: Numbers = sinks.mean(axis=(0, 1))
     return fractions
 
 
