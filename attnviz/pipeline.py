@@ -83,8 +83,10 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
     origin, choice = _split_options(options)
     check_choice(choice)
     source = open_source(origin, command)
-    blank_allowed = origin.weights is not None
-    text = text if blank_allowed else check_text(text)
+    if origin.weights is None:
+        check_text(text)
+        if target is not None:
+            check_text(target, "target")
     return attend_one(source, Text("0", text, target), choice, command)
 
 

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import AttentionMap, Token
+from attnviz.errors import InputError
+from tests.samples import self_map, weights_of
+
+TOKENS = (Token("a"), Token("b"))
+
+
+def made(weights: object, **facts: object) -> AttentionMap:
+    return AttentionMap("self", TOKENS, TOKENS, np.asarray(weights), **facts)  # type: ignore[arg-type]
+
+
+def test_layers_and_heads_are_numbered_unless_named() -> None:
+    item = made(weights_of((3, 2, 2, 2)))
+    assert (item.layers, item.heads) == (("0", "1", "2"), ("0", "1"))
+    named = made(weights_of((1, 1, 2, 2)), layers=("5",), heads=("mean",))
+    assert (named.layers, named.heads) == (("5",), ("mean",))
+
+
+def test_weights_are_float32_in_one_piece() -> None:
+    item = made(np.moveaxis(weights_of((1, 2, 2, 2)).astype(np.float64), 0, 1))
+    assert item.weights.dtype == np.float32
+    assert item.weights.flags["C_CONTIGUOUS"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "facts", "message"),
+    [
+        (np.eye(2), {}, "has|have 2 axes, not 4"),
+        (np.zeros((1, 1, 2, 3)), {}, "2 query and 2 key tokens"),
+        (np.zeros((2, 1, 2, 2)), {"layers": ("0",)}, "but there are 1 layers"),
+        (np.full((1, 1, 2, 2), np.nan), {}, "not finite"),
+        (np.full((1, 1, 2, 2), np.inf), {"values": "signed"}, "not finite"),
+        (np.full((1, 1, 2, 2), 1.5), {}, "run from 1.5 to 1.5, outside 0 to 1: these are scores"),
+        (np.full((1, 1, 2, 2), -0.1), {}, "outside 0 to 1"),
+    ],
+)
+def test_what_is_no_map_is_refused(
+    weights: np.ndarray, facts: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        made(weights, **facts)
+
+
+def test_an_empty_map_is_refused() -> None:
+    with pytest.raises(InputError, match="are empty"):
+        AttentionMap("self", (), TOKENS, np.zeros((1, 1, 0, 2), np.float32))
+
+
+def test_signed_maps_may_hold_any_number_and_rows_may_sum_to_less() -> None:
+    assert made(np.full((1, 1, 2, 2), -3.0), values="signed").weights.min() == -3
+    assert made(np.full((1, 1, 2, 2), 0.1)).weights.sum() == pytest.approx(0.4)
+
+
+def test_maps_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        self_map(["a"]).stream = "other"  # type: ignore[misc]

@@ -1,0 +1,124 @@
+"""The same from Python: `from attnviz import attend`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz import Result, attend, load
+from attnviz.errors import AttnvizError, InputError, UsageError
+from tests.invoke import OWN
+from tests.invoke import attnviz as run
+
+TEXT = "The cat sat"
+
+
+def own(text: str = TEXT, target: str | None = None, **options: object) -> Result:
+    return attend(text, target, **{"mechanism": "multi-head", **options})
+
+
+def test_every_public_name_resolves_and_is_listed() -> None:
+    assert attnviz.__all__ == sorted(attnviz.__all__)
+    for name in attnviz.__all__:
+        assert getattr(attnviz, name).__name__ == name
+        assert name in dir(attnviz)
+    with pytest.raises(AttributeError, match="module 'attnviz' has no attribute 'atend'"):
+        attnviz.atend  # noqa: B018
+
+
+def test_importing_the_package_costs_nothing() -> None:
+    code = (
+        "import sys, attnviz; print({'numpy', 'rich', 'typer', 'torch'} & set(sys.modules));"
+        "attnviz.attend; print('numpy' in sys.modules, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["set()", "True False"]
+
+
+def test_attend_gives_what_the_command_line_gives() -> None:
+    result = own()
+    document = run("self", TEXT, *OWN, "-f", "json").json()
+    assert result.tokens == ("The", "cat", "sat")
+    assert result.weights.shape == (1, 4, 3, 3)
+    assert np.array_equal(result.weights, np.array(document["maps"][0]["weights"], np.float32))
+
+
+def test_a_target_makes_a_pair_and_a_command_makes_co_attention() -> None:
+    cross = own("the cat", "le chat noir")
+    assert (cross.main.stream, cross.tokens) == ("cross", ("le", "chat", "noir"))
+    co = attend("the cat", "le chat", command="co", mechanism="co-two-stream")
+    assert [item.stream for item in co.maps] == ["a-to-b", "b-to-a"]
+    assert co.stream("b-to-a").weights.shape == (1, 4, 2, 2)
+    with pytest.raises(UsageError, match="unknown stream 'b-to-c'"):
+        co.stream("b-to-c")
+
+
+@pytest.mark.parametrize("value", ["1,3", [1, 3], (1, 3)])
+def test_choices_can_be_given_as_python_values(value: object) -> None:
+    assert np.array_equal(own(head=value).weights, own().weights[:, [1, 3]])
+    assert own(head=2, layer=0, reduce="mean").weights.shape == (1, 1, 3, 3)
+    labelled = own(labels=["O", "ANIMAL", "O"])
+    assert [token.label for token in labelled.main.key_tokens] == [None, "ANIMAL", None]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json", ".jsonl"])
+def test_what_is_saved_loads_again(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    own(labels="X O O").save(path)
+    (loaded,) = load(path)
+    assert isinstance(loaded, Result)
+    assert np.array_equal(loaded.weights, own().weights)
+    assert loaded.main.query_tokens[0].label == "X"
+    again = attend(TEXT, weights=str(path))
+    assert np.array_equal(again.weights, loaded.weights)
+
+
+def test_save_knows_every_suffix_and_says_so(tmp_path: Path) -> None:
+    for suffix in (".txt", ".csv", ".tsv"):
+        own().save(str(tmp_path / f"a{suffix}"))
+        assert (tmp_path / f"a{suffix}").read_text()
+    with pytest.raises(UsageError, match="names no data format"):
+        own().save(tmp_path / "a.doc")
+
+
+def test_pictures_come_as_figures_and_as_files(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    result = own()
+    for name, draw in (("h.png", result.heatmap), ("g.pdf", result.grid)):
+        assert isinstance(draw(tmp_path / name), Figure)
+        assert (tmp_path / name).read_bytes()[:4] in (b"\x89PNG", b"%PDF")
+    assert result._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(UsageError, match="names no picture"):
+        result.heatmap(tmp_path / "h.gif")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("",), {}, "the text is empty"),
+        (("a", " "), {}, "the target is empty"),
+        (("a",), {"mechanism": "multi-hed"}, "Did you mean 'multi-head'"),
+        (("a",), {"mecanism": "x"}, "unknown option 'mecanism': choose from"),
+        (("a",), {"layer": 7}, "layer 7 does not exist"),
+        (("a",), {"command": "slf"}, "unknown command 'slf'"),
+        (("a",), {"reduce": "avg"}, "unknown reduction 'avg'"),
+        (("a",), {"command": "cross"}, "needs a TARGET"),
+    ],
+)
+def test_mistakes_are_told_as_on_the_command_line(
+    arguments: tuple[str, ...], options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(AttnvizError) as caught:
+        own(*arguments, **options)  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(InputError, match=r"there is no file 'nope\.npz'"):
+        load("nope.npz")
