@@ -50,7 +50,7 @@ def check_text(text: str, what: str = "text") -> str:
 
 
 def read_lines(
-    lines: Iterable[bytes], name: str, *, json: bool, pairs: bool
+    lines: Iterable[bytes], name: str, *, json: bool, pairs: bool, keep_blank: bool = False
 ) -> Iterator[Text | BadText]:
     """Each line as a text; a line that cannot be used comes as a BadText, and blank ones are left.
 
@@ -59,7 +59,8 @@ def read_lines(
         name: the file's, for messages.
         json: each line is a JSON object with "text", or "source" and "target"; optionally "id" and
             "labels".
-        pairs: source and target are wanted; plain lines hold them tab-separated.
+        pairs: source and target are wanted; plain lines hold them separated by a tab or by |||.
+        keep_blank: a blank line is a BadText too, for output that stays line by line.
     """
     for number, line in enumerate(lines, 1):
         where = f"line {number} of {name}"
@@ -67,6 +68,8 @@ def read_lines(
             decoded = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             if decoded.strip():
                 yield (_from_json if json else _from_line)(decoded, str(number - 1), where, pairs)
+            elif keep_blank:
+                yield BadText(where, InputError(f"{where} is empty"))
         except UnicodeDecodeError:
             yield BadText(where, InputError(f"{where} is not valid UTF-8"))
         except InputError as error:
@@ -76,7 +79,7 @@ def read_lines(
 def _from_line(line: str, identity: str, where: str, pairs: bool) -> Text:
     if not pairs:
         return Text(identity, check_text(line), where=where)
-    source, tab, target = line.partition("\t")
+    source, tab, target = line.partition("\t" if "\t" in line else " ||| ")
     source = check_text(source, f"source in {where}")
     checked = check_text(target, f"target in {where}") if tab else None
     return Text(identity, source, checked, where=where)

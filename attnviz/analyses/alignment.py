@@ -172,3 +172,14 @@ def read_pharaoh(line: str) -> Links:
             raise InputError(f"'{part}' is no alignment link: write 'source-target', such as 0-1")
         links.add((int(source), int(target)))
     return frozenset(links)
+
+
+def read_gold(line: str) -> tuple[Links, Links]:
+    """The sure and the possible links of a line by hand: "0-0 2-1" sure, "1?1" or "1p1" possible.
+
+    Raises:
+        InputError: a part that is no link.
+    """
+    parts = line.replace("p", "?").split()
+    possible = read_pharaoh(" ".join(part.replace("?", "-") for part in parts if "?" in part))
+    return read_pharaoh(" ".join(part for part in parts if "?" not in part)), possible

@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+from attnviz.cli.align import (
+    AgainstOption,
+    Alignment,
+    ScoreOption,
+    SymmetrizeOption,
+    run_alignment,
+)
 from attnviz.cli.input import InputOption, texts_of
 from attnviz.cli.options import Options, with_options
 
@@ -20,12 +27,17 @@ def cross(
         typer.Argument(help="Text that attends (queries); without it the model writes one."),
     ] = None,
     input_file: InputOption = None,
+    symmetrize: SymmetrizeOption = None,
+    against: AgainstOption = "input",
+    score: ScoreOption = None,
     *,
     options: Options,
 ) -> None:
     """Show how a target attends to a source: rows are the target's tokens.
 
     attnviz cross "The red car is fast" "La voiture rouge est rapide"
+
+    attnviz cross "The red car is fast" "La voiture rouge est rapide" -f pharaoh
 
     attnviz cross --input pairs.jsonl -f jsonl | jq .id
     """
@@ -35,5 +47,8 @@ def cross(
     given = [text for text in (source, target) if text is not None]
     if options.origin.weights is not None and not given and input_file is None:
         raise typer.Exit(run_texts("cross", [Text("0", "")], False, options))
-    texts, many = texts_of(given, input_file, pairs=True)
+    aligned = options.output.format == "pharaoh" or score is not None
+    texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned)
+    if aligned:
+        raise typer.Exit(run_alignment(texts, options, Alignment(symmetrize, against, score)))
     raise typer.Exit(run_texts("cross", texts, many, options))

@@ -24,7 +24,7 @@ InputOption = Annotated[
 
 
 def texts_of(
-    arguments: Sequence[str], file: str | None, *, pairs: bool = False
+    arguments: Sequence[str], file: str | None, *, pairs: bool = False, keep_blank: bool = False
 ) -> tuple[Iterator[Text | BadText], bool]:
     """The texts that were given, and whether there may be several.
 
@@ -32,6 +32,7 @@ def texts_of(
         arguments: what stood on the command line; "-" is stdin.
         file: --input.
         pairs: a source and perhaps a target rather than single texts.
+        keep_blank: a blank line of a file counts as a bad one instead of being left out.
 
     Raises:
         UsageError: none was given, or twice.
@@ -46,7 +47,7 @@ def texts_of(
     if "-" in arguments and len(arguments) > 1:
         raise UsageError("- reads every text from stdin and stands alone: leave the others out")
     if file is not None or list(arguments) == ["-"]:
-        return _from_file(file or "-", pairs), True
+        return _from_file(file or "-", pairs, keep_blank), True
     if pairs:
         source, target = arguments[0], arguments[1] if len(arguments) > 1 else None
         checked = None if target is None else check_text(target, "target")
@@ -55,10 +56,13 @@ def texts_of(
     return iter(texts), len(texts) > 1
 
 
-def _from_file(file: str, pairs: bool) -> Iterator[Text | BadText]:
+def _from_file(file: str, pairs: bool, keep_blank: bool) -> Iterator[Text | BadText]:
     """Lines as they come; that there is a file to read is found out here and now."""
     if file == "-":
-        return _some(read_lines(sys.stdin.buffer, "stdin", json=False, pairs=pairs), "stdin")
+        found = read_lines(
+            sys.stdin.buffer, "stdin", json=False, pairs=pairs, keep_blank=keep_blank
+        )
+        return _some(found, "stdin")
     path = Path(file)
     if path.suffix.lower() not in (".txt", ".jsonl", ".tsv"):
         raise UsageError(f"'{file}' is neither .txt nor .jsonl: end it in one of these, or use -")
@@ -72,7 +76,8 @@ def _from_file(file: str, pairs: bool) -> Iterator[Text | BadText]:
     except OSError as error:
         raise InputError(f"cannot read '{file}': {error.strerror}") from error
     json = path.suffix.lower() == ".jsonl"
-    return _some(read_lines(_lines(path), f"'{file}'", json=json, pairs=pairs), f"'{file}'")
+    found = read_lines(_lines(path), f"'{file}'", json=json, pairs=pairs, keep_blank=keep_blank)
+    return _some(found, f"'{file}'")
 
 
 def _lines(path: Path) -> Iterator[bytes]:

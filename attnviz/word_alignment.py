@@ -1,0 +1,182 @@
+"""Which words of a pair translate each other, as cross-attention says, read both ways round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.alignment import (
+    SYMMETRIZATIONS,
+    Links,
+    align,
+    mutual,
+    symmetrize,
+    words_only,
+)
+from attnviz.analyses.reduce import reduce_map
+from attnviz.analyses.select import select
+from attnviz.analyses.words import merge_attention
+from attnviz.attention_map import Attention, AttentionMap
+from attnviz.errors import InputError, UsageError, choose
+from attnviz.sources import Source
+from attnviz.texts import Text
+
+AGAINST = ("input", "output")
+"""A decoder's row belongs to the token it has just read, or to the one that it predicts next."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aligner:
+    """A model as a word aligner.
+
+    Attributes:
+        source: the model.
+        backward: the model for the other direction; the same one unless a language is fixed.
+        how: a name of SYMMETRIZATIONS; None: what the model is made for, "intersection" where it
+            translates both ways, else "forward".
+        against: "input" or "output".
+        layer: layers to read; None: the one in focus, else all.
+        head: heads to read, likewise; several are averaged.
+        notes: what the model had to say about the texts so far, each once.
+    """
+
+    source: Source
+    backward: Source
+    how: str | None = None
+    against: str = "input"
+    layer: str | None = None
+    head: str | None = None
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.how is not None:
+            choose(self.how, SYMMETRIZATIONS, "symmetrization")
+        choose(self.against, AGAINST, "side to align against")
+
+    def links(self, pair: Text) -> Links:
+        """The links of one pair, (source word, target word), words being runs between spaces.
+
+        Raises:
+            InputError: the pair has no target.
+        """
+        forward = self.attend(pair)
+        how = self.how or default_symmetrization(forward)
+        if how == "forward":
+            return _one_way(self.matrix(forward))
+        assert pair.target is not None
+        backward = self.matrix(self._read(self.backward, pair.target, pair.text))
+        if how == "product":
+            return mutual(_shares(self.matrix(forward)).T * _shares(backward))
+        found = frozenset((source, target) for target, source in _one_way(backward))
+        if how == "reverse":
+            return found
+        return symmetrize(_one_way(self.matrix(forward)), found, how)
+
+    def attend(self, pair: Text) -> Attention:
+        """The target's attention over the source, in words, each row set against its token.
+
+        Raises:
+            InputError: the pair has no target.
+            UsageError: the model gives no cross-attention.
+        """
+        if pair.target is None:
+            raise InputError("an alignment needs a source and a target, separated by a tab")
+        return self._read(self.source, pair.text, pair.target)
+
+    def _read(self, source: Source, text: str, target: str) -> Attention:
+        attention = source.attend_cross(text, target)
+        self.notes.update(dict.fromkeys(attention.provenance.notes))
+        if attention.main.stream != "cross":
+            raise UsageError(f"'{attention.provenance.model}' gives no cross-attention to align by")
+        cross = shifted(attention.main) if self.against == "output" else attention.main
+        return merge_attention(replace(attention, maps=(cross,)))
+
+    def matrix(self, attention: Attention) -> AttentionMap:
+        """The one matrix that links are read from: the chosen layers and heads, averaged."""
+        focus = attention.provenance.focus.get("cross")
+        layer, head = self.layer, self.head
+        if focus and layer is None and head is None:
+            layer, head = focus.layer, focus.head
+        return reduce_map(select(attention, None, layer, head).main, "mean", "both")
+
+
+def default_symmetrization(attention: Attention) -> str:
+    """Intersection for the pocket model, which translates both ways; else one direction."""
+    return "intersection" if attention.provenance.source == "pocket" else "forward"
+
+
+def shifted(item: AttentionMap) -> AttentionMap:
+    """The map with each row set against the token that it predicts: the one after it."""
+    return item.with_weights(item.weights[:, :, :-1], query_tokens=item.query_tokens[1:])
+
+
+def _one_way(item: AttentionMap) -> Links:
+    return align(item.weights[0, 0], item.query_tokens, item.key_tokens)
+
+
+def _shares(item: AttentionMap) -> NDArray[np.floating]:
+    return words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
+
+
+@dataclass(slots=True)
+class Score:
+    """Counts that precision, recall and the alignment error rate follow from (Och & Ney 2003)."""
+
+    found: int = 0
+    right: int = 0
+    sure: int = 0
+    sure_found: int = 0
+
+    def add(self, links: Links, sure: Links, possible: Links) -> None:
+        """Count one sentence."""
+        self.found += len(links)
+        self.right += len(links & (sure | possible))
+        self.sure += len(sure)
+        self.sure_found += len(links & sure)
+
+    @property
+    def precision(self) -> float:
+        """Share of the links that are possible ones; 1 where there are none."""
+        return self.right / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the sure links that were found; 1 where there are none."""
+        return self.sure_found / self.sure if self.sure else 1.0
+
+    @property
+    def error(self) -> float:
+        """The alignment error rate, from 0 to 1."""
+        counted = self.found + self.sure
+        return 1 - (self.right + self.sure_found) / counted if counted else 0.0
+
+
+@dataclass(slots=True)
+class Scores:
+    """The score of every layer and head, and of the aligner as asked for.
+
+    Attributes:
+        heads: by layer and head, forward only.
+        chosen: of the links that the aligner gives.
+    """
+
+    aligner: Aligner
+    heads: dict[tuple[str, str], Score] = field(default_factory=dict)
+    chosen: Score = field(default_factory=Score)
+
+    def add(self, pair: Text, links: Links, sure: Links, possible: Links) -> None:
+        """Count one pair with its gold links."""
+        self.chosen.add(links, sure, possible)
+        item = self.aligner.attend(pair).main
+        for layer, of_layer in zip(item.layers, item.weights, strict=True):
+            for head, weights in zip(item.heads, of_layer, strict=True):
+                score = self.heads.setdefault((layer, head), Score())
+                score.add(align(weights, item.query_tokens, item.key_tokens), sure, possible)
+
+    def rows(self) -> Iterable[tuple[str, str, Score]]:
+        """Layer, head and score, the best first."""
+        ordered = sorted(self.heads.items(), key=lambda entry: entry[1].error)
+        return ((layer, head, score) for (layer, head), score in ordered)

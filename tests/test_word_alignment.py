@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.errors import InputError, UsageError
+from attnviz.texts import Text
+from attnviz.word_alignment import Aligner, Score, Scores, shifted
+
+PAIR = Text("0", "a b", "x y z")
+
+
+def tokens(text: str) -> tuple[Token, ...]:
+    found, start = [], 0
+    for word in text.split():
+        found.append(Token(word, start, start + len(word)))
+        start += len(word) + 1
+    return tuple(found)
+
+
+class Fixed:
+    """A model whose attention is given: for each source text a layers × heads × … array."""
+
+    def __init__(self, weights: dict[str, np.ndarray], kind: str = "hugging face") -> None:
+        self.weights, self.kind = weights, kind
+        self.focus: dict[str, Focus] = {}
+
+    def attend_self(self, text: str) -> Attention:
+        raise NotImplementedError
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        assert target is not None
+        item = AttentionMap(
+            "cross",
+            tokens(target),
+            tokens(source),
+            self.weights[source],
+            query_side="target",
+            key_side="source",
+        )
+        provenance = Provenance(self.kind, "fixed", focus=self.focus, notes=("as given",))
+        return Attention((item,), provenance, source=source, target=target)
+
+
+FORWARD = np.array([[[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]]])
+BACKWARD = np.array([[[[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]]]])
+
+
+def fixed(kind: str = "hugging face") -> Fixed:
+    return Fixed({"a b": FORWARD, "x y z": BACKWARD}, kind)
+
+
+@pytest.mark.parametrize(
+    ("how", "links"),
+    [
+        ("forward", {(0, 0), (1, 1), (0, 2)}),
+        ("reverse", {(0, 0), (1, 2)}),
+        ("intersection", {(0, 0)}),
+        ("union", {(0, 0), (1, 1), (0, 2), (1, 2)}),
+        # The best of both row and column in [[.72 .02 .06], [.01 .16 .28]].
+        ("product", {(0, 0), (1, 2)}),
+    ],
+)
+def test_directions_are_joined_as_asked(how: str, links: set[tuple[int, int]]) -> None:
+    source = fixed()
+    assert Aligner(source, source, how).links(PAIR) == links
+
+
+def test_the_pocket_model_is_read_both_ways_and_others_one_way() -> None:
+    pocket, other = fixed("pocket"), fixed()
+    assert Aligner(pocket, pocket).links(PAIR) == {(0, 0)}
+    assert Aligner(other, other).links(PAIR) == {(0, 0), (1, 1), (0, 2)}
+
+
+def test_against_output_moves_each_row_to_the_token_that_it_predicts() -> None:
+    item = fixed().attend_cross("a b", "x y z").main
+    moved = shifted(item)
+    assert [token.text for token in moved.query_tokens] == ["y", "z"]
+    np.testing.assert_array_equal(moved.weights, item.weights[:, :, :2])
+
+
+def test_the_head_in_focus_is_read_unless_another_is_chosen() -> None:
+    wrong = FORWARD[:, :, :, ::-1]
+    source = Fixed({"a b": np.concatenate([wrong, FORWARD], axis=1)})
+    source.focus = {"cross": Focus("0", "1", "the alignment head")}
+    assert Aligner(source, source, "forward").links(PAIR) == {(0, 0), (1, 1), (0, 2)}
+    chosen = Aligner(source, source, "forward", head="0")
+    assert chosen.links(PAIR) == {(1, 0), (0, 1), (1, 2)}
+
+
+def test_scores_know_the_best_head() -> None:
+    wrong = FORWARD[:, :, :, ::-1]
+    source = Fixed({"a b": np.concatenate([wrong, FORWARD], axis=1)})
+    aligner = Aligner(source, source, "forward", head="1")
+    scores = Scores(aligner)
+    gold = frozenset({(0, 0), (1, 1)})
+    scores.add(PAIR, aligner.links(PAIR), gold, frozenset({(0, 2)}))
+    (layer, head, best), (_, other, worst) = scores.rows()
+    assert (layer, head, other) == ("0", "1", "0")
+    # Two sure and one possible link, all three found: no error. The mirrored head has none right.
+    assert (best.precision, best.recall, best.error) == (1.0, 1.0, 0.0)
+    assert (worst.precision, worst.recall, worst.error) == (0.0, 0.0, 1.0)
+    assert scores.chosen == best
+
+
+def test_an_empty_score_is_defined() -> None:
+    assert (Score().precision, Score().recall, Score().error) == (1.0, 1.0, 0.0)
+
+
+def test_a_missing_target_and_a_misspelt_way_are_refused() -> None:
+    source = fixed()
+    with pytest.raises(InputError, match="needs a source and a target"):
+        Aligner(source, source).links(Text("0", "a b"))
+    with pytest.raises(UsageError, match="Did you mean 'intersection'"):
+        Aligner(source, source, "intersecton")
+
+
+def test_notes_are_kept_once() -> None:
+    source = fixed()
+    aligner = Aligner(source, source)
+    aligner.links(PAIR), aligner.links(PAIR)
+    assert list(aligner.notes) == ["as given"]
