@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Projections = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
 
 Blobs = dict[str, str]
+_LONGEST_TEXT = 200
 _STEPS = 32767
 """Elements of queries and keys are kept as whole numbers of 16 bits."""
 
@@ -53,6 +54,7 @@ def page_document(
     document = {
         "title": printable(title or provenance.model),
         "id": printable(attention.id),
+        "texts": [_beginning(text) for text in _texts(attention)],
         "command": printable(command),
         "notes": [printable(note) for note in provenance.notes],
         "provenance": [[name, printable(value)] for name, value in _facts(provenance)],
@@ -60,6 +62,19 @@ def page_document(
         "maps": maps,
     }
     return document, blobs
+
+
+def _texts(attention: Attention) -> list[str]:
+    """What was read, the target first, whose tokens attend."""
+    found = (attention.text, attention.target, attention.source)
+    return [text for text in found if text and text.strip()]
+
+
+def _beginning(text: str) -> str:
+    """The text on one line, cut where it is long."""
+    line = " ".join(text[: 2 * _LONGEST_TEXT].split())
+    whole = len(line) <= _LONGEST_TEXT and len(text) <= 2 * _LONGEST_TEXT
+    return printable(line if whole else line[:_LONGEST_TEXT].rstrip() + "…")
 
 
 def _map(

@@ -12,7 +12,7 @@ import { make } from "./surface.js";
 
 /** @type {[string, string, (map: PageMap) => boolean][]} */
 export const VIEWS = [
-  ["heads", "Heads", () => true],
+  ["heads", "Heads", (map) => map.layers.length * map.heads.length > 1],
   ["heatmap", "Heat map", () => true],
   ["lines", "Lines", () => true],
   ["text", "Text", () => true],

@@ -56,7 +56,7 @@ export function spellZoom({ factor, column, row }) {
 export function gridGeometry(shown, width, height, zoom, surface) {
   surface.font = LABEL_FONT;
   const mostLabel = Math.min(MOST_LABEL, width * 0.22);
-  const left = TITLE + widest(surface, shown.queries, mostLabel) + GAP + 2;
+  const left = TITLE + Math.max(widest(surface, shown.queries, mostLabel), 46) + GAP + 2;
   const bars = width < 520 ? 34 : BARS;
   const keyLabel = widest(surface, shown.keys, Math.min(MOST_LABEL, height * 0.25));
   const [columns, rows] = [shown.keys.length, shown.queries.length];

@@ -1,6 +1,6 @@
 /** Patches of a picture shaded by the attention that they get, or give. */
 
-import { cssColor, theme } from "./colors.js";
+import { theme } from "./colors.js";
 import { clamp } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 
@@ -15,7 +15,8 @@ import { make, onceAFrame, sized } from "./surface.js";
 export function createImage(store, readout) {
   const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "picture in patches" });
   const queries = make("select", { "aria-label": "query" });
-  const tools = make("p", { class: "tools" }, [make("label", {}, ["attention of ", queries])]);
+  const clear = make("span", { class: "hint" }, ["A patch is as clear as its share; the clearest has the largest."]);
+  const tools = make("p", { class: "tools" }, [make("label", {}, ["attention of ", queries]), clear]);
   const element = make("div", { class: "image" }, [tools, canvas]);
   const picture = new Image();
   /** @type {Scene} */
@@ -38,22 +39,32 @@ export function createImage(store, readout) {
     const [width, height] = size();
     surface.drawImage(picture, 0, 0, width, height);
     const colors = theme();
+    const count = scene.shown.keys.length;
+    const own = scene.shown.values.subarray(row() * count, (row() + 1) * count);
+    const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value))), 0) || 1;
     const [across, down] = [width / patches.columns, height / patches.rows];
     scene.shown.keys.forEach((token, column) => {
-      const place = token.at - patches.first;
-      if (place < 0 || place >= patches.rows * patches.columns) return;
-      const value = scene.shown.values[row() * scene.shown.keys.length + column];
-      const share = clamp(Math.abs(value) / scene.palette.limits[1], 0, 1);
-      const [x, y] = [(place % patches.columns) * across, Math.floor(place / patches.columns) * down];
-      surface.globalAlpha = 0.25 + 0.6 * share;
-      surface.fillStyle = cssColor(scene.palette, value);
-      surface.fillRect(x, y, across, down);
+      const place = placeOfPatch(column);
+      if (place < 0) return;
+      const share = Math.abs(own[column]) / most;
+      // Whole pixels, or the edges of neighbours would both shine through.
+      const [left, top] = [place % patches.columns, Math.floor(place / patches.columns)];
+      const [x, y] = [Math.round(left * across), Math.round(top * down)];
+      const [wide, high] = [Math.round((left + 1) * across) - x, Math.round((top + 1) * down) - y];
+      surface.globalAlpha = 0.9 * (1 - share) ** 1.5;
+      surface.fillStyle = colors.paper;
+      surface.fillRect(x, y, wide, high);
       surface.globalAlpha = 1;
       if (!scene.map.patches.queries || token.at !== scene.shown.queries[row()].at) return;
       surface.strokeStyle = colors.accent;
       surface.lineWidth = 3;
-      surface.strokeRect(x + 1.5, y + 1.5, across - 3, down - 3);
+      surface.strokeRect(x + 1.5, y + 1.5, wide - 3, high - 3);
     });
+  };
+  /** Which patch a column is, from 0, row by row; -1 for none. @param {number} column */
+  const placeOfPatch = (column) => {
+    const place = scene.shown.keys[column].at - patches.first;
+    return place < patches.rows * patches.columns ? Math.max(place, -1) : -1;
   };
   const paintNow = () => {
     if (scene && picture.naturalWidth) paint(sized(canvas, ...size()));

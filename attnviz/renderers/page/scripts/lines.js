@@ -1,6 +1,6 @@
 /** The view of weighted lines between queries on the left and keys on the right. */
 
-import { theme } from "./colors.js";
+import { HEAD_COLORS, theme } from "./colors.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
 import { clamp, counted, largest, spell } from "./numbers.js";
 import { font, make, onceAFrame, part, sized } from "./surface.js";
@@ -22,7 +22,8 @@ export function createLines(store, readout) {
   const scroller = make("div", { class: "lines" }, [room]);
   const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: "least" });
   const least = make("output", { for: "least" });
-  const tools = make("p", { class: "tools" }, [make("label", { for: "least" }, ["lines from "]), slider, least]);
+  const legend = make("span", { class: "legend" });
+  const tools = make("div", { class: "tools" }, [make("label", { for: "least" }, ["lines from "]), slider, least, legend]);
   const element = make("div", {}, [tools, scroller]);
   /** @type {Scene} */
   let scene;
@@ -83,6 +84,7 @@ export function createLines(store, readout) {
     const cut = drawn < every.length ? `, the strongest ${counted(drawn, "line")} of ${every.length.toLocaleString("en")}` : `, ${counted(drawn, "line")}`;
     least.textContent = ` ${spell(threshold)}${cut}`;
     every = every.slice(-MOST_LINES);
+    legend.replaceChildren(...headNames(scene));
     part("remark").dataset.lines = String(drawn);
     paintNow();
   };
@@ -137,6 +139,19 @@ export function createLines(store, readout) {
     paint: (surface) => paintAll(surface, [0, layout.height]),
     size: () => [layout.width, layout.height],
   };
+}
+
+/**
+ * Which head has which colour, where several are shown side by side.
+ * @param {Scene} scene
+ */
+function headNames({ map, heads, separate }) {
+  return separate.map((_, number) => {
+    const [layer, head] = heads[number];
+    const dot = make("i");
+    dot.style.backgroundColor = HEAD_COLORS[number];
+    return make("span", {}, [dot, `layer ${map.layers[layer]} head ${map.heads[head]}`]);
+  });
 }
 
 /**

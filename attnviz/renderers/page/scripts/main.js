@@ -52,8 +52,7 @@ async function refresh() {
   const map = chosenMap(page.maps, state);
   state.view = usableView(state, map);
   if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "kept" });
-  let heads = chosenHeads(map, state);
-  if (state.view === "query-key") heads = heads.slice(0, 1);
+  const heads = chosenHeads(map, state);
   const shown = await cachedMatrix(map, heads, state);
   const apart = state.view === "lines" && heads.length > 1 && heads.length <= MOST_COLORS;
   const separate = apart ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
@@ -108,6 +107,7 @@ function orientation(map) {
 
 function showCaption() {
   const { map, shown } = scene;
+  part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
   part("caption").textContent = `${map.stream} · ${which(scene)} · ${orientation(map)}`;
   const remarks = [];
   if (shown.removed !== null) remarks.push(`Special tokens held ${percent(shown.removed)} of the attention of the rows shown.`);

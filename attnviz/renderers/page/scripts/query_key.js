@@ -153,6 +153,7 @@ function paintParts(surface, parts, scene, pair, width) {
     surface.fillText(fitted(surface, scene.shown.keys[place].text, (width - LABEL) * 0.4), LABEL, y);
     surface.fillText(parts.scores[place].toFixed(2), LABEL + (width - LABEL) * 0.44, y);
     surface.fillText(spell(parts.shares[place]), LABEL + (width - LABEL) * 0.6, y);
+    if (!strong) surface.fillStyle = colors.faint;
     surface.fillRect(LABEL + (width - LABEL) * 0.7, y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);
   });
 }

@@ -116,7 +116,7 @@ function strongestLinks({ queries, keys, values }) {
 function list(words, values, tokens) {
   const parts = largest(values, STRONGEST).flatMap((place) => [
     make("span", { class: "entry" }, [
-      make("bdi", {}, [beginning(tokens[place].text, 24)]),
+      make("bdi", {}, [beginning(tokens[place].text, 18)]),
       ` ${spell(values[place])}`,
     ]),
   ]);

@@ -107,7 +107,9 @@ export function chosenHeads(map, state) {
     const [layer, head] = [Number(found[1]), Number(found[2])];
     if (layer < map.layers.length && head < map.heads.length) heads.push([layer, head]);
   }
-  return heads.length ? heads : firstHeads(map);
+  const found = heads.length ? heads : firstHeads(map);
+  // One query and one key multiply in one head.
+  return state.view === "query-key" ? found.slice(0, 1) : found;
 }
 
 /** @param {import("./types.js").Head[]} heads */

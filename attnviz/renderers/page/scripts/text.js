@@ -44,11 +44,12 @@ export function createText(store, readout) {
     }
     shaded.forEach((button, at) => {
       const value = from ? shown.values[chosen * width + at] : shown.values[at * width + chosen];
+      button.setAttribute("aria-description", spell(value));
+      if (Math.abs(value) < 0.005) return;
       button.style.backgroundColor = cssColor(palette, value);
       button.style.color = inkOn(palette, value);
       const number = /** @type {HTMLElement} */ (button.lastChild);
-      number.textContent = Math.abs(value) >= 0.005 ? spellShort(value) : "";
-      button.setAttribute("aria-description", spell(value));
+      number.textContent = spellShort(value);
     });
     const active = (from ? words.queries : words.keys)[chosen];
     active?.classList.add("active");

@@ -30,6 +30,7 @@
  * @typedef {object} PageDocument
  * @property {string} title
  * @property {string} id
+ * @property {string[]} texts what was read
  * @property {string} command
  * @property {string[]} notes
  * @property {[string, string][]} provenance
