@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.reduce import check_reduction, reduce_attention
 from attnviz.analyses.select import check_selection, select
+from attnviz.analyses.special import check_special, treat_special
 from attnviz.analyses.view import views
 from attnviz.attention_map import Attention
 from attnviz.errors import AttnvizError, InputError, OutputError, UsageError, choose, did_you_mean
@@ -114,6 +115,7 @@ def check_choice(choice: Choice) -> None:
             check_selection(selection, what)
     check_reduction(choice.reduce, choice.over)
     choose(choice.lens, ("raw", *LENSES), "lens")
+    check_special(choice.special)
 
 
 def attend_texts(
@@ -148,7 +150,10 @@ def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> 
 def apply_choice(
     attention: Attention, choice: Choice, labels: tuple[str, ...] | None = None
 ) -> Result:
-    """The attention labelled, seen through a lens, selected and reduced, in this order."""
+    """The attention labelled, seen through a lens, selected, without special tokens and reduced.
+
+    What is asked for is done in this order.
+    """
     named = tuple(choice.labels.split()) if choice.labels else labels
     if named:
         from attnviz.analyses.label import label_tokens
@@ -157,6 +162,7 @@ def apply_choice(
     if choice.lens != "raw":
         attention = LENSES[choice.lens].load()(attention)
     attention = select(attention, choice.stream, choice.layer, choice.head)
+    attention = treat_special(attention, choice.special)
     return as_result(reduce_attention(attention, choice.reduce, choice.over))
 
 

@@ -53,6 +53,7 @@ class Choice:
         reduce: "none", "mean" or "max".
         over: what is reduced: "heads", "layers" or "both".
         labels: a label for each token, "O" for none.
+        special: what becomes of special tokens: "keep", "drop" or "renormalise".
     """
 
     lens: str = "raw"
@@ -62,3 +63,4 @@ class Choice:
     reduce: str = "none"
     over: str = "both"
     labels: str | None = None
+    special: str = "keep"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from attnviz.analyses.head_line import head_lines
-from attnviz.analyses.links import sharpest
+from attnviz.analyses.links import strongest_links
 from attnviz.analyses.reduce import reduce_map
 from attnviz.attention_map import Attention, AttentionMap
-from attnviz.measures import View
+from attnviz.measures import Link, View
 
 
-def views(attention: Attention, every_layer: bool = False) -> list[View]:
+def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list[View]:
     """The matrices to show for one text.
 
     Of the main stream: the layer and head that the source puts in focus, else the mean over the
@@ -18,16 +18,20 @@ def views(attention: Attention, every_layer: bool = False) -> list[View]:
     Args:
         attention: the maps of one text.
         every_layer: a view for each layer, because the reader chose them.
+        top: how many of the stream's strongest links come along.
     """
     item = attention.main
     focus = attention.provenance.focus.get(item.stream)
     layers = list(item.layers)
     if not every_layer:
         layers = [focus.layer if focus and focus.layer in layers else layers[-1]]
-    return [_view(attention, item, layer) for layer in layers]
+    links = tuple(strongest_links(item, top))
+    return [_view(attention, item, layer, links) for layer in layers]
 
 
-def _view(attention: Attention, item: AttentionMap, layer: str) -> View:
+def _view(
+    attention: Attention, item: AttentionMap, layer: str, links: tuple[Link, ...]
+) -> View:
     place = item.layers.index(layer)
     of_layer = item.with_weights(item.weights[place : place + 1], layers=(layer,))
     shown, which = _matrix(attention, of_layer)
@@ -65,7 +69,7 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     provenance = attention.provenance
     untrained = " (untrained)" if provenance.trained is False else ""
     parts = [provenance.model + untrained, item.stream]
-    parts += [step for step in provenance.steps if step.startswith("lens ")]
+    parts += [step for step in provenance.steps if step.startswith(("lens ", "special "))]
     layers, heads = len(item.layers), len(item.heads)
     if layers * heads > 1:
         parts.append(f"{layers} layer{'s' * (layers > 1)} × {heads} head{'s' * (heads > 1)}")

@@ -151,6 +151,13 @@ OPTIONS: dict[str, Any] = {
         metavar="TEXT",
         help='A label for each token or word, "O" for none: "B-PER O O".',
     ),
+    "special": _option(
+        CHOICE,
+        "--special",
+        metavar="HOW",
+        help="Special tokens: keep, drop, or renormalise (rows sum to 1 without them).",
+        autocompletion=completing(("keep", "drop", "renormalise")),
+    ),
     "format": _option(
         OUTPUT,
         "--format",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import re
 import time
 from collections.abc import Iterable, Iterator
 
+from attnviz.analyses.special import notable_holders
 from attnviz.cli.app import complain
 from attnviz.cli.options import Options
 from attnviz.cli.output import note
@@ -57,12 +59,19 @@ def write_all(
             complain(str(result))
             continue
         done += 1
-        for text in result.provenance.notes:
-            if text not in said and not options.output.quiet:
-                note(text)
-            said.add(text)
+        if not options.output.quiet:
+            say_notes(result, said)
         sinks.add(result)
     return done, failed
+
+
+def say_notes(result: Result, said: set[str]) -> None:
+    """Say what a reader must know of a result, once; what differs in its numbers only is known."""
+    for text in (*result.provenance.notes, *notable_holders(result)):
+        kind = re.sub(r"\d+%|'.*'", "", text)
+        if kind not in said:
+            note(text)
+        said.add(kind)
 
 
 def _with_progress(

@@ -1,0 +1,123 @@
+"""Special tokens dropped and made up for, and what is said of those that hold much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from attnviz.analyses.special import (
+    check_special,
+    held_by_special,
+    notable_holders,
+    treat_special,
+)
+from attnviz.analyses.view import describe_run
+from attnviz.attention_map import AttentionMap, Token
+from attnviz.errors import UsageError
+from tests.invoke import attnviz
+from tests.samples import attention_of, checked, maps
+
+TOKENS = (Token("[CLS]", special=True), Token("a"), Token("b"), Token("[SEP]", special=True))
+
+
+def marked(rows: list[list[float]]) -> AttentionMap:
+    return AttentionMap("self", TOKENS, TOKENS, np.array([[rows]], np.float32))
+
+
+BY_HAND = marked(
+    [[0.1, 0.2, 0.3, 0.4], [0.5, 0.2, 0.2, 0.1], [0.7, 0.1, 0.0, 0.2], [0.25, 0.25, 0.25, 0.25]]
+)
+
+
+def test_dropping_by_hand() -> None:
+    found = treat_special(attention_of(BY_HAND), "drop")
+    assert [token.text for token in found.main.key_tokens] == ["a", "b"]
+    assert found.tokens == ("a", "b")
+    np.testing.assert_allclose(found.weights[0, 0], [[0.2, 0.2], [0.1, 0.0]])
+    assert found.provenance.steps == ("special tokens dropped (75% of self)",)
+    assert found.provenance.notes == (
+        "special tokens were left out; they held 75% of self; rows sum to less than 1",
+    )
+
+
+def test_renormalising_by_hand() -> None:
+    found = treat_special(attention_of(BY_HAND), "renormalise")
+    np.testing.assert_allclose(found.weights[0, 0], [[0.5, 0.5], [1, 0]])
+    assert "made to sum to 1 again" in found.provenance.notes[0]
+
+
+def test_what_is_kept_is_the_same_object() -> None:
+    attention = attention_of(BY_HAND)
+    assert treat_special(attention, "keep") is attention
+
+
+def test_the_caption_says_what_was_left_out() -> None:
+    found = treat_special(attention_of(BY_HAND), "drop")
+    assert "special tokens dropped (75% of self)" in describe_run(found, found.main)
+
+
+@checked
+@given(maps("self"))
+def test_what_was_held_is_what_the_rows_lack(item: AttentionMap) -> None:
+    before = item.weights.copy()
+    dropped = treat_special(attention_of(item), "drop").main
+    assert np.array_equal(item.weights, before)
+    text_rows = [not token.special for token in item.query_tokens]
+    rows = item.weights[:, :, text_rows] if any(text_rows) else item.weights
+    if item.values == "share" and not all(token.special for token in item.key_tokens):
+        lost = 1 - dropped.weights.sum() / rows.sum()
+        if any(text_rows):
+            assert held_by_special(item) == pytest.approx(lost, abs=1e-4)
+
+
+@checked
+@given(maps("self"))
+def test_renormalised_rows_sum_to_one_or_to_nothing(item: AttentionMap) -> None:
+    if item.values == "signed":
+        with pytest.raises(UsageError, match="signed values"):
+            treat_special(attention_of(item), "renormalise")
+        return
+    sums = treat_special(attention_of(item), "renormalise").weights.sum(-1)
+    assert ((abs(sums - 1) < 1e-5) | (sums == 0)).all()
+
+
+def test_an_axis_of_special_tokens_only_keeps_them() -> None:
+    summary = AttentionMap("a", TOKENS[:1], TOKENS[1:3], np.full((1, 1, 1, 2), 0.5, np.float32))
+    assert treat_special(attention_of(summary), "drop").weights.shape == (1, 1, 1, 2)
+
+
+def test_special_tokens_that_hold_much_are_named_with_their_share() -> None:
+    rows = np.full((12, 12), 0.3 / 11)
+    rows[:, 0] = 0.7
+    tokens = (TOKENS[0], *(Token(word) for word in "abcdefghijk"))
+    item = AttentionMap("self", tokens, tokens, rows[None, None].astype(np.float32))
+    (said,) = notable_holders(attention_of(item))
+    assert said == (
+        "special tokens ([CLS]) hold 70% of the attention shown: --special drop leaves them out"
+    )
+    plain = tuple(replace(token, special=False) for token in tokens)
+    sink = attention_of(replace(item, query_tokens=plain, key_tokens=plain))
+    assert notable_holders(sink) == (
+        "the first token ('[CLS]') holds 70% of the attention shown: a sink",
+    )
+    untrained = replace(sink, provenance=replace(sink.provenance, trained=False))
+    assert notable_holders(untrained) == ()
+
+
+def test_an_even_look_in_a_short_text_is_not_worth_a_word() -> None:
+    assert notable_holders(attention_of(marked([[0.25] * 4] * 4))) == ()
+    causal = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
+    words = tuple(Token(word) for word in "abcd")
+    item = AttentionMap("causal", words, words, causal[None, None].astype(np.float32))
+    assert notable_holders(attention_of(item)) == ()
+
+
+def test_unknown_ways_are_guessed() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'renormalise'"):
+        check_special("renormalize")
+    done = attnviz("self", "the cat", "--special", "drp")
+    assert done.status == 2
+    assert "choose from keep, drop, renormalise. Did you mean 'drop'?" in done.mistake
