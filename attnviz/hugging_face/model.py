@@ -12,7 +12,7 @@ from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.errors import AttentionError, InputError, ModelError
 from attnviz.hugging_face.capture import Captured, capture
 from attnviz.hugging_face.family import Family
-from attnviz.hugging_face.generation import QUERIES, generated_target, given_target
+from attnviz.hugging_face.generation import QUERIES, Target, generated_target, given_target
 from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.tokens import TokenizedText, tokenize
 
@@ -70,21 +70,8 @@ class HuggingFaceModel:
             ModelError: the tokenizer and the model do not belong together, or the model fails.
             AttentionError: the model has no cross-attention.
         """
-        if self.family != "encoder–decoder":
-            raise AttentionError(
-                f"'{self.name}' is {self.family} ({self.model.config.model_type}) and has no "
-                "cross-attention: ask for self-attention, or use an encoder–decoder (T5, BART, "
-                "Marian)"
-            )
         with quiet():
-            read = self.read(source)
-            inputs = self.tensors(read.inputs, self.model)
-            if target is None:
-                goal = self.generate(inputs)
-            else:
-                goal = given_target(self.model, self.tokenizer, target)
-                self.check_ids(goal.ids, goal.tokens, "target")
-            inputs |= self.tensors({"decoder_input_ids": goal.ids}, self.model)
+            read, goal, inputs = self.read_pair(source, target)
             queries, keys = len(goal.tokens), len(read.tokens)
             sides = {
                 "cross": (queries, keys),
@@ -100,6 +87,31 @@ class HuggingFaceModel:
         }
         maps = tuple(as_map(item, tokens, *side[item.stream]) for item in captured)
         return Attention(maps, self.decoded(goal.notes), source=source, target=goal.text)
+
+    def read_pair(
+        self, source: str, target: str | None
+    ) -> tuple[TokenizedText, Target, dict[str, Any]]:
+        """A source, the target (None: what the model writes), and both as tensors.
+
+        Raises:
+            InputError: a text is blank or too long.
+            ModelError: the tokenizer and the model do not belong together, or the model fails.
+            AttentionError: the model has no cross-attention.
+        """
+        if self.family != "encoder–decoder":
+            raise AttentionError(
+                f"'{self.name}' is {self.family} ({self.model.config.model_type}) and has no "
+                "cross-attention: ask for self-attention, or use an encoder–decoder (T5, BART, "
+                "Marian)"
+            )
+        read = self.read(source)
+        inputs = self.tensors(read.inputs, self.model)
+        if target is None:
+            goal = self.generate(inputs)
+        else:
+            goal = given_target(self.model, self.tokenizer, target)
+            self.check_ids(goal.ids, goal.tokens, "target")
+        return read, goal, inputs | self.tensors({"decoder_input_ids": goal.ids}, self.model)
 
     def read(self, text: str) -> TokenizedText:
         """A text's tokens, once it is certain that the model can take them.
@@ -145,7 +157,7 @@ class HuggingFaceModel:
             if name in taken or name in {"input_ids", "attention_mask"}
         }
 
-    def generate(self, inputs: Mapping[str, Any]) -> Any:
+    def generate(self, inputs: Mapping[str, Any]) -> Target:
         """The target that the model writes for a source.
 
         Raises:
