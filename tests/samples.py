@@ -31,7 +31,11 @@ odd_words = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6),
     st.text(string.ascii_letters, min_size=1, max_size=20),
 )
-odd_texts = st.lists(odd_words, min_size=1, max_size=5).map(" ".join).filter(str.strip)
+odd_texts = (
+    st.lists(odd_words, min_size=1, max_size=5)
+    .map(" ".join)
+    .filter(lambda text: text.strip() and not text.startswith("-"))  # "-" is stdin
+)
 
 
 def weights_of(shape: tuple[int, int, int, int], seed: int = 0, signed: bool = False) -> np.ndarray:
@@ -40,7 +44,8 @@ def weights_of(shape: tuple[int, int, int, int], seed: int = 0, signed: bool = F
     if signed:
         return np.tanh(drawn).astype(np.float32)
     raised = np.exp(2 * drawn)
-    return (raised / raised.sum(axis=-1, keepdims=True)).astype(np.float32)
+    shares: np.ndarray = raised / raised.sum(axis=-1, keepdims=True)
+    return shares.astype(np.float32)
 
 
 def self_map(
@@ -111,7 +116,9 @@ def attentions(draw: st.DrawFn) -> Attention:
             focus=draw(st.sampled_from(({}, {"self": Focus("0", "0", "it is named")}))),
             versions={"numpy": "2"},
         ),
-        *(draw(small) for _ in range(3)),
+        text=draw(small),
+        source=draw(small),
+        target=draw(small),
         id=draw(odd_words),
     )
 

@@ -38,14 +38,14 @@ def test_every_summary_is_one_sentence_on_one_line(entry: Entry) -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_mechanisms_summary_is_the_first_line_of_its_docstring(name: str) -> None:
     function = MECHANISMS[name].load()
-    assert inspect.getdoc(function).split("\n")[0] == MECHANISMS[name].summary
+    assert (inspect.getdoc(function) or "").split("\n")[0] == MECHANISMS[name].summary
     assert function.__name__ == name.replace("-", "_")
     assert function.__module__.endswith(function.__name__)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_commands_summary_begins_as_its_help_does(name: str) -> None:
-    first = inspect.getdoc(COMMANDS[name].load()).split("\n")[0]
+    first = (inspect.getdoc(COMMANDS[name].load()) or "").split("\n")[0]
     summary = COMMANDS[name].summary.rstrip(".")
     assert first.startswith(summary) or first.split(",")[0].split(":")[0].split(";")[0] in summary
 

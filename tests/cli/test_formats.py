@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnviz.attention_map import Attention
 from attnviz.pipeline import load
 from attnviz.registry import FORMATS
+from attnviz.request import Origin
 from attnviz.sources.own_layer import OwnLayer
 from tests.invoke import OWN, attnviz
 
@@ -70,9 +72,12 @@ def test_one_run_writes_everything_and_computes_once(
 ) -> None:
     asked: list[str] = []
     attend = OwnLayer.attend_self
-    monkeypatch.setattr(
-        OwnLayer, "attend_self", lambda self, text: asked.append(text) or attend(self, text)
-    )
+
+    def counted(self: OwnLayer, text: str) -> Attention:
+        asked.append(text)
+        return attend(self, text)
+
+    monkeypatch.setattr(OwnLayer, "attend_self", counted)
     data, heatmap, grid = (tmp_path / name for name in ("a.npz", "h.png", "g.svg"))
     done = attnviz(
         "self", TEXT, *OWN, "-f", "csv", "-o", data, "--heatmap", heatmap, "--grid", grid
@@ -114,17 +119,11 @@ def test_json_of_several_texts_is_a_list_and_jsonl_a_line_a_text(text_file: Path
 
 
 def test_weights_keep_every_digit_of_a_float32() -> None:
-    expected = OwnLayer(_origin(), "self").attend_self(TEXT).weights
+    expected = OwnLayer(Origin(mechanism="multi-head"), "self").attend_self(TEXT).weights
     document = attnviz("self", TEXT, *OWN, "-f", "json").json()
     assert np.array_equal(np.array(document["maps"][0]["weights"], np.float32), expected)
     rows = attnviz("self", TEXT, *OWN, "-f", "tsv").rows[1:]
     assert np.array_equal(np.array([row[-1] for row in rows], np.float32), expected.ravel())
-
-
-def _origin():  # type: ignore[no-untyped-def]
-    from attnviz.request import Origin
-
-    return Origin(mechanism="multi-head")
 
 
 def test_csv_and_tsv_are_tidy_and_say_the_same() -> None:

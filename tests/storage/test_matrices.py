@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ def write(path: Path, **members: object) -> Path:
         lists = {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in members.items()}
         path.write_text(json.dumps(lists))
     elif path.suffix == ".npz":
-        np.savez(path, **{name: np.asarray(value) for name, value in members.items()})
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in members.items()}
+        np.savez(path, **arrays)
     else:
         words = {n: json.dumps(v) for n, v in members.items() if isinstance(v, list)}
         save_file({n: v for n, v in members.items() if isinstance(v, np.ndarray)}, path, words)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from attnviz.cli import progress
+from attnviz.cli.progress import counted
+from tests.invoke import OWN, attnviz
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What a terminal behind stderr would be shown."""
+    written = io.StringIO()
+    terminal = Console(file=written, force_terminal=True, width=80, color_system=None)
+    monkeypatch.setattr(progress, "Console", lambda **_: terminal)
+    return written
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
+    """Each look at the clock finds that much time gone by."""
+    now: Iterator[float] = iter(step * look for look in range(100_000))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+
+
+def test_short_work_shows_no_progress(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock(monkeypatch, 0.01)
+    assert list(counted("abc")) == ["a", "b", "c"]
+    assert "texts" not in screen.getvalue()
+
+
+def test_long_work_is_counted_with_its_rate(
+    screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock(monkeypatch, 0.6)
+    assert list(counted("abc")) == ["a", "b", "c"]
+    assert "3 texts" in screen.getvalue()
+    assert "a second" in screen.getvalue()
+
+
+def test_a_pipe_behind_stderr_is_never_shown_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock(monkeypatch, 5)
+    done = attnviz("self", "a", "b", "c", *OWN, "-q", "-f", "none")
+    assert (done.out, done.err) == (b"", "")
