@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from attnviz.analyses.links import sharpest
 from attnviz.analyses.view import views
 from attnviz.attention_map import Attention, Token
-from attnviz.measures import HeadLine, Link
 from attnviz.renderers import Display
 from attnviz.renderers.numerals import two_digits
 from attnviz.renderers.table import TableRenderer, broken, sparkline, strongest_line
@@ -135,8 +136,12 @@ def test_bars_are_the_peaks_of_their_keys() -> None:
 
 
 def test_the_strongest_link_says_how_to_see_it_only_where_it_can_be_seen() -> None:
-    seen = strongest_line(Link("a", "b", 0.5, "2", "3")).plain
-    assert seen == "a → b  .50 in layer 2 head 3  (--layer 2 --head 3 shows it)"
-    assert strongest_line(Link("a", "b", 0.5, "mean", "3")).plain == "a → b  .50 in head 3"
-    assert strongest_line(Link("a", "b", 0.5, "mean", "max")).plain == "a → b  .50"
-    assert HeadLine("0", np.zeros(1), "", 0.0, 0.0).pattern == ""
+    found = sharpest(self_map(["a", "b"]).with_weights(np.full((1, 1, 2, 2), 0.5, np.float32)))
+    assert found is not None
+
+    def said(layer: str, head: str) -> str:
+        return strongest_line(replace(found, layer=layer, head=head)).plain
+
+    assert said("2", "3") == "a → b  .50 in layer 2 head 3  (--layer 2 --head 3 shows it)"
+    assert said("mean", "3") == "a → b  .50 in head 3"
+    assert said("mean", "max") == "a → b  .50"
