@@ -1,9 +1,12 @@
-"""Weights as codes of one byte, companded, deflated and spelt in base64.
+"""Weights as codes, companded, deflated and spelt in base64.
 
-A weight w is kept as the whole number nearest to 510 √(w / scale). Half a step of it is at most
-scale / 510 < 0.002 at the top of the scale and much less for small weights, which are most. Codes
-below 255 take one byte; the few from 255 on take a mark of 255 and two bytes behind all others.
-A signed weight keeps its sign: one byte holds -126 to 126 as 2 to 254, and 1 and 255 are marks.
+A weight w is kept as the whole number nearest to levels × √(w / scale), which is off by at most
+scale / levels at the top of the scale and by much less for small weights, which are most.
+
+Where weights are few, codes go to 32,767 and take two bytes each. Where they are many, shares go to
+1,020 (off by less than 0.001): codes below 255 take one byte, the others a mark of 255 and two
+bytes behind all of them. Signed values then go to 510 on either side: one byte holds -126 to 126
+as 2 to 254, and 1 and 255 are the marks.
 """
 
 from __future__ import annotations
@@ -19,10 +22,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LEVELS = 510
+FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
 SHARE_MARK, SIGNED_MARK = 255, 127
-# Small weights gain from a small scale, but their codes then fill the byte and pack less well.
-_HEADROOM = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,34 +32,41 @@ class Codes:
 
     Attributes:
         scale: the weight that the highest code stands for.
+        levels: the highest code.
         layers: each layer's codes as base64.
     """
 
     scale: float
+    levels: int
     layers: tuple[str, ...]
 
 
 def scale_of(weights: NDArray[np.float32], signed: bool) -> float:
-    """The weight that the highest code shall stand for; never below the largest weight."""
+    """The weight that the highest code shall stand for, 1 for shares."""
     if signed:
         return float(max(weights.max(), -weights.min())) or 1.0
     largest = float(weights.max())
     # A share of 1.0004 is rounding, not a share above 1.
-    return largest if largest > 1 + 1e-3 else min(1.0, _HEADROOM * largest or 1.0)
+    return largest if largest > 1 + 1e-3 else 1.0
 
 
-def encode(weights: NDArray[np.float32], signed: bool) -> Codes:
+def encode(weights: NDArray[np.float32], signed: bool, fine: bool) -> Codes:
     """The codes of a map's weights, layer by layer.
 
     Args:
         weights: shape (layers, heads, queries, keys).
         signed: whether weights may be negative.
+        fine: whether they are so few that each may take two bytes.
     """
     scale = scale_of(weights, signed)
-    pack = _pack_signed if signed else _pack_shares
+    levels = FINE_LEVELS if fine else SIGNED_LEVELS if signed else SHARE_LEVELS
+    pack = _pack_fine if fine else _pack_signed if signed else _pack_shares
     # zlib lets other threads run.
     with ThreadPoolExecutor() as threads:
-        return Codes(scale, tuple(threads.map(lambda layer: pack(layer, scale), weights)))
+        layers = threads.map(
+            lambda layer: deflated(pack(_companded(layer, scale, levels))), weights
+        )
+        return Codes(scale, levels, tuple(layers))
 
 
 def deflated(data: bytes) -> str:
@@ -66,20 +74,24 @@ def deflated(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
 
 
-def _pack_shares(weights: NDArray[np.float32], scale: float) -> str:
-    codes = _companded(weights, scale)
-    low = np.minimum(codes, SHARE_MARK).astype(np.uint8)
-    return deflated(low.tobytes() + codes[codes >= SHARE_MARK].astype("<u2").tobytes())
-
-
-def _pack_signed(weights: NDArray[np.float32], scale: float) -> str:
-    codes = _companded(np.abs(weights), scale)
-    low = np.minimum(codes, SIGNED_MARK).astype(np.int16)
-    bytes_ = (np.where(weights < 0, -low, low) + 128).astype(np.uint8)
-    return deflated(bytes_.tobytes() + codes[codes >= SIGNED_MARK].astype("<u2").tobytes())
-
-
-def _companded(weights: NDArray[np.float32], scale: float) -> NDArray[np.uint16]:
-    shares = np.clip(weights * np.float32(1 / scale), 0, 1)
-    codes: NDArray[np.uint16] = np.rint(np.sqrt(shares) * LEVELS).astype(np.uint16)
+def _companded(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
+    """Codes from -levels to levels."""
+    roots = np.sqrt(np.minimum(np.abs(weights) * np.float32(1 / scale), 1)) * np.float32(levels)
+    codes: NDArray[np.int16] = np.rint(np.copysign(roots, weights)).astype(np.int16)
     return codes
+
+
+def _pack_fine(codes: NDArray[np.int16]) -> bytes:
+    return codes.astype("<i2").tobytes()
+
+
+def _pack_shares(codes: NDArray[np.int16]) -> bytes:
+    codes = np.maximum(codes, 0)
+    low = np.minimum(codes, SHARE_MARK).astype(np.uint8)
+    return low.tobytes() + codes[codes >= SHARE_MARK].astype("<u2").tobytes()
+
+
+def _pack_signed(codes: NDArray[np.int16]) -> bytes:
+    low = (np.clip(codes, -SIGNED_MARK, SIGNED_MARK) + 128).astype(np.uint8)
+    sizes = np.abs(codes)
+    return low.tobytes() + sizes[sizes >= SIGNED_MARK].astype("<u2").tobytes()

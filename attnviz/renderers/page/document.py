@@ -12,7 +12,7 @@ from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.errors import InputError
 from attnviz.measures import HeadMeasure
 from attnviz.renderers.colors import limits_of
-from attnviz.renderers.page.codes import LEVELS, deflated, encode
+from attnviz.renderers.page.codes import FINE_LEVELS, deflated, encode
 from attnviz.renderers.page.patches import Patches
 from attnviz.renderers.page.pool import Pooled, block_length, pool
 from attnviz.renderers.page.schemes import schemes
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 Blobs = dict[str, str]
 _LONGEST_TEXT = 200
-_STEPS = 32767
-"""Elements of queries and keys are kept as whole numbers of 16 bits."""
+_FEW = 400_000
+"""So few weights may take two bytes each: a megabyte at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def page_document(
     maps = []
     for number, item in enumerate(attention.maps):
         room = item.weights.size * most_weights // total if total > most_weights else total
-        maps.append(_map(attention, item, extras, room, f"m{number}", blobs))
+        maps.append(_map(attention, item, extras, room, total <= _FEW, f"m{number}", blobs))
     provenance = attention.provenance
     document = {
         "title": printable(title or provenance.model),
@@ -78,7 +78,13 @@ def _beginning(text: str) -> str:
 
 
 def _map(
-    attention: Attention, item: AttentionMap, extras: Extras, room: int, name: str, blobs: Blobs
+    attention: Attention,
+    item: AttentionMap,
+    extras: Extras,
+    room: int,
+    fine: bool,
+    name: str,
+    blobs: Blobs,
 ) -> dict[str, Any]:
     pooled = None
     shown = item
@@ -86,7 +92,7 @@ def _map(
     if lengths != (1, 1):
         pooled = pool(item, *lengths)
         shown = pooled.map
-    codes = encode(shown.weights, item.values == "signed")
+    codes = encode(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
     focus = attention.provenance.focus.get(item.stream)
     given = extras.measures.get(item.stream, ())
@@ -101,7 +107,7 @@ def _map(
         "unit": printable(item.unit),
         "limits": limits_of(shown.weights, item.values),
         "scale": codes.scale,
-        "levels": LEVELS,
+        "levels": codes.levels,
         "queries": _axis(attention, item.query_side, shown.query_tokens, lengths[0]),
         "keys": _axis(attention, item.key_side, shown.key_tokens, lengths[1]),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
@@ -184,7 +190,7 @@ def _projections(
     for side, array in (("q", query), ("k", key)):
         scale = float(np.abs(array).max()) or 1.0
         scales.append(scale)
-        whole = np.rint(array / scale * _STEPS).astype("<i2")
+        whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
         blobs |= {f"{name}{side}-{number}": deflated(x.tobytes()) for number, x in enumerate(whole)}
     return {"size": size, "query_scale": scales[0], "key_scale": scales[1]}
 

@@ -1,4 +1,4 @@
-/** Packed numbers: base64, inflated by the browser, then codes of one byte or three. */
+/** Packed numbers: base64, inflated by the browser, then codes of one byte, two or three. */
 
 const SHARE_MARK = 255;
 const SIGNED_MARK = 127;
@@ -23,6 +23,14 @@ export async function inflated(text) {
   const stream = new Blob([/** @type {any} */ (bytesOf(text))]).stream();
   const whole = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
   return new Uint8Array(await whole.arrayBuffer());
+}
+
+/**
+ * Codes of two bytes each.
+ * @param {Uint8Array} bytes
+ */
+export function fineCodes(bytes) {
+  return new Int16Array(bytes.buffer);
 }
 
 /**

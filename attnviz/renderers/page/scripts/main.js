@@ -48,6 +48,7 @@ function usableView(state, map) {
 /** Work out the scene that the state asks for and show it, unless something newer was asked. */
 async function refresh() {
   const mine = ++turn;
+  part("stage").setAttribute("aria-busy", "true");
   const state = { ...store.state };
   const map = chosenMap(page.maps, state);
   state.view = usableView(state, map);
@@ -65,7 +66,7 @@ async function refresh() {
   showCaption();
   showScale();
   await showView();
-  document.body.dataset.shown = String(mine);
+  if (mine === turn) part("stage").setAttribute("aria-busy", "false");
 }
 
 /** @type {Map<string, Promise<import("./types.js").Shown>>} */
@@ -142,24 +143,26 @@ function showScale() {
 }
 
 async function showView() {
-  const { state, shown } = scene;
+  const { state } = scene;
   const view = views[state.view];
   const holder = part("view");
   holder.setAttribute("aria-labelledby", `tab-${state.view}`);
   const table = part("table");
   table.classList.toggle("unseen", state.view !== "table");
+  table.setAttribute("aria-busy", "true");
   if (view && holder.firstChild !== view.element) holder.replaceChildren(view.element);
   if (!view) holder.replaceChildren();
   part("readout").hidden = !view;
   if (view) await view.show(scene);
   if (state.view === "table") fillTable(table, scene);
-  else if (shown.values.length) later(() => fillTable(table, scene));
+  else later(() => fillTable(table, scene));
 }
 
 /** @param {HTMLElement} table @param {Scene} of */
 function fillTable(table, of) {
   const caption = `${page.title}: ${of.map.stream}, ${which(of)}`;
   table.replaceChildren(tableOf(of.shown, caption));
+  table.setAttribute("aria-busy", "false");
 }
 
 let waiting = 0;
@@ -198,9 +201,15 @@ function showFooter() {
     make("p", { class: "saves" }, ["Save this view as ", ...saves, keys]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
-    make("p", { class: "hint" }, ["Rows are queries (who attends), columns are keys (who is attended to). Weights are kept to within 0.002."]),
+    make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${precision()}`]),
     ...(page.command ? [make("p", {}, [make("code", {}, [page.command])])] : []),
   );
+}
+
+/** How far a weight on this page can be from the one that was computed. */
+function precision() {
+  const off = Math.max(...page.maps.map((map) => map.scale / map.levels));
+  return `Weights are kept to within ${Number(off.toPrecision(1))}.`;
 }
 
 /** @param {string} kind */

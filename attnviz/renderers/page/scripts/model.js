@@ -1,9 +1,11 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
-import { inflated, shareCodes, signedCodes } from "./decode.js";
+import { fineCodes, inflated, shareCodes, signedCodes } from "./decode.js";
 
 /** @typedef {import("./types.js").PageMap} PageMap */
 /** @typedef {import("./types.js").Head} Head */
+
+const FINE_LEVELS = 32767;
 
 /** @param {string} id */
 const textOf = (id) => /** @type {HTMLElement} */ (document.getElementById(id)).textContent ?? "";
@@ -26,7 +28,8 @@ export function layerCodes(map, layer) {
   let codes = layers.get(name);
   if (!codes) {
     const count = map.heads.length * map.queries.tokens.length * map.keys.tokens.length;
-    const decode = map.values === "signed" ? signedCodes : shareCodes;
+    const fine = map.levels === FINE_LEVELS;
+    const decode = fine ? fineCodes : map.values === "signed" ? signedCodes : shareCodes;
     codes = inflated(textOf(name)).then((bytes) => decode(bytes, count));
     layers.set(name, codes);
   }

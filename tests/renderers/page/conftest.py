@@ -1,0 +1,96 @@
+"""A real browser for the page, where there is one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's chromium, without a window."""
+    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium to test pages")
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield chromium
+        chromium.close()
+
+
+@dataclass
+class Opened:
+    """A page in the browser, and everything that it should not have done."""
+
+    tab: Any
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def text(self, selector: str) -> str:
+        """The text of an element, once the page has shown what was last asked of it."""
+        self.settle()
+        return str(self.tab.locator(selector).first.inner_text())
+
+    def settle(self, what: str = "#stage") -> None:
+        self.tab.wait_for_selector(f'{what}[aria-busy="false"]', state="attached")
+
+    def choose(self, switch: str, value: str) -> None:
+        self.tab.locator(f'[data-switch="{switch}"]').select_option(value)
+
+    def key(self, name: str, times: int = 1) -> None:
+        for _ in range(times):
+            self.tab.keyboard.press(name)
+
+    def fragment(self) -> dict[str, str]:
+        from urllib.parse import parse_qsl, urlsplit
+
+        return dict(parse_qsl(urlsplit(self.tab.url).fragment))
+
+    def download(self, kind: str) -> bytes:
+        self.settle()
+        with self.tab.expect_download() as waiting:
+            self.tab.locator(f"#save-{kind}").click()
+        return Path(waiting.value.path()).read_bytes()
+
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    """Opens a page's text at a fragment; afterwards nothing may have been said or asked for."""
+    contexts: list[tuple[Any, Opened]] = []
+
+    def open_(html: str, fragment: str = "", **options: Any) -> Opened:
+        file = tmp_path / f"page{len(contexts)}.html"
+        file.write_text(html, encoding="utf-8")
+        viewport = {"width": 1300, "height": 900}
+        context = browser.new_context(viewport=viewport, **options)
+        opened = Opened(context.new_page())
+        contexts.append((context, opened))
+        opened.tab.set_default_timeout(10_000)
+        opened.tab.on("console", lambda message: opened.said.append(message.text))
+        opened.tab.on("pageerror", lambda error: opened.said.append(str(error)))
+        opened.tab.on("dialog", lambda dialog: opened.said.append(dialog.message))
+        opened.tab.on("request", lambda request: opened.asked.append(request.url))
+        opened.tab.goto(file.as_uri() + (f"#{fragment}" if fragment else ""))
+        if "<iframe" not in html[:2000]:
+            opened.tab.wait_for_selector("body[data-complete]")
+        return opened
+
+    yield open_
+    for context, opened in contexts:
+        outside = [url for url in opened.asked if not url.startswith(("file:", "blob:", "data:"))]
+        assert opened.said == []
+        assert outside == []
+        assert len([url for url in opened.asked if url.startswith("file:")]) <= 2
+        context.close()

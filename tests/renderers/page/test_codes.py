@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import base64
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from attnviz.renderers.page.codes import FINE_LEVELS, Codes, encode, scale_of
+from tests.renderers.page.samples import softmax_rows
+
+MAPS = arrays(np.float32, (1, 2, 3, 4), elements=st.floats(0, 1, width=32, allow_subnormal=False))
+SIGNED = arrays(
+    np.float32, (1, 2, 3, 4), elements=st.floats(-8, 8, width=32, allow_subnormal=False)
+)
+
+
+def decode(codes: Codes, layer: int, count: int, signed: bool) -> np.ndarray:
+    """The weights that codes stand for, byte by byte, as the page reads them."""
+    data = zlib.decompress(base64.b64decode(codes.layers[layer]))
+    if codes.levels == FINE_LEVELS:
+        found, next_ = list(np.frombuffer(data, "<i2").astype(float)), len(data)
+    else:
+        found, next_ = [], count
+        for byte in data[:count]:
+            code = byte - 128 if signed else byte
+            if abs(code) == (127 if signed else 255):
+                size = data[next_] + 256 * data[next_ + 1]
+                code, next_ = (-size if code < 0 else size), next_ + 2
+            found.append(code)
+    assert next_ == len(data)
+    assert len(found) == count
+    return np.array([np.sign(code) * (code / codes.levels) ** 2 * codes.scale for code in found])
+
+
+@given(MAPS)
+def test_a_share_comes_back_within_a_thousandth(weights: np.ndarray) -> None:
+    codes = encode(weights, signed=False, fine=False)
+    assert np.abs(decode(codes, 0, weights.size, False) - weights.ravel()).max() < 0.001
+
+
+@given(MAPS)
+def test_one_of_few_shares_comes_back_within_four_hundred_thousandths(weights: np.ndarray) -> None:
+    codes = encode(weights, signed=False, fine=True)
+    assert np.abs(decode(codes, 0, weights.size, False) - weights.ravel()).max() < 4e-5
+
+
+@given(SIGNED, st.booleans())
+def test_a_signed_value_comes_back_with_its_sign_within_a_five_hundredth_of_the_largest(
+    weights: np.ndarray, fine: bool
+) -> None:
+    codes = encode(weights, signed=True, fine=fine)
+    back = decode(codes, 0, weights.size, signed=True)
+    assert np.abs(back - weights.ravel()).max() <= codes.scale / codes.levels * 1.0001
+    assert not np.any(back * weights.ravel() < 0)
+
+
+def test_a_small_weight_comes_back_much_closer_than_a_large_one() -> None:
+    weights = np.full((1, 1, 1, 128), 1 / 128, np.float32)
+    weights[0, 0, 0, 0] = 0.4
+    back = decode(encode(weights, signed=False, fine=False), 0, 128, signed=False)
+    assert abs(back[1] - 1 / 128) < 1e-4
+
+
+def test_every_layer_has_codes_of_its_own() -> None:
+    weights = softmax_rows(3, 2, 5, 4)
+    codes = encode(weights, signed=False, fine=False)
+    for place, layer in enumerate(weights):
+        np.testing.assert_allclose(decode(codes, place, 40, False), layer.ravel(), atol=0.001)
+
+
+@pytest.mark.parametrize(("top", "scale"), [(1.0, 1.0), (1.0005, 1.0), (3.0, 3.0), (0.01, 1.0)])
+def test_the_scale_of_shares_is_one_unless_they_go_beyond_rounding(
+    top: float, scale: float
+) -> None:
+    assert scale_of(np.array([0, top], np.float32), signed=False) == pytest.approx(scale)
+
+
+def test_a_signed_scale_reaches_the_largest_size() -> None:
+    assert scale_of(np.array([-2.0, 1.0], np.float32), True) == 2.0
+    assert scale_of(np.zeros(2, np.float32), True) == 1.0

@@ -1,0 +1,508 @@
+"""The real page in a real browser: every control, and every number against the map."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.renderers.page import Patches, framed, page
+from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.samples import (
+    HOSTILE,
+    encoder,
+    hostile,
+    pair,
+    picture,
+    random_map,
+    softmax_rows,
+    with_projections,
+)
+
+CLOSE = 6e-4
+"""Packing, and half a unit of the third digit that is shown."""
+
+
+def number(text: str) -> float:
+    """A weight as the page spells it."""
+    return 0.0 if text.startswith("<") else float(text.replace("−", "-"))
+
+
+def weights_of(opened: Opened) -> np.ndarray:
+    """The matrix that is looked at, from the CSV file that the page saves."""
+    rows = list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
+    queries = list(dict.fromkeys(row["query_position"] for row in rows))
+    return np.array([float(row["weight"]) for row in rows]).reshape(len(queries), -1)
+
+
+def pointed_at(opened: Opened) -> float:
+    return number(opened.text("#readout output"))
+
+
+def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page: Open) -> None:
+    opened = open_page(page(encoder(), title="sample · 2 layers", command="attnviz render x"))
+    assert opened.text("h1") == "sample · 2 layers"
+    assert "the professor read it" in opened.text("#texts")
+    caption = "encoder · layer 1 head 2 (the sharpest) · rows attend to columns"
+    assert opened.text("#caption") == caption
+    assert opened.text("footer code") == "attnviz render x"
+    assert "made up" in opened.text("footer")
+    np.testing.assert_allclose(weights_of(opened), encoder().weights[1, 2], atol=CLOSE)
+
+
+def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    heads = opened.tab.locator("#overview .head")
+    assert heads.count() == 6
+    heads.nth(1).click()
+    assert opened.text("#caption").startswith("encoder · layer 0 head 1 ·")
+    np.testing.assert_allclose(weights_of(opened), encoder().weights[0, 1], atol=CLOSE)
+    assert heads.nth(1).get_attribute("aria-pressed") == "true"
+
+
+def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page: Open) -> None:
+    opened = open_page(page(encoder()), "heads=0.0")
+    head = opened.tab.locator("#overview .head").nth(4)
+    head.click(modifiers=["Shift"])
+    weights = encoder().weights
+    expected = (weights[0, 0] + weights[1, 1]) / 2
+    np.testing.assert_allclose(weights_of(opened), expected, atol=CLOSE)
+    assert "mean over 2 chosen heads" in opened.text("#caption")
+    head.click(modifiers=["Shift"])
+    assert "layer 0 head 0" in opened.text("#caption")
+
+
+@pytest.mark.parametrize("mix", ["mean", "max"])
+def test_several_heads_are_shown_as_their_mean_or_maximum(open_page: Open, mix: str) -> None:
+    opened = open_page(page(encoder()))
+    opened.choose("layer", "all")
+    opened.choose("several as", mix)
+    expected = getattr(encoder().weights, mix)(axis=(0, 1))
+    np.testing.assert_allclose(weights_of(opened), expected, atol=CLOSE)
+
+
+@pytest.mark.parametrize("values", ["share", "signed"])
+def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scale(
+    open_page: Open, values: Any
+) -> None:
+    tokens = tuple(Token(f"word{place}") for place in range(128))
+    weights = softmax_rows(1, 25, 128, 128, spread=4.0)
+    if values == "signed":
+        weights = weights * np.where(np.arange(128) % 3, 1, -1)
+    item = AttentionMap("encoder", tokens, tokens, weights, values=values)
+    opened = open_page(page(Attention((item,), Provenance("file", "many"))), "heads=0.24")
+    close = 0.0011 if values == "share" else 0.0021
+    np.testing.assert_allclose(weights_of(opened), weights[0, 24], atol=close)
+    assert "within 0.00" in opened.text("footer")
+
+
+def test_layers_and_heads_are_chosen_by_name(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    opened.choose("layer", "0")
+    assert "layer 0 head 2" in opened.text("#caption")
+    opened.choose("head", "all")
+    assert "mean over the heads of layer 0" in opened.text("#caption")
+    opened.choose("head", "1")
+    assert "layer 0 head 1" in opened.text("#caption")
+
+
+def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    opened.tab.locator(".plot canvas").last.focus()
+    opened.key("ArrowDown")
+    opened.key("ArrowDown", 3)
+    opened.key("ArrowRight", 2)
+    assert (opened.fragment()["row"], opened.fragment()["column"]) == ("3", "2")
+    assert abs(pointed_at(opened) - encoder().weights[1, 2, 3, 2]) <= CLOSE
+    opened.key("Escape")
+    assert "row" not in opened.fragment()
+
+
+def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(
+    open_page: Open,
+) -> None:
+    opened = open_page(page(encoder()), "heads=0.0")
+    box = opened.tab.locator(".plot canvas").last.bounding_box()
+    seen = set()
+    weights = encoder().weights[0, 0]
+    for x in range(130, 420, 60):
+        opened.tab.mouse.move(box["x"] + x, box["y"] + x)
+        opened.tab.wait_for_timeout(50)
+        link = opened.text("#readout .link")
+        found = re.fullmatch(r".+ (\d) attends to .+ (\d) (\S+)", link)
+        if not found:
+            continue
+        row, column = int(found[1]), int(found[2])
+        seen.add((row, column))
+        assert abs(number(found[3]) - weights[row, column]) <= CLOSE
+        strongest = float(weights[row].max())
+        first = opened.text("#readout .strongest .entry").split()[-1]
+        assert abs(number(first) - strongest) <= CLOSE
+    assert len(seen) >= 3
+
+
+def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page: Open) -> None:
+    attention = random_map(1, 1, 60)
+    opened = open_page(page(attention))
+    opened.tab.locator(".plot canvas").last.focus()
+    opened.key("+", 3)
+    opened.tab.wait_for_timeout(400)
+    assert float(opened.fragment()["zoom"].split(",")[0]) == pytest.approx(1.5**3, rel=0.01)
+    box = opened.tab.locator(".plot canvas").last.bounding_box()
+    opened.tab.mouse.move(box["x"] + 300, box["y"] + 300)
+    opened.tab.wait_for_timeout(60)
+    before = opened.text("#readout .link")
+    row, column = map(int, re.findall(r" (\d+) ", before + " ")[:2])
+    assert abs(pointed_at(opened) - attention.weights[0, 0, row, column]) <= CLOSE
+    opened.tab.mouse.down()
+    opened.tab.mouse.move(box["x"] + 200, box["y"] + 240, steps=4)
+    opened.tab.mouse.up()
+    opened.tab.wait_for_timeout(400)
+    assert opened.fragment()["zoom"].split(",")[1:] != ["0", "0"]
+    opened.tab.locator(".plot canvas").last.focus()
+    opened.key("0")
+    opened.tab.wait_for_timeout(400)
+    assert "zoom" not in opened.fragment()
+
+
+def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    opened.choose("by", "words")
+    columns = np.add.reduceat(encoder().weights[1, 2], [0, 1, 2, 4, 5, 6], axis=1)
+    expected = np.add.reduceat(columns, [0, 1, 2, 4, 5, 6], axis=0)
+    expected[2] /= 2
+    np.testing.assert_allclose(weights_of(opened), expected, atol=2 * CLOSE)
+    opened.settle("#table")
+    assert "professor" in opened.text("#table tbody")
+
+
+def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(
+    open_page: Open,
+) -> None:
+    opened = open_page(page(encoder()))
+    whole = encoder().weights[1, 2]
+    kept = whole[1:6, 1:6]
+    opened.choose("special tokens", "dropped")
+    np.testing.assert_allclose(weights_of(opened), kept, atol=CLOSE)
+    share = round(float((whole[1:6, 0] + whole[1:6, 6]).mean()) * 100)
+    said = int(re.findall(r"held (\d+) %", opened.text("#remark"))[0])
+    assert abs(said - share) <= 1
+    opened.choose("special tokens", "renormalised")
+    expected = kept / kept.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(weights_of(opened), expected, atol=2 * CLOSE)
+    np.testing.assert_allclose(weights_of(opened).sum(axis=1), 1, atol=0.01)
+
+
+def test_streams_have_their_own_sides_units_and_signs(open_page: Open) -> None:
+    opened = open_page(page(pair()))
+    assert "rows (target) attend to columns (source)" in opened.text("#caption")
+    opened.choose("stream", "affinity")
+    np.testing.assert_allclose(weights_of(opened), pair().maps[2].weights[0, 0], atol=CLOSE)
+    assert "affinity, from -1 to 1" in opened.text("#scale")
+    assert "against" in opened.text("#caption")
+    opened.key("t")
+    assert opened.text("#caption").startswith("cross")
+
+
+def test_lenses_of_a_stream_have_a_switch(open_page: Open) -> None:
+    first = encoder()
+    item = first.main
+    rollout = AttentionMap(
+        "encoder · rollout", item.query_tokens, item.key_tokens, item.weights[:1, :1]
+    )
+    from dataclasses import replace
+
+    opened = open_page(page(replace(first, maps=(item, rollout))))
+    opened.choose("lens", "rollout")
+    assert "rollout · layer 0 head 0" in opened.text("#caption")
+    np.testing.assert_allclose(weights_of(opened), item.weights[0, 0], atol=CLOSE)
+
+
+def test_lines_are_drawn_from_a_threshold_on(open_page: Open) -> None:
+    opened = open_page(page(encoder()), "view=lines&least=0.3")
+    expected = int((encoder().weights[1, 2] >= 0.3).sum())
+    assert f".300, {expected} lines" in opened.text(".lines-room >> xpath=../../div[1]")
+    slider = opened.tab.locator("#least")
+    slider.fill("0.5")
+    expected = int((encoder().weights[1, 2] >= 0.5).sum())
+    assert f"{expected} line" in opened.text("#view .tools")
+
+
+def test_lines_of_several_heads_have_a_colour_each(open_page: Open) -> None:
+    opened = open_page(page(encoder()), "view=lines&least=0.2&heads=0.0,1.1")
+    expected = int((encoder().weights[[0, 1], [0, 1]] >= 0.2).sum())
+    said = opened.text("#view .tools")
+    assert f"{expected} lines" in said
+    assert "layer 0 head 0" in said
+    assert "layer 1 head 1" in said
+
+
+def test_keys_choose_a_token_of_the_lines(open_page: Open) -> None:
+    opened = open_page(page(encoder()), "view=lines")
+    opened.tab.locator(".lines canvas").focus()
+    opened.key("ArrowDown", 3)
+    assert opened.fragment()["row"] == "2"
+    opened.key("ArrowRight")
+    assert opened.fragment()["column"] == "2"
+    assert "is attended most by" in opened.text("#readout")
+
+
+def shades(opened: Opened) -> list[float]:
+    words = opened.tab.locator(".running .word")
+    return [
+        number(words.nth(at).get_attribute("aria-description") or "0")
+        for at in range(words.count())
+    ]
+
+
+def test_a_word_of_the_text_shades_the_others_by_what_it_gives_or_gets(open_page: Open) -> None:
+    opened = open_page(page(encoder()), "view=text")
+    opened.tab.locator(".word").nth(4).click()
+    weights = encoder().weights[1, 2]
+    np.testing.assert_allclose(shades(opened), weights[4], atol=CLOSE)
+    opened.tab.get_by_text("the word is attended by").click()
+    np.testing.assert_allclose(shades(opened), weights[:, 4], atol=CLOSE)
+
+
+def test_the_words_of_one_text_shade_those_of_the_other(open_page: Open) -> None:
+    opened = open_page(page(pair()), "view=text&heads=0.1")
+    weights = pair().maps[0].weights[0, 1]
+    opened.tab.locator(".running").nth(0).locator(".word").nth(2).click()
+    np.testing.assert_allclose(shades(opened)[5:], weights[2], atol=CLOSE)
+    opened.tab.locator(".running").nth(1).locator(".word").nth(1).click()
+    np.testing.assert_allclose(shades(opened)[:5], weights[:, 1], atol=CLOSE)
+
+
+def test_query_and_key_multiply_to_the_weight(open_page: Open) -> None:
+    attention, query, key = with_projections()
+    html = page(attention, projections={"encoder": (query, key)})
+    opened = open_page(html, "view=query-key&heads=0.1&row=2&column=3")
+    said = opened.text(".sum")
+    product = float(query[0, 1, 2] @ key[0, 1, 3])
+    numbers = re.findall(r"= (-?\d+\.\d+)", said)
+    assert float(numbers[0]) == pytest.approx(product, abs=2e-3)
+    assert float(numbers[1]) == pytest.approx(product / np.sqrt(8), abs=2e-3)
+    softmax = number(opened.text(".sum output"))
+    assert softmax == pytest.approx(float(attention.weights[0, 1, 2, 3]), abs=CLOSE)
+    opened.tab.get_by_label("query", exact=True).select_option("0")
+    assert opened.fragment()["row"] == "0"
+
+
+def test_a_weight_that_the_scores_do_not_explain_is_said(open_page: Open) -> None:
+    attention, query, key = with_projections()
+    html = page(attention, projections={"encoder": (query * 2, key)})
+    opened = open_page(html, "view=query-key&row=2&column=3")
+    assert "takes part too" in opened.text(".sum")
+
+
+def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(
+    open_page: Open,
+) -> None:
+    opened = open_page(page(encoder()), "view=query-key")
+    tabs = opened.tab.locator("[role=tab]").all_inner_texts()
+    assert tabs == ["Heads", "Heat map", "Lines", "Text", "Table"]
+    assert opened.tab.locator("[role=tab][aria-selected=true]").inner_text() == "Heat map"
+
+
+def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Open) -> None:
+    attention, image = picture()
+    html = page(attention, patches={"image": Patches(image, 2, 2, 1)})
+    opened = open_page(html, "view=image&heads=0.0")
+    opened.tab.locator(".image canvas").focus()
+    opened.key("ArrowRight")
+    assert opened.fragment()["row"] == "2"
+    box = opened.tab.locator(".image canvas").bounding_box()
+    opened.tab.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
+    assert "patch 1 2 attends to patch 1 2" in opened.text("#readout .link")
+    assert abs(pointed_at(opened) - attention.weights[0, 0, 2, 2]) <= CLOSE
+    opened.tab.mouse.click(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.75)
+    assert opened.fragment()["row"] == "3"
+
+
+def test_heads_are_sorted_and_filtered_by_a_measure(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    opened.choose("measure", "previous token")
+    names = opened.tab.locator("#overview .head .name").all_inner_texts()
+    weights = encoder().weights
+    values = {
+        f"{layer}·{head}": np.diagonal(weights[layer, head], -1).mean()
+        for layer in range(2)
+        for head in range(3)
+    }
+    assert names == sorted(values, key=lambda name: -values[name])
+    opened.choose("order", "low")
+    assert opened.tab.locator("#overview .head .name").all_inner_texts() == names[::-1]
+    middle = sorted(values.values())[3] - 1e-4
+    opened.tab.locator('[data-switch="at least"]').fill(str(round(middle, 3)))
+    assert "3 of 6 heads" in opened.text("#overview")
+
+
+def test_the_strongest_link_of_each_head_opens_that_head(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    words = encoder().weights[:, :, 1:6, 1:6] * (1 - np.eye(5))
+    opened.tab.locator(".links button").first.click()
+    assert abs(pointed_at(opened) - words.max()) <= CLOSE
+    layer, head = divmod(int(words.reshape(6, -1).max(axis=1).argmax()), 3)
+    assert f"layer {layer} head {head}" in opened.text("#caption")
+
+
+def test_the_table_holds_every_weight(open_page: Open) -> None:
+    opened = open_page(page(encoder()), "view=table")
+    cells = [number(text) for text in opened.tab.locator("#table tbody td").all_inner_texts()]
+    np.testing.assert_allclose(np.reshape(cells, (7, 7)), encoder().weights[1, 2], atol=CLOSE)
+
+
+def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    opened.settle("#table")
+    assert opened.tab.locator("#table tbody tr").count() == 7
+    for view in ("heatmap", "lines"):
+        opened.tab.locator(f"#tab-{view}").click()
+        canvas = opened.tab.locator("#view canvas[role=img]")
+        assert canvas.get_attribute("aria-label")
+        assert canvas.get_attribute("tabindex") == "0"
+    assert opened.tab.locator("select:not([data-switch])").count() == 0
+
+
+def test_the_address_reopens_the_same_view(open_page: Open) -> None:
+    html = page(encoder())
+    opened = open_page(html)
+    opened.choose("layer", "0")
+    opened.choose("by", "words")
+    opened.choose("special tokens", "dropped")
+    opened.choose("colours", "sunset")
+    opened.choose("scale", "view")
+    opened.choose("measure", "itself")
+    opened.tab.locator("#tab-text").click()
+    opened.tab.locator(".word").nth(1).click()
+    fragment = opened.tab.url.split("#")[1]
+    again = open_page(html, fragment)
+    assert again.tab.url.split("#")[1] == fragment
+    for selector in ("#caption", "#switches", "#readout .link", "#remark", "#overview", "#scale"):
+        assert again.text(selector) == opened.text(selector)
+    chosen = again.tab.locator("select")
+    assert [chosen.nth(at).input_value() for at in range(chosen.count())] == [
+        opened.tab.locator("select").nth(at).input_value() for at in range(chosen.count())
+    ]
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    ["view=nothing", "map=99&heads=7.7,x", "row=1e9&column=-5&zoom=a,b,c", "%E0%A4%A", "least=x"],
+)
+def test_a_foreign_address_opens_something_sensible(open_page: Open, fragment: str) -> None:
+    opened = open_page(page(encoder()), fragment)
+    assert "layer 1 head 2" in opened.text("#caption")
+
+
+def test_every_key_of_the_list_does_what_it_says(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    caption = lambda: opened.text("#caption")  # noqa: E731
+    opened.key("[")
+    assert "layer 1 head 1" in caption()
+    opened.key("]")
+    assert "layer 1 head 2" in caption()
+    opened.key("{")
+    assert "layer 0 head 2" in caption()
+    opened.key("}")
+    opened.key("m")
+    assert "mean over the heads of layer 1" in caption()
+    opened.key("x")
+    assert "maximum over the heads" in caption()
+    for key, name, value in (
+        ("w", "unit", "words"),
+        ("s", "specials", "dropped"),
+        ("c", "colors", "sunset"),
+        ("r", "range", "view"),
+        ("3", "view", "lines"),
+    ):
+        opened.key(key)
+        assert opened.fragment()[name] == value
+    opened.key("?")
+    assert "the next stream or lens" in opened.text("#help")
+    opened.key("Escape")
+    assert not opened.tab.locator("#help").is_visible()
+
+
+def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page: Open) -> None:
+    opened = open_page(page(encoder()))
+    opened.tab.locator("#tab-heatmap").focus()
+    opened.key("ArrowRight")
+    assert opened.fragment()["view"] == "lines"
+    opened.tab.locator("#overview .head[tabindex='0']").focus()
+    opened.key("ArrowLeft")
+    opened.key("ArrowUp")
+    opened.key("Enter")
+    assert "layer 0 head 1" in opened.text("#caption")
+
+
+def test_the_scale_can_end_at_the_largest_weight_of_the_view(open_page: Open) -> None:
+    opened = open_page(page(random_map(1, 2, 12)))
+    opened.choose("scale", "view")
+    top = number(opened.text("#scale span >> nth=1"))
+    assert abs(top - random_map(1, 2, 12).weights[0].mean(axis=0).max()) <= CLOSE
+
+
+@pytest.mark.parametrize("view", ["heatmap", "lines", "text", "table"])
+def test_a_view_is_saved_as_svg_and_png(open_page: Open, view: str) -> None:
+    opened = open_page(page(encoder()), f"view={view}&row=2&column=2")
+    root = ElementTree.fromstring(opened.download("svg"))
+    words = [item.text for item in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "profes" in words
+    assert any("layer 1 head 2" in (text or "") for text in words)
+    assert opened.download("png").startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_hostile_tokens_are_shown_and_saved_as_text(open_page: Open) -> None:
+    for view in ("table", "text", "lines", "heatmap"):
+        opened = open_page(page(hostile()), f"view={view}")
+        assert opened.tab.locator("script").count() == 3
+        assert opened.tab.locator("img").count() == 0
+    rows = list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
+    assert rows[0]["key_token"] == HOSTILE[0]
+    assert rows[12]["key_token"] == HOSTILE[12]
+    assert rows[4]["key_token"] == "line\\u2028and\\u2029paragraph"
+    for part in ElementTree.fromstring(opened.download("svg")).iter():
+        assert part.tag.split("}")[1] in {"svg", "g", "rect", "path", "text", "image", "clipPath"}
+
+
+def test_dark_is_dark_and_light_is_light(open_page: Open) -> None:
+    def ground(opened: Opened) -> int:
+        color = opened.tab.locator("body").evaluate(
+            "body => getComputedStyle(body).backgroundColor"
+        )
+        return sum(map(int, re.findall(r"\d+", color)[:3]))
+
+    assert ground(open_page(page(encoder()), color_scheme="light")) > 700
+    assert ground(open_page(page(encoder()), color_scheme="dark")) < 150
+
+
+def test_a_pooled_page_says_so_and_names_exact_links(open_page: Open) -> None:
+    attention = random_map(1, 1, 130)
+    opened = open_page(page(attention, most_weights=5000))
+    weights = attention.weights[0, 0]
+    query, key = map(int, np.unravel_index(weights.argmax(), weights.shape))
+    remark = opened.text("#remark")
+    assert "Pooled: 2 queries × 2 keys" in remark
+    assert f"exact: word{query} {query} → word{key} {key}" in remark
+
+
+def test_several_pages_in_one_notebook_do_not_disturb_each_other(
+    open_page: Open, tmp_path: Any
+) -> None:
+    notebook = f"<!doctype html>{framed(page(encoder()))}{framed(page(pair()))}"
+    opened = open_page(notebook)
+    first, second = (opened.tab.frame_locator("iframe").nth(place) for place in (0, 1))
+    second.locator("body[data-complete]").wait_for()
+    first.locator("body[data-complete]").wait_for()
+    before = second.locator("#caption").inner_text()
+    first.locator("#overview .head").first.click()
+    assert "layer 0 head 0" in first.locator("#caption").inner_text()
+    assert second.locator("#caption").inner_text() == before
+    assert "#" not in opened.tab.url

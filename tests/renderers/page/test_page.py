@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import InputError
+from attnviz.measures import HeadMeasure
+from attnviz.renderers.page import Patches, framed, page
+from attnviz.renderers.page.assemble import SCRIPTS, as_json, joined
+from tests.renderers.page.samples import (
+    HOSTILE,
+    encoder,
+    hostile,
+    pair,
+    picture,
+    random_map,
+    with_projections,
+)
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes and the text in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.within = False
+        self.found: list[tuple[str, dict[str, str | None], str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs), ""))
+        self.within = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.within = False
+
+    def handle_data(self, data: str) -> None:
+        if self.found and self.within:
+            tag, attrs, text = self.found[-1]
+            self.found[-1] = (tag, attrs, text + data)
+
+    def named(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
+        return [(attrs, text) for name, attrs, text in self.found if name == tag]
+
+
+def document(text: str) -> Any:
+    scripts = Elements(text).named("script")
+    return json.loads(next(data for attrs, data in scripts if attrs.get("id") == "document"))
+
+
+def sha(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def test_the_policy_forbids_everything_but_this_one_script_and_style() -> None:
+    elements = Elements(page(encoder()))
+    policy = next(
+        attrs["content"] or ""
+        for attrs, _ in elements.named("meta")
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    (style,) = (text for _, text in elements.named("style"))
+    (script,) = (text for attrs, text in elements.named("script") if attrs["type"] == "module")
+    assert policy.split("; ") == [
+        "default-src 'none'",
+        f"script-src '{sha(script)}'",
+        f"style-src '{sha(style)}'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+
+
+def test_the_page_names_nothing_to_fetch() -> None:
+    text = page(encoder())
+    urls = set(re.findall(r"https?://[^\s\"'`<]+", text))
+    assert urls == {"http://www.w3.org/2000/svg"}
+    attributes = {name for _, attrs, _ in Elements(text).found for name in attrs}
+    assert not attributes & {"src", "srcset", "action", "poster", "data", "background", "style"}
+    assert not re.search(r"\b(eval|fetch|XMLHttpRequest|WebSocket|importScripts|innerHTML)\b", text)
+
+
+def test_hostile_tokens_add_no_element_and_come_back_whole() -> None:
+    plain, nasty = Elements(page(encoder())), Elements(page(hostile()))
+
+    def kinds(elements: Elements) -> list[str]:
+        blobs = {"text/plain"}
+        return [tag for tag, attrs, _ in elements.found if attrs.get("type") not in blobs]
+
+    assert kinds(nasty) == kinds(plain)
+    tokens = document(page(hostile()))["maps"][0]["keys"]["tokens"]
+    raw = [token.get("raw", token["text"]) for token in tokens]
+    assert raw == [text.encode("utf-8", "backslashreplace").decode() for text in HOSTILE]
+    assert "\u202e" not in tokens[5]["text"]
+    assert "\x1b" not in tokens[6]["text"]
+
+
+def test_a_hostile_title_stays_text() -> None:
+    text = page(encoder(), title="</title><script>alert(1)</script>", command="$policy $data")
+    assert [data for _, data in Elements(text).named("title")] == [
+        "</title><script>alert(1)</script>"
+    ]
+    assert document(text)["command"] == "$policy $data"
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "a&b", "\u2028\u2029", '"\\'])
+def test_json_in_a_page_holds_nothing_that_ends_it_and_reads_back(text: str) -> None:
+    written = as_json({"x": text})
+    assert not re.search("[<>&\u2028\u2029]", written)
+    assert json.loads(written) == {"x": text}
+
+
+def test_random_heads_at_128_tokens_fit_in_three_megabytes() -> None:
+    assert len(page(random_map(12, 12, 128))) <= 3.2e6
+
+
+def test_a_layer_of_random_heads_at_512_tokens_takes_its_twelfth_of_48_megabytes() -> None:
+    fixed = len(page(random_map(1, 1, 2)))
+    assert len(page(random_map(1, 12, 512))) - fixed <= (48e6 - fixed) / 12
+
+
+def test_the_page_says_where_its_numbers_come_from_and_how_to_make_it_again() -> None:
+    provenance = Provenance(
+        "hugging face",
+        "bert",
+        True,
+        settings={"revision": "abc"},
+        steps=("layer 2",),
+        notes=("pooled",),
+        versions={"torch": "2.13"},
+    )
+    found = document(
+        page(Attention(encoder().maps, provenance), command="attnviz self x --html y.html")
+    )
+    facts = dict(found["provenance"])
+    assert facts["model"] == "bert"
+    assert facts["revision"] == "abc"
+    assert facts["steps"] == "layer 2"
+    assert facts["torch"] == "2.13"
+    assert found["notes"] == ["pooled"]
+    assert found["command"] == "attnviz self x --html y.html"
+
+
+def test_given_measures_come_first_and_shares_of_the_same_name_are_left_out() -> None:
+    given = HeadMeasure("itself", "share", "low", "high", np.full((2, 3), 0.125))
+    found = document(page(encoder(), measures={"encoder": [given]}))["maps"][0]["measures"]
+    assert found[0] == {
+        "name": "itself",
+        "unit": "share",
+        "low": "low",
+        "high": "high",
+        "values": [[0.125] * 3] * 2,
+    }
+    assert sorted(measure["name"] for measure in found[1:]) == [
+        "most looked-at key",
+        "next token",
+        "previous token",
+        "special tokens",
+    ]
+
+
+def test_shares_are_means_over_the_rows_that_have_such_a_token() -> None:
+    item = encoder().main
+    found = document(page(encoder()))["maps"][0]["measures"]
+    values = {measure["name"]: measure["values"][1][2] for measure in found}
+    weights = item.weights[1, 2].astype(float)
+    assert values["previous token"] == pytest.approx(
+        np.mean([weights[row, row - 1] for row in range(1, 7)]), abs=1e-4
+    )
+    assert values["next token"] == pytest.approx(
+        np.mean([weights[row, row + 1] for row in range(6)]), abs=1e-4
+    )
+    assert values["itself"] == pytest.approx(np.mean(np.diag(weights)), abs=1e-4)
+    assert values["special tokens"] == pytest.approx(
+        np.mean(weights[:, 0] + weights[:, 6]), abs=1e-4
+    )
+    assert values["most looked-at key"] == pytest.approx(weights.mean(axis=0).max(), abs=1e-4)
+
+
+def test_streams_of_two_texts_get_no_diagonal_and_signed_ones_no_shares() -> None:
+    cross, _, affinity = document(page(pair()))["maps"]
+    assert "previous token" not in {measure["name"] for measure in cross["measures"]}
+    assert affinity["measures"] == []
+
+
+def test_a_lens_is_told_apart_from_its_stream() -> None:
+    item = encoder().main
+    lens = AttentionMap("encoder · rollout", item.query_tokens, item.key_tokens, item.weights)
+    maps = document(page(Attention((item, lens), Provenance("x", "y"))))["maps"]
+    assert [(found["stream"], found["lens"]) for found in maps] == [
+        ("encoder", ""),
+        ("encoder", "rollout"),
+    ]
+
+
+def test_large_maps_are_pooled_and_keep_their_strongest_links() -> None:
+    attention = random_map(1, 2, 100)
+    found = document(page(attention, most_weights=5000))["maps"][0]
+    assert found["queries"]["block"] == found["keys"]["block"] == 2
+    query, from_, key, to, weight = found["links"][0][1][0]
+    weights = attention.main.weights[0, 1]
+    assert weights[query, key] == weights.max()
+    assert (from_, to, weight) == (
+        f"word{query}",
+        f"word{key}",
+        round(float(weights.max()), 4),
+    )
+
+
+def test_projections_that_do_not_fit_are_refused() -> None:
+    attention, query, key = with_projections()
+    with pytest.raises(InputError, match="do not fit the map"):
+        page(attention, projections={"encoder": (query, key[:, :, :3])})
+
+
+def test_patches_that_do_not_fit_are_refused() -> None:
+    attention, image = picture()
+    with pytest.raises(InputError, match="3 × 3 patches from token 1 on"):
+        page(attention, patches={"image": Patches(image, 3, 3, 1)})
+    with pytest.raises(InputError, match="neither PNG"):
+        page(attention, patches={"image": Patches(b"GIF89a", 2, 2, 1)})
+
+
+def test_a_frame_holds_the_whole_page_as_an_attribute() -> None:
+    text = page(encoder())
+    ((attributes, _),) = Elements(framed(text)).named("iframe")
+    assert attributes["srcdoc"] == text
+    assert attributes["sandbox"] == "allow-scripts allow-downloads"
+
+
+def test_modules_keep_their_own_names_when_joined() -> None:
+    script = joined(
+        {
+            "one": "const own = 1;\nexport const shared = own;\n",
+            "two": 'import { shared } from "./one.js";\nconst own = 2;\nexport { };\n',
+        }
+    )
+    assert "const { shared } = modules.one;" in script
+    assert "return { shared };" in script
+
+
+def test_every_script_is_in_the_list_behind_those_it_imports_from() -> None:
+    from importlib.resources import files
+
+    folder = files("attnviz.renderers.page").joinpath("scripts")
+    names = {
+        item.name.removesuffix(".js") for item in folder.iterdir() if item.name.endswith(".js")
+    }
+    assert names - {"types"} == set(SCRIPTS)
+    for place, name in enumerate(SCRIPTS):
+        source = folder.joinpath(f"{name}.js").read_text("utf-8")
+        needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)
+        assert set(needed) <= set(SCRIPTS[:place]), name
+
+
+def test_weights_of_one_query_that_is_no_token_make_a_page() -> None:
+    keys = tuple(Token(word) for word in "abc")
+    item = AttentionMap(
+        "a",
+        (Token("[summary]", special=True),),
+        keys,
+        np.full((1, 1, 1, 3), 1 / 3, np.float32),
+        query_side="summary",
+        key_side="source",
+    )
+    assert document(page(Attention((item,), Provenance("x", "y"))))["maps"][0]["links"] is None
