@@ -21,6 +21,11 @@ Values = Literal["share", "signed"]
 """What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after
 a maximum over heads to more), or a "signed" number around 0."""
 
+SECOND_PART = "second part from character"
+"""The setting of a provenance that says where the second part of a text begins, counted from 0."""
+PARTS = "parts"
+"""The setting that says what the two parts are: "pair", or "prompt and output"."""
+
 
 @dataclass(frozen=True, slots=True)
 class Token:

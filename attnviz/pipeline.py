@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.analyses.division import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.analyses.reduce import check_reduction, reduce_attention
 from attnviz.analyses.select import check_selection, select
 from attnviz.analyses.special import check_special, treat_special
@@ -19,7 +20,7 @@ from attnviz.errors import AttnvizError, InputError, OutputError, UsageError, ch
 from attnviz.registry import FORMATS, LENSES, PICTURE_SUFFIXES, PICTURES, Command
 from attnviz.renderers import Display, Renderer
 from attnviz.request import Choice, Origin
-from attnviz.sources import Source
+from attnviz.sources import PairSource, Source
 from attnviz.sources.open import open_source
 from attnviz.texts import BadText, Text, check_text
 
@@ -141,10 +142,26 @@ def attend_texts(
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
     if command == "self":
-        attention = source.attend_self(text.text)
+        attention = attend_alone(source, text)
     else:
         attention = source.attend_cross(text.text, text.target)
     return apply_choice(replace(attention, id=text.id), choice, text.labels)
+
+
+def attend_alone(source: Source, text: Text) -> Attention:
+    """The attention of a text over itself, or of a sentence pair over its two texts.
+
+    Raises:
+        UsageError: a pair, of a source that reads one text at a time.
+    """
+    if text.target is None:
+        return source.attend_self(text.text)
+    if not isinstance(source, PairSource):
+        raise UsageError(
+            "--pair needs a model that reads sentence pairs (--model with BERT or its kin): "
+            "use 'attnviz cross' or 'attnviz co' for two texts"
+        )
+    return source.attend_pair(text.text, text.target)
 
 
 def apply_choice(
@@ -161,6 +178,8 @@ def apply_choice(
         attention = label_tokens(attention, named)
     if choice.lens != "raw":
         attention = LENSES[choice.lens].load()(attention)
+    if choice.stream in PAIR_STREAMS and is_pair(attention):
+        attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
     attention = treat_special(attention, choice.special)
     return as_result(reduce_attention(attention, choice.reduce, choice.over))

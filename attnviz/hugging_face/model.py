@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.attention_map import (
+    PARTS,
+    SECOND_PART,
+    Attention,
+    AttentionMap,
+    Provenance,
+    Token,
+)
 from attnviz.errors import AttentionError, InputError, ModelError
 from attnviz.hugging_face.capture import Captured, capture
 from attnviz.hugging_face.family import Family
 from attnviz.hugging_face.generation import QUERIES, Target, generated_target, given_target
+from attnviz.hugging_face.pairs import joined, tokenize_pair
 from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.tokens import TokenizedText, tokenize
 
@@ -48,15 +56,29 @@ class HuggingFaceModel:
             AttentionError: the architecture gives out no attention weights.
         """
         with quiet():
-            read = self.read(text)
-            length = len(read.tokens)
-            encoder = self.family == "encoder–decoder"
-            stream = {"encoder-only": "self", "decoder-only": "causal"}.get(self.family, "encoder")
-            part = self.model.get_encoder() if encoder else self.model
-            captured = capture(part, self.tensors(read.inputs, part), {stream: (length, length)})
-        tokens = {"text": read.tokens}
-        maps = tuple(as_map(item, tokens, "text", "text") for item in captured)
+            maps = self.look(self.read(text))
         return Attention(maps, self.provenance, text=text)
+
+    def attend_pair(self, first: str, second: str) -> Attention:
+        """The attention of two texts, read as one sequence, over themselves and each other.
+
+        Raises:
+            InputError: a text is blank, or both together are too long.
+            ModelError: the model or its tokenizer does not read pairs.
+            AttentionError: the architecture gives out no attention weights.
+        """
+        if self.family == "decoder-only":
+            raise ModelError(
+                f"'{self.name}' is decoder-only ({self.model.config.model_type}) and does not read "
+                "sentence pairs: give one text"
+            )
+        with quiet():
+            read = tokenize_pair(self.tokenizer, first, second)
+            self.check_ids(read.ids, read.tokens, "pair")
+            maps = self.look(read)
+        parts = {PARTS: "pair", SECOND_PART: len(joined(first, ""))}
+        settings = {**self.provenance.settings, **parts}
+        return Attention(maps, replace(self.provenance, settings=settings), joined(first, second))
 
     def attend_cross(self, source: str, target: str | None = None) -> Attention:
         """The target's attention over the source, then each one's over itself.
@@ -112,6 +134,15 @@ class HuggingFaceModel:
             goal = given_target(self.model, self.tokenizer, target)
             self.check_ids(goal.ids, goal.tokens, "target")
         return read, goal, inputs | self.tensors({"decoder_input_ids": goal.ids}, self.model)
+
+    def look(self, read: TokenizedText) -> tuple[AttentionMap, ...]:
+        """The maps of what was read over itself."""
+        length = len(read.tokens)
+        encoder = self.family == "encoder–decoder"
+        stream = {"encoder-only": "self", "decoder-only": "causal"}.get(self.family, "encoder")
+        part = self.model.get_encoder() if encoder else self.model
+        captured = capture(part, self.tensors(read.inputs, part), {stream: (length, length)})
+        return tuple(as_map(item, {"text": read.tokens}, "text", "text") for item in captured)
 
     def read(self, text: str) -> TokenizedText:
         """A text's tokens, once it is certain that the model can take them.

@@ -45,12 +45,7 @@ def tokenize(tokenizer: Any, text: str, *, as_target: bool = False) -> Tokenized
     Raises:
         InputError: the text is blank, is not valid Unicode, or leaves no tokens.
     """
-    if not text.strip():
-        raise InputError("the text is blank: there is nothing to attend to")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InputError(
-            "the text holds half a character (a lone surrogate): it is not valid Unicode"
-        )
+    check_text(text)
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
         named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
@@ -71,6 +66,20 @@ def tokenize(tokenizer: Any, text: str, *, as_target: bool = False) -> Tokenized
         raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
     tokens = label(pieces, offsets, added, text, tokenizer.unk_token)
     return TokenizedText(tokens, {name: list(row) for name, row in encoded.items()})
+
+
+def check_text(text: str) -> None:
+    """Refuse what no tokenizer can make anything of.
+
+    Raises:
+        InputError: the text is blank or not valid Unicode.
+    """
+    if not text.strip():
+        raise InputError("the text is blank: there is nothing to attend to")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InputError(
+            "the text holds half a character (a lone surrogate): it is not valid Unicode"
+        )
 
 
 def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attnviz.attention_map import Attention
 
@@ -16,4 +16,13 @@ class Source(Protocol):
 
     def attend_cross(self, source: str, target: str | None) -> Attention:
         """The maps of a pair; queries come from the target, keys from the source."""
+        ...
+
+
+@runtime_checkable
+class PairSource(Protocol):
+    """A source that also reads two texts as one sequence, as BERT does."""
+
+    def attend_pair(self, first: str, second: str) -> Attention:
+        """The maps of both texts over themselves and each other."""
         ...

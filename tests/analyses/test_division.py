@@ -1,0 +1,58 @@
+"""Sentence pairs cut into quarters, and where a second part begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.division import PAIR_STREAMS, divisions, pair_stream
+from attnviz.attention_map import PARTS, SECOND_PART, AttentionMap, Token
+from tests.samples import attention_of, weights_of
+
+TOKENS = (
+    Token("[CLS]", special=True),
+    Token("ab", 0, 2),
+    Token("c", 3, 4),
+    Token("[SEP]", special=True),
+    Token("d", 5, 6),
+    Token("[SEP]", special=True),
+)
+SETTINGS = {PARTS: "pair", SECOND_PART: 5}
+
+
+@pytest.fixture
+def pair():
+    item = AttentionMap("self", TOKENS, TOKENS, weights_of((2, 3, 6, 6)))
+    return attention_of(item, text="ab c\nd", settings=SETTINGS)
+
+
+def test_a_second_part_begins_at_its_first_word(pair):
+    assert divisions(pair, pair.main) == (4, 4)
+
+
+def test_a_text_in_one_piece_is_not_divided():
+    item = AttentionMap("self", TOKENS, TOKENS, weights_of((1, 1, 6, 6)))
+    assert divisions(attention_of(item, text="ab c\nd"), item) == (None, None)
+
+
+def test_the_quarters_together_are_the_whole(pair):
+    quarters = [pair_stream(pair, stream).weights for stream in PAIR_STREAMS]
+    rows = [np.concatenate(quarters[place : place + 2], axis=-1) for place in (0, 2)]
+    assert np.array_equal(np.concatenate(rows, axis=-2), pair.weights)
+
+
+@pytest.mark.parametrize("stream", PAIR_STREAMS)
+def test_offsets_of_a_quarter_are_into_its_own_texts(stream, pair):
+    found = pair_stream(pair, stream)
+    texts = {"source": found.source, "target": found.target}
+    assert (found.source, found.target, found.text) == ("ab c", "d", None)
+    item = found.main
+    assert item.stream == stream
+    for tokens, side in ((item.query_tokens, item.query_side), (item.key_tokens, item.key_side)):
+        words = [texts[side][token.start : token.end] for token in tokens if not token.special]
+        assert words == (["ab", "c"] if side == "source" else ["d"])
+
+
+def test_a_quarter_is_no_pair_any_more(pair):
+    quarter = pair_stream(pair, "a-to-b")
+    assert divisions(quarter, quarter.main) == (None, None)

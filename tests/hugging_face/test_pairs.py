@@ -1,0 +1,143 @@
+"""Sentence pairs: which text a token is of, and who cannot read two."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import processors
+from transformers import AutoModel, ByT5Tokenizer
+
+from attnviz.errors import InputError, ModelError
+from attnviz.hugging_face import load_model
+from attnviz.hugging_face.pairs import tokenize_pair
+from tests.hugging_face.tiny_models import byte_pieces, word_pieces
+from tests.invoke import attnviz
+
+FIRST, SECOND = "The professor published", "the student's red car."
+MARKS = {
+    "bert": ("[CLS] $A [SEP]", " $B:1 [SEP]:1", [("[CLS]", 2), ("[SEP]", 3)]),
+    "roberta": ("<s> $A </s>", " </s> $B </s>", [("<s>", 0), ("</s>", 2)]),
+}
+
+
+def pairing(kind):
+    """A tokenizer that knows how its family writes two texts."""
+    tokenizer = word_pieces() if kind == "bert" else byte_pieces(around=True)
+    single, second, specials = MARKS[kind]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=single + second, special_tokens=specials
+    )
+    types = ["token_type_ids"] if kind == "bert" else []
+    return type(tokenizer)(
+        tokenizer_object=tokenizer.backend_tokenizer,
+        model_input_names=["input_ids", *types, "attention_mask"],
+        model_max_length=tokenizer.model_max_length,
+        **tokenizer.special_tokens_map,
+    )
+
+
+@pytest.fixture
+def pair_folder(copy_of):
+    def make(kind):
+        folder = copy_of(kind)
+        pairing(kind).save_pretrained(folder)
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("kind", MARKS)
+def test_each_token_knows_its_place_in_its_own_text(kind):
+    read = tokenize_pair(pairing(kind), FIRST, SECOND)
+    start = len(FIRST) + 1
+    plain = [token for token in read.tokens if not token.special]
+    texts = {False: FIRST, True: SECOND}
+    for later, text in texts.items():
+        moved = start if later else 0
+        own = [token for token in plain if (token.start >= start) == later]
+        covered = "".join(text[token.start - moved : token.end - moved] for token in own)
+        assert covered.replace(" ", "") == text.replace(" ", "")
+
+
+def test_token_types_are_handed_on():
+    read = tokenize_pair(pairing("bert"), FIRST, SECOND)
+    first = len(word_pieces()(FIRST)["input_ids"])
+    assert read.inputs["token_type_ids"] == [0] * first + [1] * (len(read.ids) - first)
+
+
+@pytest.mark.parametrize("kind", MARKS)
+def test_weights_of_a_pair_equal_what_transformers_hands_over(kind, pair_folder):
+    folder = pair_folder(kind)
+    found = load_model(str(folder), device="cpu").attend_pair(FIRST, SECOND)
+    own = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    inputs = pairing(kind)(FIRST, SECOND, return_tensors="pt")
+    given = {name: row for name, row in inputs.items() if name != "offset_mapping"}
+    expected = torch.cat(own(**given, output_attentions=True).attentions).detach().numpy()
+    np.testing.assert_allclose(found.weights, expected, atol=1e-5)
+    if kind == "bert":
+        untyped = given | {"token_type_ids": torch.zeros_like(given["token_type_ids"])}
+        other = torch.cat(own(**untyped, output_attentions=True).attentions).detach().numpy()
+        assert abs(other - expected).max() > 1e-3
+
+
+def test_a_quarter_is_chosen_by_its_stream_fresh_and_saved(pair_folder):
+    folder = pair_folder("bert")
+    asked = ("self", FIRST, "--pair", SECOND, "--model", folder)
+    whole = attnviz(*asked, "-f", "json", "-q")
+    direct = attnviz(*asked, "--stream", "b-to-a", "-f", "json", "-q")
+    later = attnviz("render", "-", "--stream", "b-to-a", "-f", "json", "-q", stdin=whole.out)
+    assert later.json() == direct.json()
+    found = direct.json()
+    assert (found["source"], found["target"]) == (FIRST, SECOND)
+    (item,) = found["maps"]
+    assert (item["query_text"], item["key_text"]) == ("target", "source")
+    whole_weights = np.array(whole.json()["maps"][0]["weights"])
+    first = len(item["key_tokens"])
+    np.testing.assert_array_equal(item["weights"], whole_weights[..., first:, :first])
+
+
+def test_a_decoder_reads_one_text(loaded):
+    with pytest.raises(ModelError, match=r"is decoder-only .*does not read sentence pairs"):
+        loaded("llama").attend_pair("a", "b")
+
+
+def test_a_tokenizer_without_a_mark_between_texts_is_refused():
+    with pytest.raises(ModelError, match=r"puts no mark between two texts"):
+        tokenize_pair(byte_pieces(), "a", "b")
+
+
+def test_a_tokenizer_that_does_not_say_which_text_is_refused():
+    with pytest.raises(ModelError, match=r"does not say which text"):
+        tokenize_pair(ByT5Tokenizer(), "a", "b")
+
+
+@pytest.mark.parametrize("texts", [("", "b"), ("a", " ")])
+def test_both_texts_must_say_something(texts):
+    with pytest.raises(InputError, match=r"blank"):
+        tokenize_pair(pairing("bert"), *texts)
+
+
+def test_both_texts_together_must_fit(pair_folder):
+    model = load_model(str(pair_folder("bert")), device="cpu")
+    with pytest.raises(InputError, match=r"the pair is 35 tokens long .* at most 32"):
+        model.attend_pair("the " * 16, "the " * 16)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("a", "b", "--pair", "c"), ("-", "--pair", "c"), ("--input", "x.txt", "--pair", "c")],
+)
+def test_a_pair_is_two_arguments(arguments):
+    done = attnviz("self", *arguments)
+    assert (done.status, done.mistake.split(":")[0]) == (2, "--pair is the second text of one")
+
+
+def test_sources_that_read_one_text_say_so(tmp_path):
+    assert "--model ID_OR_FOLDER" in attnviz("self", "a", "--pair", "b").mistake
+    weights = tmp_path / "m.json"
+    weights.write_text(json.dumps({"weights": [[1.0]]}))
+    done = attnviz("self", "a", "--pair", "b", "--weights", weights)
+    assert (done.status, done.err.count("\n")) == (2, 1)
