@@ -122,13 +122,15 @@ class HeadReport:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One cell of a map: who attends to whom, how much, and in which head."""
+    """One cell of a map: who attends to whom, how much, in which head, and which cell it is."""
 
     query: str
     key: str
     weight: float
     layer: str
     head: str
+    query_position: int
+    key_position: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +162,8 @@ class View:
         orientation: who attends to whom.
         heads: a line for each head of the layer; empty where there is only one.
         strongest: the strongest link over every layer and head of the stream, if any.
+        run: what was run, without what of it this is.
+        links: the strongest links over every layer and head of the stream, strongest first.
     """
 
     map: AttentionMap
@@ -167,6 +171,8 @@ class View:
     orientation: str
     heads: tuple[HeadLine, ...] = ()
     strongest: Link | None = None
+    run: str = ""
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

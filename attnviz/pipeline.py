@@ -40,6 +40,10 @@ class Result(Attention):
         """Every head of every layer of the main map, also written to a file if given."""
         return self._draw("grid", file)
 
+    def links(self, file: str | Path | None = None) -> Figure:
+        """Tokens joined by lines, also written to a file if given."""
+        return self._draw("links", file)
+
     def save(self, file: str | Path) -> None:
         """Write the data; the suffix names the format.
 
@@ -231,12 +235,15 @@ def make_renderer(format_name: str, display: Display) -> Renderer:
 
 def draw(attention: Attention, picture: str) -> Figure:
     """A picture of the main map as a matplotlib figure, with what was run in its title."""
-    from attnviz.analyses.view import describe_run, orientation
+    from attnviz.analyses.view import describe_run, few_heads, orientation, sides
 
     function = PICTURES[picture].load()
     if picture == "heatmap":
         view = views(attention)[0]
         figure: Figure = function(view.map, title=view.caption, subtitle=view.orientation)
+    elif picture == "links":
+        item, title = few_heads(attention)
+        figure = function(item, title=title, subtitle=sides(item))
     else:
         item = attention.main
         figure = function(item, title=describe_run(attention, item), subtitle=orientation(item))

@@ -162,6 +162,21 @@ FORMATS: dict[str, Format] = {
         ".npz",
         binary=True,
     ),
+    "heatmap": Format(
+        "One matrix as a picture in the terminal.",
+        "attnviz.renderers.terminal_heatmap:TerminalHeatmap",
+        "",
+    ),
+    "grid": Format(
+        "Every head as a thumbnail in the terminal.",
+        "attnviz.renderers.terminal_grid:TerminalGrid",
+        "",
+    ),
+    "links": Format(
+        "The strongest links, one a line: who attends to whom, how much, in which head.",
+        "attnviz.renderers.links_text:LinksRenderer",
+        "",
+    ),
     "none": Format(
         "Nothing on stdout.",
         "attnviz.renderers.nothing:NoRenderer",
@@ -177,6 +192,10 @@ PICTURES: dict[str, Entry] = {
     "grid": Entry(
         "Every head of every layer side by side on one scale.",
         "attnviz.renderers.grid:grid",
+    ),
+    "links": Entry(
+        "Two columns of tokens joined by lines, the heavier the larger the weight.",
+        "attnviz.renderers.links:links",
     ),
 }
 

@@ -52,4 +52,6 @@ def _link(item: AttentionMap, place: int) -> Link:
         float(item.weights[layer, head, query, key]),
         item.layers[layer],
         item.heads[head],
+        int(query),
+        int(key),
     )

@@ -29,20 +29,20 @@ def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list
     return [_view(attention, item, layer, links) for layer in layers]
 
 
-def _view(
-    attention: Attention, item: AttentionMap, layer: str, links: tuple[Link, ...]
-) -> View:
+def _view(attention: Attention, item: AttentionMap, layer: str, links: tuple[Link, ...]) -> View:
     place = item.layers.index(layer)
     of_layer = item.with_weights(item.weights[place : place + 1], layers=(layer,))
     shown, which = _matrix(attention, of_layer)
     many = len(item.heads) > 1
-    found = sharpest(item) if many or len(item.layers) > 1 else None
+    run = describe_run(attention, item)
     return View(
         map=shown,
-        caption=f"{describe_run(attention, item)} · {which}",
+        caption=f"{run} · {which}",
         orientation=orientation(item),
         heads=head_lines(of_layer) if many else (),
-        strongest=found,
+        strongest=links[0] if links and (many or len(item.layers) > 1) else None,
+        run=run,
+        links=links,
     )
 
 
@@ -83,3 +83,34 @@ def orientation(item: AttentionMap) -> str:
     if item.query_side == item.key_side:
         return "rows attend to columns"
     return f"rows ({item.query_side}) attend to columns ({item.key_side})"
+
+
+MOST_SIDE_BY_SIDE = 8
+"""Heads that can be told apart by colour."""
+
+
+def few_heads(attention: Attention) -> tuple[AttentionMap, str]:
+    """The main map where it has at most eight heads, else the matrix to see first; and its title.
+
+    Args:
+        attention: the maps of one text.
+    """
+    item = attention.main
+    layers, heads = item.weights.shape[:2]
+    if 1 < layers * heads <= MOST_SIDE_BY_SIDE:
+        chosen = " · ".join(
+            f"{what} {', '.join(names)}" if names[0].isdecimal() else f"{names[0]} over {what}s"
+            for what, names in (("layer", item.layers), ("head", item.heads))
+        )
+        return item, f"{describe_run(attention, item)} · {chosen}"
+    view = views(attention)[0]
+    return view.map, view.caption
+
+
+def sides(item: AttentionMap) -> str:
+    """Which side attends to which, in one line."""
+    if item.values == "signed":
+        return f"left ({item.query_side}) against right ({item.key_side})"
+    if item.query_side == item.key_side:
+        return "left attends to right"
+    return f"left ({item.query_side}) attends to right ({item.key_side})"

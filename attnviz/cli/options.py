@@ -28,6 +28,8 @@ class Output:
         output: a data file; its suffix names its format.
         heatmap: a picture of one matrix.
         grid: a picture of every head.
+        links: a picture of two columns of tokens and lines between them.
+        top: how many links the format "links" lists.
         quiet: no notes and no progress.
         verbose: say what is being done and how long it took.
     """
@@ -36,6 +38,8 @@ class Output:
     output: Path | None = None
     heatmap: Path | None = None
     grid: Path | None = None
+    links: Path | None = None
+    top: int = 20
     quiet: bool = False
     verbose: bool = False
 
@@ -174,6 +178,19 @@ OPTIONS: dict[str, Any] = {
     ),
     "grid": _option(
         OUTPUT, "--grid", metavar="FILE", help="Every head as a picture: .png, .svg or .pdf."
+    ),
+    "links": _option(
+        OUTPUT,
+        "--links",
+        metavar="FILE",
+        help="Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
+    ),
+    "top": _option(
+        OUTPUT,
+        "--top",
+        metavar="N",
+        min=1,
+        help="Links that -f links lists, strongest first, without special tokens and the diagonal.",
     ),
     "quiet": _option(OUTPUT, "--quiet", "-q", help="No notes and no progress on stderr."),
     "verbose": _option(OUTPUT, "--verbose", "-v", help="Say on stderr what is done, and how fast."),

@@ -102,16 +102,18 @@ class Sinks(AbstractContextManager["Sinks"]):
         """
         self.open = ExitStack()
         output = options.output
-        paths = [path for path in (output.output, output.heatmap, output.grid) if path]
+        pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
+        paths = [path for path in (output.output, *pictures.values()) if path]
         if len({path.absolute() for path in paths}) < len(paths):
             raise UsageError("two outputs go to the same file: name different ones")
         self.every_layer = options.choice.layer is not None
+        self.top = output.top
         display = display_of_stdout(many)
         self.sinks: list[Sink] = []
         renderer = make_renderer(output.format, display)
         if FORMATS[output.format].binary:
             refuse_binary_on_terminal(output.format)
-        for picture, path in (("heatmap", output.heatmap), ("grid", output.grid)):
+        for picture, path in pictures.items():
             if path:
                 check_writable(path)
                 self.sinks.append(PictureSink(picture, path, many))
@@ -125,7 +127,7 @@ class Sinks(AbstractContextManager["Sinks"]):
     def add(self, result: Result) -> None:
         """Write one text's result everywhere."""
         for sink in self.sinks:
-            sink.add(result, lambda: views(result, self.every_layer))
+            sink.add(result, lambda: views(result, self.every_layer, self.top))
 
     def finish(self) -> None:
         """Complete everything."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -19,6 +18,7 @@ from attnviz.renderers import Display, Views
 from attnviz.renderers.matrix import matrix
 from attnviz.renderers.numerals import two_digits
 from attnviz.renderers.printable import printable, shorten
+from attnviz.renderers.terminal import console_of, written
 
 BARS = "▁▂▃▄▅▆▇█"
 PROFILE_WIDTH = 16
@@ -33,17 +33,7 @@ class TableRenderer:
 
     def add(self, attention: Attention, views: Views) -> str:
         """The views of one text, behind a line with the text's id where several may come."""
-        console = Console(
-            file=io.StringIO(),
-            width=self.display.width,
-            color_system=self.display.colors,  # type: ignore[arg-type]
-            force_terminal=self.display.colors is not None,
-            no_color=self.display.colors is None,
-            legacy_windows=False,
-            highlight=False,
-            emoji=False,
-            markup=False,
-        )
+        console = console_of(self.display)
         for view in views():
             if self.started:
                 console.print()
@@ -51,9 +41,7 @@ class TableRenderer:
             if self.display.many:
                 console.print(Text(f"{printable(attention.id)}:", style="bold"))
             print_view(console, view)
-        written = console.file
-        assert isinstance(written, io.StringIO)
-        return "\n".join(line.rstrip() for line in written.getvalue().split("\n"))
+        return written(console)
 
     def finish(self) -> str:
         """Nothing more."""
