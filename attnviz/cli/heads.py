@@ -132,8 +132,9 @@ def heads(
     if treebank is not None:
         if text or input_file is not None or similar or overview or scatter or role:
             raise UsageError("--treebank brings its own sentences and makes a table of relations")
-        heads_run.relations(treebank, asked)
-        return
+        from attnviz.cli.heads_treebank import relations
+
+        raise typer.Exit(relations(treebank, asked))
     if options.origin.weights is not None and not text and input_file is None:
         # A file of weights can bring its own tokens.
         raise typer.Exit(heads_run.measures(iter([Text("0", "")]), asked))
