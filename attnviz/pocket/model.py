@@ -1,0 +1,158 @@
+"""The pocket model's forward pass: a pre-norm encoder–decoder over a dictionary of arrays.
+
+An encoder–decoder transformer (Vaswani 2017, section 3) with normalisation before each block
+(Xiong 2020) and one embedding for source, target and output (Press & Wolf 2017). Each function is
+written once for numpy and torch arrays: numpy answers the command line without importing torch,
+torch trains and runs on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import pi, sqrt
+
+from attnviz.mechanisms.arrays import Array, namespace, transpose
+from attnviz.mechanisms.causal import causal_mask
+from attnviz.mechanisms.multi_head import multi_head
+
+Weights = Mapping[str, Array]
+"""Every learned array by name; a linear map's weight has the shape (outputs, inputs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the arrays' shapes follow from.
+
+    Attributes:
+        vocabulary: how many pieces the tokenizer knows.
+        size: features of a position.
+        heads: attention heads of a layer; divides the size.
+        feed_forward: features inside a feed-forward block.
+        encoder_layers: layers that read the source.
+        decoder_layers: layers that read the target and, by cross-attention, the source.
+    """
+
+    vocabulary: int = 8000
+    size: int = 192
+    heads: int = 6
+    feed_forward: int = 768
+    encoder_layers: int = 4
+    decoder_layers: int = 4
+
+
+def linear(weights: Weights, name: str, inputs: Array) -> Array:
+    """Inputs (…, inputs) through a learned linear map with a bias, as (…, outputs)."""
+    return inputs @ transpose(weights[f"{name}.weight"]) + weights[f"{name}.bias"]
+
+
+def normalise(weights: Weights, name: str, inputs: Array) -> Array:
+    """Inputs with mean 0 and variance 1 over their features, then scaled and shifted (Ba 2016)."""
+    xp = namespace(inputs)
+    centred = inputs - xp.mean(inputs, axis=-1, keepdims=True)
+    variance = xp.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / xp.sqrt(variance + 1e-5) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def gelu(inputs: Array) -> Array:
+    """x · Φ(x) in its tanh form (Hendrycks & Gimpel 2016, section 2)."""
+    inner = sqrt(2 / pi) * (inputs + 0.044715 * inputs * inputs * inputs)
+    return 0.5 * inputs * (1 + namespace(inputs).tanh(inner))
+
+
+def embed(pieces: Array, positions: Array) -> Array:
+    """Rows of the embedding as a layer's inputs: half of them scaled, plus the position's wave.
+
+    Args:
+        pieces: a text's rows of "embedding.weight", shape (…, positions, size).
+        positions: the waves of `sinusoidal_positions`, shape (positions, size).
+    """
+    return pieces * (0.5 * sqrt(pieces.shape[-1])) + positions
+
+
+def attend(
+    weights: Weights, name: str, inputs: Array, memory: Array, mask: Array | None, heads: int
+) -> tuple[Array, Array]:
+    """Multi-head attention of inputs over a memory between its four learned projections."""
+    query = linear(weights, f"{name}.query", inputs)
+    key = linear(weights, f"{name}.key", memory)
+    value = linear(weights, f"{name}.value", memory)
+    output, shares = multi_head(query, key, value, mask, heads=heads)
+    return linear(weights, f"{name}.output", output), shares
+
+
+def feed_forward(weights: Weights, layer: str, inputs: Array) -> Array:
+    """What a layer's feed-forward block adds to each position, of the inputs' shape."""
+    normal = normalise(weights, f"{layer}.feed_forward_norm", inputs)
+    inner = gelu(linear(weights, f"{layer}.feed_forward.in", normal))
+    return linear(weights, f"{layer}.feed_forward.out", inner)
+
+
+def encode(
+    weights: Weights, sizes: Sizes, inputs: Array, mask: Array | None = None
+) -> tuple[Array, list[Array]]:
+    """What the encoder makes of a source.
+
+    Args:
+        weights: learned arrays by name.
+        sizes: of the model.
+        inputs: embedded source, shape (…, keys, size).
+        mask: boolean, True for positions that are no padding, shape (…, 1, 1, keys).
+
+    Returns:
+        The memory of shape (…, keys, size), and for each layer its self-attention weights of shape
+        (…, heads, keys, keys), rows summing to 1.
+    """
+    shares = []
+    for number in range(sizes.encoder_layers):
+        layer = f"encoder.{number}"
+        normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
+        update, share = attend(
+            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads
+        )
+        inputs = inputs + update
+        inputs = inputs + feed_forward(weights, layer, inputs)
+        shares.append(share)
+    return normalise(weights, "encoder_norm", inputs), shares
+
+
+def decode(
+    weights: Weights, sizes: Sizes, inputs: Array, memory: Array, mask: Array | None = None
+) -> tuple[Array, list[Array], list[Array]]:
+    """What the decoder makes of a target prefix and an encoded source.
+
+    Args:
+        weights: learned arrays by name.
+        sizes: of the model.
+        inputs: embedded target, shape (…, queries, size).
+        memory: the encoder's, shape (…, keys, size).
+        mask: boolean, True for source positions that are no padding, shape (…, 1, 1, keys).
+
+    Returns:
+        The state of shape (…, queries, size), and for each layer its causal self-attention weights
+        (…, heads, queries, queries) and its cross-attention weights (…, heads, queries, keys), rows
+        summing to 1.
+    """
+    own_shares, cross_shares = [], []
+    triangle = causal_mask(inputs, inputs.shape[-2], inputs.shape[-2])
+    for number in range(sizes.decoder_layers):
+        layer = f"decoder.{number}"
+        normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
+        update, own = attend(
+            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads
+        )
+        inputs = inputs + update
+        normal = normalise(weights, f"{layer}.cross_attention_norm", inputs)
+        update, cross = attend(
+            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads
+        )
+        inputs = inputs + update
+        inputs = inputs + feed_forward(weights, layer, inputs)
+        own_shares.append(own)
+        cross_shares.append(cross)
+    return normalise(weights, "decoder_norm", inputs), own_shares, cross_shares
+
+
+def predict(weights: Weights, states: Array) -> Array:
+    """Scores of every piece (…, vocabulary) for states (…, size), by the transposed embedding."""
+    return states @ transpose(weights["embedding.weight"])

@@ -1,0 +1,250 @@
+"""The pocket model as a source of attention: text in, maps out."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance
+from attnviz.errors import UsageError, choose
+from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.pocket.model import Sizes, decode, embed, encode, predict
+from attnviz.pocket.text import Reading, read_text
+from attnviz.pocket.tokenizer import END, LANGUAGE, load_tokenizer
+from attnviz.pocket.weights import StoredWeights
+
+FOLDER = Path(__file__).parent / "files"
+"""Where weights, tokenizer, configuration, origin and card lie."""
+OTHER = {"en": "fr", "fr": "en"}
+NAMES = {"en": "English", "fr": "French"}
+MARGIN = 0.3
+"""Nats a piece by which one direction must win for the guess to go without a note."""
+
+
+def load_pocket(
+    *,
+    causal: bool = False,
+    to: str | None = None,
+    device: str = "auto",
+    dtype: str | None = None,
+    folder: Path = FOLDER,
+) -> Pocket:
+    """The small trained English–French encoder–decoder that ships with the package.
+
+    Args:
+        causal: a text's attention is the decoder's, in which no position sees a later one.
+        to: the target language, "en" or "fr"; None: guessed from the text.
+        device: "auto" and "cpu" run on numpy; "cuda" and "mps" on torch.
+        dtype: "float32" (also None) or "float64", on torch "float16" and "bfloat16" too.
+        folder: where its files lie.
+
+    Raises:
+        UsageError: an unknown language, device or precision.
+        ModelError: files that cannot be read.
+    """
+    if to is not None:
+        choose(to, LANGUAGE, "language")
+    return Pocket(folder, causal, to, *check_backend(device, dtype))
+
+
+def check_backend(device: str, dtype: str | None) -> tuple[str, str]:
+    """The device and precision to run with.
+
+    Raises:
+        UsageError: an unknown name, a device that this machine lacks, or a precision it cannot use.
+    """
+    choose(device, ("auto", "cpu", "cuda", "mps"), "device")
+    if device in ("auto", "cpu"):
+        return "cpu", choose(dtype or "float32", ("float32", "float64"), "dtype on the cpu")
+    import torch
+
+    if not (torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()):
+        raise UsageError(f"device '{device}' is not available on this machine: use cpu")
+    return device, choose(dtype or "float32", ("float32", "float16", "bfloat16"), "dtype")
+
+
+class Pocket:
+    """The pocket model, loaded; fulfils `attnviz.sources.Source`.
+
+    In a map whose rows belong to the decoder, row 0 is the target language's tag, and every other
+    row is that of the piece it has just read, not of the piece it is about to predict.
+    """
+
+    def __init__(
+        self, folder: Path, causal: bool, to: str | None, device: str, dtype: str
+    ) -> None:
+        self.config: dict[str, Any] = read_config(folder)
+        self.sizes = Sizes(**self.config["sizes"])
+        self.weights = StoredWeights(folder / "weights.safetensors", dtype, device)
+        self.tokenizer = folder / "tokenizer.json"
+        self.causal, self.to, self.device, self.dtype = causal, to, device, dtype
+
+    def attend_self(self, text: str) -> Attention:
+        """The attention of a text over itself: the encoder's, or with `causal` the decoder's.
+
+        Raises:
+            InputError: the text is blank or too long.
+        """
+        reading = read_text(text, self.tokenizer)
+        if self.causal:
+            return self._attend_causal(reading)
+        ids, tokens = reading.ended()
+        _, shares = encode(self.weights, self.sizes, self._embed(ids))
+        item = AttentionMap("encoder", tokens, tokens, stacked(shares))
+        return Attention((item,), self._provenance(reading.notes("the text")), text)
+
+    def _attend_causal(self, reading: Reading) -> Attention:
+        memory = self._memory([END])
+        language = self.to or self._likelier(reading, memory)[0]
+        ids, tokens = reading.tagged(language)
+        _, own, _ = decode(self.weights, self.sizes, self._embed(ids), memory)
+        item = AttentionMap("causal", tokens, tokens, stacked(own))
+        provenance = self._provenance(reading.notes("the text"), {"language": language})
+        return Attention((item,), provenance, reading.text)
+
+    def attend_cross(self, source: str, target: str | None, to: str | None = None) -> Attention:
+        """The attention of a pair: streams "cross", "encoder" and "decoder".
+
+        Args:
+            source: the text to read.
+            target: its translation; None: the model's own.
+            to: the target's language; None: the one given when loading, or else the likelier.
+
+        Raises:
+            InputError: a text that is blank or too long.
+        """
+        reading = read_text(source, self.tokenizer, "source")
+        ids, keys = reading.ended()
+        memory, encoder = encode(self.weights, self.sizes, self._embed(ids))
+        notes = reading.notes("the source")
+        language = to or self.to
+        if target is None:
+            if language is None:
+                language, note = self._likelier(reading, self._memory([END]))
+                language = OTHER[language]
+                notes += [note] if note else []
+            written = read_text(self._write(memory, len(ids), language), self.tokenizer, "target")
+        else:
+            written = read_text(target, self.tokenizer, "target")
+            notes += written.notes("the target")
+            if language is None:
+                language, note = self._likelier(written, memory)
+                notes += [note] if note else []
+        rows, queries = written.tagged(language)
+        _, decoder, cross = decode(self.weights, self.sizes, self._embed(rows), memory)
+        maps = (
+            AttentionMap(
+                "cross", queries, keys, stacked(cross), query_side="target", key_side="source"
+            ),
+            AttentionMap(
+                "encoder", keys, keys, stacked(encoder), query_side="source", key_side="source"
+            ),
+            AttentionMap(
+                "decoder", queries, queries, stacked(decoder), query_side="target", key_side="target"
+            ),
+        )
+        settings = {"direction": f"{OTHER[language]} to {language}", "translated": target is None}
+        provenance = self._provenance(notes, settings, self._focus())
+        return Attention(maps, provenance, source=source, target=written.text)
+
+    def attend_both_ways(self, source: str, target: str) -> tuple[Attention, Attention]:
+        """A pair read in its own direction, and turned round: the target as the source."""
+        forward = self.attend_cross(source, target)
+        language = str(forward.provenance.settings["direction"]).split()[0]
+        return forward, self.attend_cross(target, source, to=language)
+
+    def translate(self, text: str, to: str | None = None) -> str:
+        """The text in the other language, one likeliest piece after the other."""
+        reading = read_text(text, self.tokenizer)
+        language = to or self.to
+        if language is None:
+            language = OTHER[self._likelier(reading, self._memory([END]))[0]]
+        ids, _ = reading.ended()
+        return self._write(self._memory(ids), len(ids), language)
+
+    def loss(self, target: Reading, memory: Array, language: str) -> float:
+        """Nats a piece, <eos> included, of a target given an encoded source."""
+        rows, _ = target.tagged(language)
+        states, _, _ = decode(self.weights, self.sizes, self._embed(rows), memory)
+        scores = to_numpy(predict(self.weights, states))
+        expected = np.array([*target.ids, END])
+        highest = scores.max(axis=-1)
+        totals = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=-1))
+        return float((totals - scores[np.arange(len(expected)), expected]).mean())
+
+    def _likelier(self, target: Reading, memory: Array) -> tuple[str, str | None]:
+        losses = {name: self.loss(target, memory, name) for name in LANGUAGE}
+        language, other = sorted(losses, key=lambda name: losses[name])
+        if losses[other] - losses[language] > MARGIN:
+            return language, None
+        return language, (
+            f"read as {NAMES[language]}, but {NAMES[other]} is hardly less likely: "
+            "choose the target's language with --to en or --to fr"
+        )
+
+    def _memory(self, ids: list[int]) -> Array:
+        return encode(self.weights, self.sizes, self._embed(ids))[0]
+
+    def _embed(self, ids: list[int]) -> Array:
+        rows = self.weights.rows("embedding.weight", np.array(ids))
+        waves = sinusoidal_positions(len(ids), self.sizes.size)
+        return embed(rows, self.weights.convert(waves))
+
+    def _write(self, memory: Array, length: int, language: str) -> str:
+        tokenizer = load_tokenizer(self.tokenizer)
+        ids = [LANGUAGE[language]]
+        for _ in range(2 * length + 10):
+            states, _, _ = decode(self.weights, self.sizes, self._embed(ids), memory)
+            scores = to_numpy(predict(self.weights, states[-1:]))[0]
+            scores[: len(LANGUAGE) + END + 2] = scores[END]
+            best = int(scores.argmax())
+            if best <= END:
+                break
+            ids.append(best)
+        return str(tokenizer.decode(ids[1:])) or "…"
+
+    def _focus(self) -> dict[str, Focus]:
+        guided = self.config["guided"]
+        return {"cross": Focus(str(guided["layer"]), str(guided["head"]), "the alignment head")}
+
+    def _provenance(
+        self,
+        notes: list[str],
+        settings: dict[str, Any] | None = None,
+        focus: dict[str, Focus] | None = None,
+    ) -> Provenance:
+        return Provenance(
+            source="pocket",
+            model="pocket",
+            trained=True,
+            device=self.device,
+            dtype=self.dtype,
+            settings={"revision": self.config["revision"], **(settings or {})},
+            notes=tuple(notes),
+            focus=focus or {},
+            versions={"numpy": np.__version__},
+        )
+
+
+@cache
+def read_config(folder: Path) -> dict[str, Any]:
+    """Sizes, special pieces and head roles of the model in a folder."""
+    content: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return content
+
+
+def stacked(shares: list[Array]) -> Any:
+    """Each layer's weights (heads, queries, keys) as one numpy array with a layer axis before."""
+    return np.stack([to_numpy(share) for share in shares])
+
+
+def to_numpy(array: Array) -> Any:
+    """The numbers as float32 in numpy."""
+    if isinstance(array, np.ndarray):
+        return array.astype(np.float32, copy=False)
+    return array.detach().float().cpu().numpy()

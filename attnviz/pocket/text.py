@@ -1,0 +1,107 @@
+"""A text as the pocket model reads it: piece ids, and tokens with their places in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnviz.attention_map import Token
+from attnviz.errors import InputError
+from attnviz.pocket.tokenizer import END, LANGUAGE, SPECIALS, UNKNOWN, load_tokenizer
+
+LONGEST = 4096
+"""Pieces of the longest text that is read: its maps hold 24 × 4096² weights."""
+USUAL = 120
+"""Pieces of the longest text in training."""
+FRAGMENTED = 2.2
+"""Pieces a word above which a text is hardly English or French; training text has 1.3."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text in pieces.
+
+    Attributes:
+        text: as it was given.
+        ids: of its pieces, without special ones.
+        tokens: one for each piece.
+    """
+
+    text: str
+    ids: list[int]
+    tokens: tuple[Token, ...]
+
+    def ended(self) -> tuple[list[int], tuple[Token, ...]]:
+        """What the encoder reads: the pieces, then <eos>."""
+        return [*self.ids, END], (*self.tokens, special(END, len(self.text)))
+
+    def tagged(self, language: str) -> tuple[list[int], tuple[Token, ...]]:
+        """What the decoder reads: the language's tag, then the pieces."""
+        return [LANGUAGE[language], *self.ids], (special(LANGUAGE[language], 0), *self.tokens)
+
+    def notes(self, name: str) -> list[str]:
+        """What a reader must know where the text is unlike the training text."""
+        found = []
+        unknown, words = self.ids.count(UNKNOWN), len(self.text.split())
+        if unknown:
+            found.append(f"{unknown} of {len(self.ids)} pieces are unknown to it")
+        if words > 2 and len(self.ids) / words > FRAGMENTED:
+            found.append(
+                f"{len(self.ids) / words:.1f} pieces a word, where English and French have 1.3"
+            )
+        if len(self.ids) > USUAL:
+            found.append(f"{len(self.ids)} pieces, where it was trained on up to {USUAL}")
+        if not found:
+            return []
+        return [f"{name} lies outside what the pocket model was trained for: {'; '.join(found)}"]
+
+
+def special(number: int, place: int) -> Token:
+    """A special piece as a token that covers no text."""
+    return Token(SPECIALS[number], place, place, special=True)
+
+
+def read_text(text: str, path: Path, what: str = "text") -> Reading:
+    """The text in pieces.
+
+    Args:
+        text: any.
+        path: of the tokenizer.
+        what: the text's name in messages.
+
+    Raises:
+        InputError: the text is blank, or longer than can be shown.
+    """
+    encoding = load_tokenizer(path).encode(text, add_special_tokens=False)
+    if not text.strip() or not encoding.ids:
+        raise InputError(f"the {what} is empty: give at least one word")
+    if len(encoding.ids) > LONGEST:
+        raise InputError(
+            f"the {what} has {len(encoding.ids)} pieces: the pocket model reads up to {LONGEST}; "
+            "cut it, or use --model"
+        )
+    spans = encoding.offsets
+    shared = {span for before, span in zip(spans, spans[1:], strict=False) if before == span}
+    tokens = tuple(
+        token(text, piece, span, alone=span not in shared)
+        for piece, span in zip(encoding.tokens, spans, strict=True)
+    )
+    return Reading(text, list(encoding.ids), tokens)
+
+
+def token(text: str, piece: str, span: tuple[int, int], *, alone: bool = True) -> Token:
+    """A piece as a token: what it covers without the space before it.
+
+    Args:
+        text: the whole text.
+        piece: the tokenizer's spelling.
+        span: what the piece covers.
+        alone: False where one character became several pieces, which then show their own spelling.
+    """
+    start, end = span
+    covered = text[start:end].strip()
+    if covered:
+        start += text[start:end].index(covered)
+        end = start + len(covered)
+    shown = covered if alone else piece.lstrip("▁")
+    return Token(shown or piece, start, end)

@@ -1,0 +1,1 @@
+"""How the pocket model's weights are made: text, teacher alignments, objectives and the loop."""

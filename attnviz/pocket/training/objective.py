@@ -1,0 +1,104 @@
+"""What training makes small: translation, hidden words, and the guided head's distance.
+
+Translation is cross-entropy with smoothed labels (Szegedy 2016, section 7); hidden words are those
+of a masked language model (Devlin 2019); one cross-attention head is led to word alignments by the
+cross-entropy between them and its weights (Garg 2019, section 4.2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.pocket.model import Sizes, Weights, decode, embed, encode, predict
+from attnviz.pocket.tokenizer import PAD
+from attnviz.pocket.training.batches import IGNORED, Batch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GUIDED_LAYER, GUIDED_HEAD = 2, 0
+"""The decoder layer and the head of its cross-attention that is led to word alignments."""
+
+SMOOTHING = 0.05
+GUIDE_SHARE = 0.5
+HIDDEN_SHARE = 0.3
+
+
+class Losses(NamedTuple):
+    """In nats: a token's, a guided row's and a hidden piece's means, and what training follows."""
+
+    total: Tensor
+    translation: Tensor
+    guide: Tensor
+    hidden: Tensor
+
+
+class Tensors(NamedTuple):
+    """A batch on a device.
+
+    Attributes:
+        source: piece ids, shape (examples, keys).
+        target: piece ids, shape (examples, queries).
+        expected: piece ids or IGNORED, shape (examples, queries).
+        guide: shares, shape (examples, queries, keys).
+        hidden_at: places in the flattened source, shape (hidden,).
+        hidden: the piece ids there.
+    """
+
+    source: Tensor
+    target: Tensor
+    expected: Tensor
+    guide: Tensor
+    hidden_at: Tensor
+    hidden: Tensor
+
+
+def tensors(batch: Batch, device: str) -> Tensors:
+    """The batch on a device; two ignored places stand in where nothing is hidden."""
+    flat = batch.hidden.ravel()
+    places = np.concatenate([[0, 0], np.flatnonzero(flat != IGNORED)])
+    hidden = np.concatenate([[IGNORED, IGNORED], flat[flat != IGNORED]])
+    arrays = (batch.source, batch.target, batch.expected, batch.guide, places, hidden)
+    return Tensors(*(torch.from_numpy(array).to(device) for array in arrays))
+
+
+def waves(longest: int, size: int, device: str) -> Tensor:
+    """The positions' waves on a device, shape (longest, size)."""
+    return torch.from_numpy(sinusoidal_positions(longest, size)).to(device)
+
+
+def losses(weights: Weights, sizes: Sizes, positions: Tensor, batch: Tensors) -> Losses:
+    """Every loss of one batch, by the same forward pass that answers the command line.
+
+    Args:
+        weights: learned tensors by name.
+        sizes: of the model.
+        positions: at least as many waves as the longest text has pieces.
+        batch: what `tensors` returns.
+    """
+    mask = (batch.source != PAD)[:, None, None, :]
+    table = weights["embedding.weight"]
+    source = embed(table[batch.source], positions[: batch.source.shape[1]])
+    memory, _ = encode(weights, sizes, source, mask)
+    target = embed(table[batch.target], positions[: batch.target.shape[1]])
+    states, _, cross = decode(weights, sizes, target, memory, mask)
+    translation = _mean_loss(predict(weights, states).flatten(0, 1), batch.expected.flatten())
+    shares = cross[GUIDED_LAYER][:, GUIDED_HEAD].float()
+    guided = torch.clamp(batch.guide.sum(), min=1.0)
+    guide = -(batch.guide * torch.log(shares + 1e-6)).sum() / guided
+    read = memory.flatten(0, 1)[batch.hidden_at]
+    hidden = _mean_loss(predict(weights, read), batch.hidden)
+    total = translation + GUIDE_SHARE * guide + HIDDEN_SHARE * hidden
+    return Losses(total, translation, guide, hidden)
+
+
+def _mean_loss(scores: Tensor, expected: Tensor) -> Tensor:
+    summed = cross_entropy(
+        scores.float(), expected, ignore_index=IGNORED, label_smoothing=SMOOTHING, reduction="sum"
+    )
+    return summed / torch.clamp((expected != IGNORED).sum(), min=1)

@@ -1,0 +1,127 @@
+"""The forward pass: one definition on two array types, equal to one written independently."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as oracle
+
+from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.pocket.model import decode, embed, encode, gelu, predict
+from tests.pocket.small import SIZES, random_weights
+
+SOURCE = np.array([[7, 9, 30, 2], [8, 2, 0, 0]])
+TARGET = np.array([[4, 11, 12], [3, 13, 0]])
+MASK = (SOURCE != 0)[:, None, None, :]
+
+
+def run(convert: Any) -> tuple[Any, Any, list[Any], list[Any], list[Any]]:
+    weights = {name: convert(array) for name, array in random_weights().items()}
+    table = weights["embedding.weight"]
+    source = embed(table[convert(SOURCE)], convert(sinusoidal_positions(4, SIZES.size)))
+    memory, encoder = encode(weights, SIZES, source, convert(MASK))
+    target = embed(table[convert(TARGET)], convert(sinusoidal_positions(3, SIZES.size)))
+    states, own, cross = decode(weights, SIZES, target, memory, convert(MASK))
+    return memory, predict(weights, states), encoder, own, cross
+
+
+def test_numpy_and_torch_give_the_same_numbers() -> None:
+    for one, other in zip(run(np.asarray), run(torch.from_numpy), strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=1e-5)
+
+
+def test_every_row_of_attention_sums_to_one() -> None:
+    _, _, *shares = run(np.asarray)
+    for share in (share for kind in shares for share in kind):
+        np.testing.assert_allclose(share.sum(-1), 1, atol=1e-5)
+
+
+def test_padded_keys_and_later_positions_get_nothing() -> None:
+    _, _, encoder, own, cross = run(np.asarray)
+    assert (encoder[1][1, :, :, 2:] == 0).all()
+    assert (cross[1][1, :, :, 2:] == 0).all()
+    assert (np.triu(own[0][0], k=1) == 0).all()
+
+
+def test_gelu_is_torchs_tanh_form() -> None:
+    numbers = np.linspace(-6, 6, 101)
+    expected = oracle.gelu(torch.from_numpy(numbers), approximate="tanh").numpy()
+    np.testing.assert_allclose(gelu(numbers), expected, atol=1e-12)
+
+
+class Independent:
+    """The same network out of torch's own parts, as the warm start's description has it."""
+
+    def __init__(self) -> None:
+        self.weights = {
+            name: torch.from_numpy(array).double() for name, array in random_weights().items()
+        }
+
+    def linear(self, name: str, inputs: Tensor) -> Tensor:
+        return oracle.linear(inputs, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
+    def norm(self, name: str, inputs: Tensor) -> Tensor:
+        weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        return oracle.layer_norm(inputs, (SIZES.size,), weight, bias, 1e-5)
+
+    def attend(self, name: str, inputs: Tensor, memory: Tensor, **mask: Any) -> Tensor:
+        def heads(part: str, given: Tensor) -> Tensor:
+            return self.linear(f"{name}.{part}", given).unflatten(-1, (SIZES.heads, -1))
+
+        query, key, value = heads("query", inputs), heads("key", memory), heads("value", memory)
+        mixed = oracle.scaled_dot_product_attention(
+            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), **mask
+        )
+        return self.linear(f"{name}.output", mixed.transpose(1, 2).flatten(-2))
+
+    def feed_forward(self, layer: str, inputs: Tensor) -> Tensor:
+        normal = self.norm(f"{layer}.feed_forward_norm", inputs)
+        inner = oracle.gelu(self.linear(f"{layer}.feed_forward.in", normal), approximate="tanh")
+        return self.linear(f"{layer}.feed_forward.out", inner)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        waves = torch.from_numpy(sinusoidal_positions(ids.shape[1], SIZES.size)).double()
+        return self.weights["embedding.weight"][ids] * SIZES.size**0.5 * 0.5 + waves
+
+    def scores(self) -> Tensor:
+        mask = torch.from_numpy(MASK)
+        state = self.embed(torch.from_numpy(SOURCE))
+        for layer in ("encoder.0", "encoder.1"):
+            normal = self.norm(f"{layer}.self_attention_norm", state)
+            state = state + self.attend(
+                f"{layer}.self_attention", normal, normal, attn_mask=mask
+            )
+            state = state + self.feed_forward(layer, state)
+        memory = self.norm("encoder_norm", state)
+        state = self.embed(torch.from_numpy(TARGET))
+        for layer in ("decoder.0", "decoder.1"):
+            normal = self.norm(f"{layer}.self_attention_norm", state)
+            state = state + self.attend(f"{layer}.self_attention", normal, normal, is_causal=True)
+            normal = self.norm(f"{layer}.cross_attention_norm", state)
+            state = state + self.attend(
+                f"{layer}.cross_attention", normal, memory, attn_mask=mask
+            )
+            state = state + self.feed_forward(layer, state)
+        return self.norm("decoder_norm", state) @ self.weights["embedding.weight"].T
+
+
+def test_an_independent_implementation_predicts_the_same() -> None:
+    np.testing.assert_allclose(run(np.asarray)[1], Independent().scores().numpy(), atol=2e-4)
+
+
+def test_a_prefix_read_alone_gives_the_same_states_as_inside_the_whole() -> None:
+    weights = random_weights()
+    table = weights["embedding.weight"]
+    memory, _ = encode(weights, SIZES, embed(table[SOURCE[0]], sinusoidal_positions(4, 12)))
+    ids = np.array([4, 11, 12, 13, 14])
+
+    def states(count: int) -> Any:
+        inputs = embed(table[ids[:count]], sinusoidal_positions(count, 12))
+        return decode(weights, SIZES, inputs, memory)[0]
+
+    whole = states(5)
+    for count in range(1, 6):
+        np.testing.assert_allclose(states(count)[-1], whole[count - 1], atol=1e-5)

@@ -1,0 +1,68 @@
+"""Sentence pairs, cleaned and split, with every piece knowing its word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from attnviz.errors import InputError
+from attnviz.pocket.training.corpus import (
+    Pair,
+    clean,
+    natural,
+    read_pairs,
+    spaced,
+    split_words,
+    without,
+)
+from attnviz.pocket.training.pieces import learn_pieces
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_str(learn_pieces(["L'eau est là !", "The cat's here."] * 9, 60))
+
+
+def test_odd_spaces_apostrophes_and_invisible_characters_are_made_plain() -> None:
+    assert clean("J\u2019ai\u202ffaim\u00a0! mon\u00adde\u200b") == "J'ai faim ! monde"
+
+
+def test_columns_after_the_second_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.txt"
+    path.write_text("Go.\tVa !\tCC-BY\n\nHi.\tSalut !\n", encoding="utf-8")
+    assert read_pairs(path) == [Pair("Go.", "Va !"), Pair("Hi.", "Salut !")]
+
+
+def test_a_line_without_a_tab_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.txt"
+    path.write_text("Go.\tVa !\nHi.\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"line 2 of '.*' has no tab"):
+        read_pairs(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        read_pairs(tmp_path / "nowhere.txt")
+
+
+def test_every_translation_of_an_unseen_sentence_is_kept_out() -> None:
+    pairs = [Pair("Go.", "Va !"), Pair("Go.", "Allez !"), Pair("Hi.", "Salut !")]
+    assert without(pairs, ["Go."]) == [Pair("Hi.", "Salut !")]
+
+
+def test_words_are_split_as_each_language_writes_its_clitics() -> None:
+    assert split_words("the cat's here.", "en") == ["the", "cat", "'s", "here", "."]
+    assert split_words("l'eau, qu'il", "fr") == ["l'", "eau", ",", "qu'", "il"]
+
+
+@pytest.mark.parametrize("style", [natural, spaced])
+def test_pieces_spell_the_word_they_say_they_belong_to(style: object, tokenizer: Tokenizer) -> None:
+    for text, language in (("L'eau est là !", "fr"), ("The cat's here.", "en")):
+        (pieces,) = style(tokenizer, [text], language)  # type: ignore[operator]
+        words = split_words(text, language)
+        spelt = [""] * len(words)
+        for number, word in zip(pieces.ids, pieces.words, strict=True):
+            spelt[word] += tokenizer.id_to_token(int(number)).replace("▁", "")
+        assert spelt == words
