@@ -25,6 +25,8 @@ SECOND_PART = "second part from character"
 """The setting of a provenance that says where the second part of a text begins, counted from 0."""
 PARTS = "parts"
 """The setting that says what the two parts are: "pair", or "prompt and output"."""
+DECISION = "decision"
+"""The setting that says what a model with a head decided about a text, in words."""
 
 
 @dataclass(frozen=True, slots=True)

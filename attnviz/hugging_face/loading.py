@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention_map import Provenance
@@ -82,6 +83,7 @@ def assemble(
     """
     from attnviz.hugging_face.family import family_of, left_over_layers, reading_limit
     from attnviz.hugging_face.model import HuggingFaceModel
+    from attnviz.hugging_face.tasks import HEAD, task_of
 
     if model.main_input_name != "input_ids":
         raise ModelError(
@@ -89,15 +91,22 @@ def assemble(
             f"'{model.main_input_name}'"
         )
     family = family_of(model)
+    task = None if family == "encoder–decoder" else task_of(model.config)
+    provenance = describe(name, checkpoint, model, family, left_over_layers(report, model))
+    if task and any(HEAD.match(key) for key in report["missing_keys"]):
+        task = None
+        lacking = f"'{name}' lacks the weights of its classifier: what it decides is not shown"
+        provenance = replace(provenance, notes=(*provenance.notes, lacking))
     return HuggingFaceModel(
         name=name,
         model=model,
         tokenizer=tokenizer,
         family=family,
         limit=reading_limit(model, tokenizer),
-        provenance=describe(name, checkpoint, model, family, left_over_layers(report, model)),
+        provenance=provenance,
         can_generate=model.can_generate()
         and not any("lm_head" in key for key in report["missing_keys"]),
+        task=task,
     )
 
 

@@ -22,6 +22,7 @@ from attnviz.hugging_face.family import Family
 from attnviz.hugging_face.generation import QUERIES, Target, generated_target, given_target
 from attnviz.hugging_face.pairs import joined, tokenize_pair
 from attnviz.hugging_face.quiet import quiet
+from attnviz.hugging_face.tasks import Task, listening, show_decision
 from attnviz.hugging_face.tokens import TokenizedText, tokenize
 
 
@@ -37,6 +38,7 @@ class HuggingFaceModel:
         limit: how many tokens it reads at most, None where nothing says.
         provenance: where it came from; what is made of it is added for each text.
         can_generate: True where it has a trained language-model head.
+        task: what its head decides, if it has one that does.
     """
 
     name: str
@@ -46,6 +48,7 @@ class HuggingFaceModel:
     limit: int | None
     provenance: Provenance
     can_generate: bool = False
+    task: Task | None = None
 
     def attend_self(self, text: str) -> Attention:
         """A text's attention over itself; of an encoder–decoder, its encoder's.
@@ -56,8 +59,10 @@ class HuggingFaceModel:
             AttentionError: the architecture gives out no attention weights.
         """
         with quiet():
-            maps = self.look(self.read(text))
-        return Attention(maps, self.provenance, text=text)
+            read = self.read(text)
+            with listening(self.model) as heard:
+                maps = self.look(read)
+        return self.decided(Attention(maps, self.provenance, text=text), heard, read)
 
     def attend_pair(self, first: str, second: str) -> Attention:
         """The attention of two texts, read as one sequence, over themselves and each other.
@@ -75,10 +80,11 @@ class HuggingFaceModel:
         with quiet():
             read = tokenize_pair(self.tokenizer, first, second)
             self.check_ids(read.ids, read.tokens, "pair")
-            maps = self.look(read)
+            with listening(self.model) as heard:
+                maps = self.look(read)
         parts = {PARTS: "pair", SECOND_PART: len(joined(first, ""))}
-        settings = {**self.provenance.settings, **parts}
-        return Attention(maps, replace(self.provenance, settings=settings), joined(first, second))
+        provenance = replace(self.provenance, settings={**self.provenance.settings, **parts})
+        return self.decided(Attention(maps, provenance, joined(first, second)), heard, read)
 
     def attend_cross(self, source: str, target: str | None = None) -> Attention:
         """The target's attention over the source, then each one's over itself.
@@ -143,6 +149,14 @@ class HuggingFaceModel:
         part = self.model.get_encoder() if encoder else self.model
         captured = capture(part, self.tensors(read.inputs, part), {stream: (length, length)})
         return tuple(as_map(item, {"text": read.tokens}, "text", "text") for item in captured)
+
+    def decided(
+        self, attention: Attention, heard: Sequence[Any], read: TokenizedText
+    ) -> Attention:
+        """The attention with what the model decided on the way, if it has a head for that."""
+        if self.task is None or not heard:
+            return attention
+        return show_decision(attention, self.task, heard[0], read.tokens)
 
     def read(self, text: str) -> TokenizedText:
         """A text's tokens, once it is certain that the model can take them.

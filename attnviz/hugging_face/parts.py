@@ -15,6 +15,7 @@ from attnviz.errors import ModelError, did_you_mean
 from attnviz.hugging_face.border import first_line
 from attnviz.hugging_face.capture import IMPLEMENTATION
 from attnviz.hugging_face.checkpoint import Checkpoint
+from attnviz.hugging_face.tasks import HEAD, task_of
 
 HEADS = re.compile(r"(^|\.)(pooler|lm_head|final_logits_bias)(\.|$)")
 """Weights that a checkpoint may lack, because no attention depends on them."""
@@ -90,8 +91,10 @@ def lacks_files(folder: Path, named: Mapping[str, str]) -> bool:
 def model_kind(config: Any) -> Any:
     """The auto class to load a model with; its architecture's code is imported on the way.
 
+    A model whose own architecture decides something keeps the head that does.
     An encoder–decoder keeps its language-model head, to write a target where none is given.
     """
+    import transformers
     from transformers import (
         MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
         MODEL_MAPPING,
@@ -103,7 +106,8 @@ def model_kind(config: Any) -> Any:
         MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING.get(type(config), None)
         return AutoModelForSeq2SeqLM
     MODEL_MAPPING.get(type(config), None)
-    return AutoModel
+    task = task_of(config)
+    return AutoModel if task is None else getattr(transformers, task.loader)
 
 
 def load_weights(
@@ -132,7 +136,9 @@ def check_report(report: Mapping[str, Any], name: str) -> None:
         ModelError: the checkpoint lacks weights that attention depends on; transformers fills
             them with random numbers.
     """
-    missing = sorted(key for key in report["missing_keys"] if not HEADS.search(key))
+    missing = sorted(
+        key for key in report["missing_keys"] if not HEADS.search(key) and not HEAD.match(key)
+    )
     if missing:
         raise ModelError(
             f"'{name}' lacks {len(missing)} weights that its configuration asks for "

@@ -1,0 +1,139 @@
+"""What tiny models with tiny heads decide, against transformers' own numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from attnviz.analyses.view import describe_run
+from attnviz.attention_map import DECISION, Token
+from attnviz.hugging_face import load_model
+from attnviz.hugging_face.tasks import any_of, one_of, whole_words
+from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
+from tests.invoke import attnviz
+
+TEXT = "The professor published the red paper"
+CLASSES = {0: "dull", 1: "fair", 2: "fine"}
+
+
+@pytest.fixture(scope="module")
+def with_head(tmp_path_factory):
+    """A tiny model with a head, as a folder, by its class and further settings."""
+
+    def make(architecture, **settings):
+        settings = {"id2label": CLASSES, **settings}
+        if architecture.startswith("Llama"):
+            sizes = {"vocab_size": 340, "num_key_value_heads": 2, **WIDE, **ENDS}
+            config, tokenizer = transformers.LlamaConfig(**sizes, **settings), byte_pieces()
+        elif architecture.startswith("DistilBert"):
+            sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 26}
+            config = transformers.DistilBertConfig(**sizes, **settings)
+            tokenizer = word_pieces()
+        else:
+            config = transformers.BertConfig(vocab_size=26, **WIDE, **settings)
+            tokenizer = word_pieces()
+        return save(tmp_path_factory.mktemp("head"), architecture, tokenizer, config)
+
+    return make
+
+
+def own_output(folder, architecture, text=TEXT):
+    model = getattr(transformers, architecture)
+    model = model.from_pretrained(folder, attn_implementation="eager").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([tokenizer(text)["input_ids"]]), output_attentions=True)
+
+
+@pytest.mark.parametrize("family", ["Bert", "DistilBert", "Llama"])
+def test_a_class_and_its_probability_are_transformers_own(family, with_head):
+    architecture = f"{family}ForSequenceClassification"
+    folder = with_head(architecture)
+    found = load_model(str(folder), device="cpu").attend_self(TEXT)
+    output = own_output(folder, architecture)
+    expected = output.logits[0].softmax(-1).tolist()
+    settings = found.provenance.settings
+    assert list(settings["probabilities"].values()) == pytest.approx(expected, abs=1e-5)
+    best = int(np.argmax(expected))
+    assert settings[DECISION] == f"{CLASSES[best]} ({expected[best]:.0%})"
+    assert settings["architecture"] == architecture
+    weights = torch.cat(output.attentions).numpy()
+    np.testing.assert_allclose(found.weights, weights, atol=1e-5)
+    assert f"decides {CLASSES[best]}" in describe_run(found, found.main)
+
+
+def test_the_head_changes_no_weight_of_attention(with_head):
+    folder = with_head("BertForSequenceClassification")
+    headless = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    ids = torch.tensor([word_pieces()(TEXT)["input_ids"]])
+    expected = torch.cat(headless(input_ids=ids, output_attentions=True).attentions)
+    found = load_model(str(folder), device="cpu").attend_self(TEXT)
+    np.testing.assert_allclose(found.weights, expected.detach().numpy(), atol=1e-5)
+
+
+def test_labels_stand_on_both_axes_and_a_word_has_that_of_its_first_piece(with_head):
+    folder = with_head("BertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "B-LOC"})
+    text = "the professor walked supervised students isn't red car"
+    item = load_model(str(folder), device="cpu").attend_self(text).main
+    logits = own_output(folder, "BertForTokenClassification", text).logits[0]
+    names = [("O", "B-PER", "B-LOC")[number] for number in logits.argmax(-1).tolist()]
+    assert item.query_tokens == item.key_tokens
+    first = 0
+    for place, token in enumerate(item.query_tokens):
+        first = first if token.text.startswith("##") else place
+        expected = None if token.special or names[first] == "O" else names[first]
+        assert token.label == expected
+    assert any(token.label for token in item.query_tokens)
+    assert any(token.text.startswith("##") for token in item.query_tokens)
+
+
+def test_a_regression_answers_a_number(with_head):
+    folder = with_head("BertForSequenceClassification", id2label={0: "LABEL_0"})
+    found = load_model(str(folder), device="cpu").attend_self(TEXT)
+    expected = own_output(folder, "BertForSequenceClassification").logits.item()
+    assert found.provenance.settings[DECISION] == f"{expected:.3g}"
+
+
+def test_tags_that_may_all_be_true_are_listed():
+    logits = torch.tensor([2.0, -2.0, 0.1])
+    found = any_of(logits, ("a", "b", "c"))
+    assert found[DECISION] == "a (88%), c (52%)"
+    assert found["probabilities"]["b"] == pytest.approx(0.119203, abs=1e-6)
+    assert any_of(-torch.ones(2), ("a", "b"))[DECISION] == "none of its tags"
+
+
+def test_many_classes_keep_the_decision_only():
+    found = one_of(torch.arange(40.0), [str(number) for number in range(40)])
+    assert found == {DECISION: "39 (63%)"}
+
+
+def test_words_by_hand():
+    tokens = (
+        Token("[CLS]", special=True),
+        Token("New", 0, 3),
+        Token("##ark", 3, 6),
+        Token("é 1/2", 7, 8),
+        Token("é 2/2", 7, 8),
+        Token("x", 9, 10),
+    )
+    found = whole_words(["B", "B-LOC", "O", "B-PER", "O", "O"], tokens, "Newark é x")
+    assert found == (None, "B-LOC", "B-LOC", "B-PER", "B-PER", None)
+
+
+def test_a_checkpoint_without_its_classifier_still_shows_its_attention(with_head):
+    folder = with_head("BertForSequenceClassification")
+    path = folder / "model.safetensors"
+    kept = {name: row for name, row in load_file(path).items() if "classifier" not in name}
+    save_file(kept, path, {"format": "pt"})
+    found = load_model(str(folder), device="cpu").attend_self(TEXT)
+    assert DECISION not in found.provenance.settings
+    assert any("lacks the weights of its classifier" in note for note in found.provenance.notes)
+
+
+def test_the_caption_on_the_terminal_says_what_was_decided(with_head):
+    folder = with_head("BertForSequenceClassification")
+    done = attnviz("self", TEXT, "--model", folder)
+    assert "decides " in done.lines[0] + done.lines[1]
