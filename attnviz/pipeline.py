@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.division import PAIR_STREAMS, is_pair, pair_stream
+from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.reduce import check_reduction, reduce_attention
 from attnviz.analyses.select import check_selection, select
 from attnviz.analyses.special import check_special, treat_special
@@ -121,6 +122,7 @@ def check_choice(choice: Choice) -> None:
     check_reduction(choice.reduce, choice.over)
     choose(choice.lens, ("raw", *LENSES), "lens")
     check_special(choice.special)
+    check_group(_group_of(choice))
 
 
 def attend_texts(
@@ -171,7 +173,7 @@ def attend_alone(source: Source, text: Text) -> Attention:
 def apply_choice(
     attention: Attention, choice: Choice, labels: tuple[str, ...] | None = None
 ) -> Result:
-    """The attention labelled, seen through a lens, selected, without special tokens and reduced.
+    """The attention labelled, through a lens, selected, without special tokens, grouped, reduced.
 
     What is asked for is done in this order.
     """
@@ -186,7 +188,21 @@ def apply_choice(
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
     attention = treat_special(attention, choice.special)
+    group = _group_of(choice)
+    if group is not None:
+        attention = group_attention(attention, group)
     return as_result(reduce_attention(attention, choice.reduce, choice.over))
+
+
+def _group_of(choice: Choice) -> str | None:
+    """How tokens are taken together, if at all.
+
+    Raises:
+        UsageError: `words` beside another way.
+    """
+    if choice.words and choice.group not in (None, "words"):
+        raise UsageError(f"--words and --group {choice.group} contradict each other: give one")
+    return "words" if choice.words else choice.group
 
 
 def as_result(attention: Attention) -> Result:

@@ -54,6 +54,8 @@ class Choice:
         over: what is reduced: "heads", "layers" or "both".
         labels: a label for each token, "O" for none.
         special: what becomes of special tokens: "keep", "drop" or "renormalise".
+        group: tokens taken together: "words", "sentences" or a file that names groups.
+        words: the same as the group "words".
     """
 
     lens: str = "raw"
@@ -64,3 +66,5 @@ class Choice:
     over: str = "both"
     labels: str | None = None
     special: str = "keep"
+    group: str | None = None
+    words: bool = False

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnviz.analyses.merge import Partition, merge
 from attnviz.attention_map import Attention, AttentionMap, Token
 
 _WORD = re.compile(r"\S+")
@@ -61,14 +61,8 @@ def merge_words(
         key_text: what the key tokens' offsets refer to.
         words: what counts as a word of both texts; None: the runs between spaces.
     """
-    queries, query_groups = _group(item.query_tokens, query_text, words)
-    keys, key_groups = _group(item.key_tokens, key_text, words)
-    sums = item.weights.astype(np.float64) @ _membership(key_groups, len(keys))
-    members = _membership(query_groups, len(queries))
-    means = (members / members.sum(axis=0)).T @ sums
-    return item.with_weights(
-        means.astype(np.float32), query_tokens=tuple(queries), key_tokens=tuple(keys)
-    )
+    queries = _partition(item.query_tokens, query_text, words)
+    return merge(item, queries, _partition(item.key_tokens, key_text, words))
 
 
 def merge_attention(attention: Attention) -> Attention:
@@ -84,9 +78,7 @@ def merge_attention(attention: Attention) -> Attention:
     return replace(attention, maps=maps, provenance=provenance)
 
 
-def _group(
-    tokens: Sequence[Token], text: str, words: Sequence[Token] | None
-) -> tuple[list[Token], list[int]]:
+def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:
     words = split_words(text) if words is None else words
     merged: list[Token] = []
     groups: list[int] = []
@@ -98,10 +90,4 @@ def _group(
             merged.append(words[number])
         before = number
         groups.append(len(merged) - 1)
-    return merged, groups
-
-
-def _membership(groups: Sequence[int], count: int) -> NDArray[np.float64]:
-    members = np.zeros((len(groups), count))
-    members[np.arange(len(groups)), groups] = 1
-    return members
+    return Partition(tuple(merged), tuple(groups))

@@ -155,6 +155,14 @@ OPTIONS: dict[str, Any] = {
         metavar="TEXT",
         help='A label for each token or word, "O" for none: "B-PER O O".',
     ),
+    "group": _option(
+        CHOICE,
+        "--group",
+        metavar="WHAT",
+        help="Take tokens together: words, sentences, or a file with a piece of text a line.",
+        autocompletion=completing(("words", "sentences")),
+    ),
+    "words": _option(CHOICE, "--words", help="Short for --group words."),
     "special": _option(
         CHOICE,
         "--special",

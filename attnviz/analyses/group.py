@@ -1,0 +1,169 @@
+"""Any partition of the tokens: words, sentences, or groups that a file names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from attnviz.analyses.merge import Partition, merge, partition_of
+from attnviz.analyses.sentences import split_sentences
+from attnviz.analyses.words import split_words, word_numbers
+from attnviz.attention_map import Attention, AttentionMap, Token
+from attnviz.errors import InputError, UsageError, did_you_mean
+from attnviz.storage.group_file import Group, read_groups
+
+WAYS = ("words", "sentences")
+
+
+def check_group(how: str | None) -> None:
+    """Refuse a way of grouping before anything is loaded.
+
+    Raises:
+        UsageError: neither a known way nor a file.
+        InputError: a file that names no groups.
+    """
+    if how is None or how in WAYS:
+        return
+    if not Path(how).exists():
+        raise UsageError(
+            f"unknown group '{how}': choose words, sentences or a file of groups."
+            f"{did_you_mean(how, WAYS)}"
+        )
+    read_groups(Path(how))
+
+
+def group_attention(attention: Attention, how: str) -> Attention:
+    """Every map over groups of tokens; special tokens stay on their own and rows keep their sums.
+
+    Args:
+        attention: the maps of one text or pair.
+        how: "words", "sentences" or the path of a file of groups.
+
+    Raises:
+        InputError: a file whose groups do not fit the text, or rows whose sums are no shares.
+    """
+    texts = {"text": attention.text, "source": attention.source, "target": attention.target}
+    given = None if how in WAYS else read_groups(Path(how))
+
+    def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
+        if given is None:
+            spans = split_sentences(text) if how == "sentences" else split_words(text)
+            return word_numbers(tokens, text, spans)
+        if len(given) == 2 and side == "text":
+            raise InputError(f"'{how}' groups a source and a target, but this is one text")
+        if side == "target":
+            return (
+                named_numbers(tokens, text, given[1]) if len(given) == 2 else [None] * len(tokens)
+            )
+        return named_numbers(tokens, text, given[0])
+
+    maps = tuple(_grouped(item, texts, numbers) for item in attention.maps)
+    step = f"grouped by {how if how in WAYS else Path(how).name}"
+    provenance = replace(attention.provenance, steps=(*attention.provenance.steps, step))
+    return replace(attention, maps=maps, provenance=provenance)
+
+
+def _grouped(
+    item: AttentionMap,
+    texts: dict[str, str | None],
+    numbers: Callable[[Sequence[Token], str, str], list[int | None]],
+) -> AttentionMap:
+    if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
+        raise InputError(
+            f"rows of stream '{item.stream}' sum to more than 1 and cannot be grouped: "
+            "group before taking a maximum"
+        )
+
+    def partition(tokens: tuple[Token, ...], side: str) -> Partition:
+        placed, text = placed_in(tokens, texts.get(side))
+        return partition_of(tokens, numbers(placed, text, side), text)
+
+    queries = partition(item.query_tokens, item.query_side)
+    return merge(item, queries, partition(item.key_tokens, item.key_side))
+
+
+def placed_in(tokens: tuple[Token, ...], text: str | None) -> tuple[tuple[Token, ...], str]:
+    """The tokens with places in a text: their own, or where there is none their texts in a row."""
+    if text and any(token.end > token.start for token in tokens if not token.special):
+        return tokens, text
+    placed, joined = [], ""
+    for token in tokens:
+        start = len(joined) + bool(joined)
+        if not token.special:
+            joined += " " * bool(joined) + token.text
+        placed.append(replace(token, start=start, end=len(joined)))
+    return tuple(placed), joined
+
+
+def named_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -> list[int | None]:
+    """The group of each token, None where none names it.
+
+    Raises:
+        InputError: a piece that the text lacks, a position that does not exist, a token in two
+            groups, or a group without a token.
+    """
+    numbers: list[int | None] = [None] * len(tokens)
+    cursor = 0
+    for number, group in enumerate(groups):
+        if isinstance(group, str):
+            members, cursor = _find(tokens, text, group, cursor)
+            if not members:
+                raise InputError(
+                    f"group {number + 1}, '{group}', is not found in order in the text, "
+                    "from the start of a token to the end of one"
+                )
+        else:
+            members = list(group)
+            _refuse_special(tokens, members, number)
+        _claim(numbers, members, number, f"group {number + 1}, '{_spelt(group)}',")
+    return numbers
+
+
+def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[list[int], int]:
+    """Positions of the tokens of the next place that reads so, and where it ends."""
+    pattern = re.compile(r"\s+".join(map(re.escape, piece.split())))
+    for found in pattern.finditer(text, cursor):
+        inside = [
+            position
+            for position, token in enumerate(tokens)
+            if not token.special and found.start() <= _first(token, text) < found.end()
+        ]
+        if (
+            inside
+            and _first(tokens[inside[0]], text) == found.start()
+            and tokens[inside[-1]].end <= found.end()
+        ):
+            return inside, found.end()
+    return [], cursor
+
+
+def _refuse_special(tokens: Sequence[Token], members: Sequence[int], number: int) -> None:
+    for position in members:
+        if position < len(tokens) and tokens[position].special:
+            raise InputError(
+                f"group {number + 1} names position {position}, the special token "
+                f"'{tokens[position].text}', which stays on its own"
+            )
+
+
+def _claim(numbers: list[int | None], members: Sequence[int], number: int, name: str) -> None:
+    for position in members:
+        if position >= len(numbers):
+            raise InputError(
+                f"{name} names position {position}, but there are {len(numbers)} tokens"
+            )
+        if numbers[position] is not None:
+            raise InputError(f"{name} shares the token at position {position} with another group")
+        numbers[position] = number
+
+
+def _first(token: Token, text: str) -> int:
+    """Where the token's first character stands that is no space."""
+    covered = text[token.start : token.end]
+    return token.start + len(covered) - len(covered.lstrip())
+
+
+def _spelt(group: Group) -> str:
+    return group if isinstance(group, str) else "@" + ",".join(map(str, group))

@@ -1,0 +1,196 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.analyses.group import group_attention, named_numbers
+from attnviz.analyses.merge import merge, partition_of
+from attnviz.analyses.sentences import split_sentences
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import InputError
+from attnviz.storage.document import from_document, to_document
+from attnviz.storage.group_file import read_groups
+
+TEXT = "It rained. The old bridge was closed."
+PIECES = ("It", "rained", ".", "The", "old", "bri", "dge", "was", "closed", ".")
+
+
+def placed(pieces, text):
+    tokens, cursor = [], 0
+    for piece in pieces:
+        start = text.index(piece, cursor)
+        cursor = start + len(piece)
+        tokens.append(Token(piece, start, cursor))
+    return tuple(tokens)
+
+
+TOKENS = (Token("<s>", special=True), *placed(PIECES, TEXT), Token("</s>", special=True))
+
+
+def shares(*shape, seed=0):
+    weights = np.random.default_rng(seed).dirichlet(np.ones(shape[-1]), size=shape[:-1])
+    return weights.astype(np.float32)
+
+
+def attention(tokens=TOKENS, text=TEXT, seed=0):
+    weights = shares(2, 3, len(tokens), len(tokens), seed=seed)
+    return Attention(
+        (AttentionMap("self", tokens, tokens, weights),), Provenance("file", "m"), text
+    )
+
+
+def test_two_pieces_of_one_word_by_hand():
+    tokens = (Token("a", 0, 1), Token("b", 1, 2), Token("c", 3, 4))
+    weights = np.array([[[[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.0, 1.0, 0.0]]]])
+    item = AttentionMap("self", tokens, tokens, weights)
+    words = partition_of(tokens, [0, 0, 1], "ab c")
+    merged = merge(item, words, words)
+    assert [token.text for token in merged.query_tokens] == ["ab", "c"]
+    # The first row is the mean of (.5 + .25, .25) and (.1 + .2, .7).
+    np.testing.assert_allclose(merged.weights[0, 0], [[0.525, 0.475], [1.0, 0.0]], atol=1e-6)
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=1, max_size=9), st.integers(0, 99)
+)
+def test_any_partition_keeps_the_sums_of_rows_and_equals_the_loop(numbers, seed):
+    tokens = tuple(Token(str(place), 2 * place, 2 * place + 1) for place in range(len(numbers)))
+    weights = shares(2, 2, len(numbers), len(numbers), seed=seed)
+    groups = partition_of(tokens, numbers, "".join(f"{token.text} " for token in tokens))
+    merged = merge(AttentionMap("self", tokens, tokens, weights), groups, groups).weights
+    np.testing.assert_allclose(merged.sum(-1), 1, atol=1e-5)
+    for query, key in np.ndindex(*merged.shape[2:]):
+        rows = [place for place, group in enumerate(groups.groups) if group == query]
+        columns = [place for place, group in enumerate(groups.groups) if group == key]
+        expected = np.mean([weights[:, :, row, columns].sum(-1) for row in rows], axis=0)
+        np.testing.assert_allclose(merged[:, :, query, key], expected, atol=1e-6)
+
+
+def test_a_partition_into_single_tokens_changes_nothing():
+    item = attention().main
+    alone = partition_of(TOKENS, [None] * len(TOKENS), TEXT)
+    merged = merge(item, alone, alone)
+    np.testing.assert_array_equal(merged.weights, item.weights)
+    assert merged.query_tokens == TOKENS
+
+
+def test_sentences_are_groups_and_special_tokens_stay_alone():
+    found = group_attention(attention(), "sentences")
+    texts = [token.text for token in found.main.key_tokens]
+    assert texts == ["<s>", "It rained.", "The old bridge was closed.", "</s>"]
+    assert [token.special for token in found.main.key_tokens] == [True, False, False, True]
+    assert found.provenance.steps == ("grouped by sentences",)
+
+
+def test_words_join_the_pieces_between_spaces():
+    found = group_attention(attention(), "words")
+    texts = [token.text for token in found.main.query_tokens]
+    assert texts == ["<s>", "It", "rained.", "The", "old", "bridge", "was", "closed.", "</s>"]
+
+
+def test_a_file_names_pieces_of_the_text_and_positions(tmp_path):
+    path = tmp_path / "groups.txt"
+    path.write_text("It rained\nold  bridge\n@8,10\n")
+    found = group_attention(attention(), str(path))
+    texts = [token.text for token in found.main.key_tokens]
+    assert texts == ["<s>", "It rained", ".", "The", "old bridge", "was closed.", "closed", "</s>"]
+    np.testing.assert_allclose(found.weights.sum(-1), 1, atol=1e-5)
+
+
+def test_a_file_groups_a_source_and_a_target(tmp_path):
+    path = tmp_path / "groups.txt"
+    path.write_text("red car\n\nvoiture rouge\n")
+    keys, queries = (placed(text.split(), text) for text in ("the red car", "la voiture rouge"))
+    item = AttentionMap(
+        "cross", queries, keys, shares(1, 1, 3, 3), query_side="target", key_side="source"
+    )
+    pair = Attention(
+        (item,), Provenance("file", "m"), source="the red car", target="la voiture rouge"
+    )
+    found = group_attention(pair, str(path)).main
+    assert [token.text for token in found.key_tokens] == ["the", "red car"]
+    assert [token.text for token in found.query_tokens] == ["la", "voiture rouge"]
+
+
+def test_tokens_without_places_are_grouped_by_their_texts(tmp_path):
+    path = tmp_path / "groups.txt"
+    path.write_text("b c\n")
+    tokens = tuple(Token(letter) for letter in "abcd")
+    found = group_attention(attention(tokens, text=None), str(path))
+    assert [token.text for token in found.main.key_tokens] == ["a", "b c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["closed", "rained"], "'rained', is not found in order"),
+        (["ridge"], "from the start of a token"),
+        (["rain"], "to the end of one"),
+        (["@99"], "position 99, but there are 12"),
+        (["It", "@1"], "shares the token at position 1"),
+        (["@0-2"], "special token '<s>'"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(tmp_path, lines, message):
+    path = tmp_path / "groups.txt"
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=message):
+        group_attention(attention(), str(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "names no group"),
+        ("@x", "no list of positions"),
+        ("@3-1", "backwards"),
+        ("a\n\nb\n\nc", "3 lists"),
+    ],
+)
+def test_a_file_that_names_no_groups_is_refused(tmp_path, content, message):
+    path = tmp_path / "groups.txt"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_groups(path)
+
+
+def test_rows_after_a_maximum_are_refused():
+    tokens = (Token("a", 0, 1), Token("b", 1, 2))
+    item = AttentionMap("self", tokens, tokens, np.full((1, 1, 2, 2), 0.9))
+    with pytest.raises(InputError, match="before taking a maximum"):
+        group_attention(Attention((item,), Provenance("file", "m"), "ab"), "words")
+
+
+def test_labels_that_agree_are_kept():
+    tokens = (Token("New", 0, 3, label="LOC"), Token("York", 4, 8, label="LOC"))
+    found = partition_of(tokens, [0, 0], "New York").tokens
+    assert found == (Token("New York", 0, 8, label="LOC"),)
+
+
+def test_saving_and_loading_a_grouped_map_changes_nothing():
+    found = group_attention(attention(), "sentences")
+    again = from_document(to_document(found))
+    np.testing.assert_array_equal(again.weights, found.weights)
+    assert again.main.key_tokens == found.main.key_tokens
+
+
+def test_positions_need_not_be_neighbours():
+    assert named_numbers(TOKENS[1:4], "It rained.", [(0, 2)]) == [0, None, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("One. Two! Three? Four… Five", ["One.", "Two!", "Three?", "Four…", "Five"]),
+        ("Dr. Smith met J. Jones. They left.", ["Dr. Smith met J. Jones.", "They left."]),
+        ("He cost 3.50 e.g. for tea. Yes.", ["He cost 3.50 e.g. for tea.", "Yes."]),
+        ("“Stop!” said he. Bye.", ["“Stop!” said he.", "Bye."]),
+        ("你好。再见！", ["你好。", "再见！"]),
+        ("a\nb\n", ["a", "b"]),
+        ("", []),
+    ],
+)
+def test_sentences_end_where_the_rule_says(text, sentences):
+    found = split_sentences(text)
+    assert [token.text for token in found] == sentences
+    assert [text[token.start : token.end] for token in found] == sentences
