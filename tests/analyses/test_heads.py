@@ -1,0 +1,100 @@
+"""Heads measured over several texts, sorted and picked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.heads import HeadStudy, measure_heads
+from attnviz.attention_map import Attention, Provenance
+from attnviz.errors import UsageError
+from tests.analyses.heads import map_of, random_map
+
+
+def attention(*maps: object) -> Attention:
+    return Attention(maps, Provenance("file", "made up"), "text")  # type: ignore[arg-type]
+
+
+def previous() -> np.ndarray:
+    weights = np.eye(6, k=-1)
+    weights[0, 0] = 1
+    return weights
+
+
+def study(*items: object) -> HeadStudy:
+    made = HeadStudy()
+    for item in items:
+        made.add(attention(item))
+    return made
+
+
+def test_each_text_counts_the_same() -> None:
+    first, second = random_map(4, seed=1), random_map(9, seed=2)
+    rows = study(first, second).report("layer").rows
+    one, two = measure_heads(first)["entropy"].values, measure_heads(second)["entropy"].values
+    found = np.array([row.values["entropy"] for row in rows]).reshape(2, 3)
+    np.testing.assert_allclose(found, (one + two) / 2)
+
+
+def test_a_text_that_says_nothing_of_a_measure_does_not_count_for_it() -> None:
+    words = map_of(random_map(3).weights, "a b c")
+    marks = map_of(random_map(3, seed=1).weights, "a , c")
+    rows = study(words, marks).report("layer").rows
+    alone = measure_heads(marks)["punctuation"].values
+    assert rows[0].values["punctuation"] == pytest.approx(float(alone[0, 0]))
+
+
+def test_heads_with_a_role_come_first_and_the_rest_in_the_models_order() -> None:
+    flat = np.full((6, 6), 1 / 6)
+    rows = study(map_of(np.stack([flat, flat, previous()])[None])).report().rows
+    assert [row.head for row in rows] == ["2", "0", "1"]
+    assert rows[0].roles[0].name == "previous-token"
+
+
+def test_a_measure_sorts_the_largest_first() -> None:
+    rows = study(random_map(6)).report("distance").rows
+    distances = [row.values["distance"] for row in rows]
+    assert distances == sorted(distances, reverse=True)
+
+
+def test_a_role_picks_heads() -> None:
+    item = map_of(np.stack([np.full((6, 6), 1 / 6), previous()])[None])
+    assert [row.head for row in study(item).report(role="previous-token").rows] == ["1"]
+    assert study(item).report(role="self").rows == ()
+
+
+def test_names_that_do_not_exist_are_refused_with_a_guess() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'entropy'"):
+        study(random_map(3)).report("entorpy")
+    with pytest.raises(UsageError, match="Did you mean 'induction'"):
+        study(random_map(3)).report(role="inducton")
+
+
+def test_a_measure_that_was_not_taken_cannot_sort() -> None:
+    with pytest.raises(UsageError, match="'induction' says nothing of these texts"):
+        study(random_map(3)).report("induction")
+
+
+def test_a_repeated_sequence_adds_its_measures_to_the_same_heads() -> None:
+    made = study(random_map(3))
+    repeated = map_of(random_map(8, seed=3).weights, "a b c d a b c d")
+    made.add_repeated(attention(repeated))
+    report = made.report("layer")
+    expected = measure_heads(repeated, repeated=True)["induction"].values
+    assert [row.values["induction"] for row in report.rows] == pytest.approx(expected.ravel())
+    assert report.texts == 1
+
+
+def test_every_stream_has_its_rows() -> None:
+    made = HeadStudy()
+    made.add(attention(random_map(4), random_map(4, layers=1, causal=True)))
+    streams = [row.stream for row in made.report("layer").rows]
+    assert streams == ["self"] * 6 + ["causal"] * 3
+
+
+def test_the_sink_is_named() -> None:
+    weights = np.zeros((5, 5))
+    weights[:, 0] = 1
+    report = study(map_of(weights, "[CLS] a b c d")).report()
+    assert report.sinks.startswith("[CLS] is a sink of 100% of the heads")
+    assert study(random_map(2)).report().sinks == ""

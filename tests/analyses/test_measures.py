@@ -1,0 +1,291 @@
+"""Every measure against a slow loop over its definition, by hand, and by properties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnviz.analyses.heads import measure_heads
+from attnviz.analyses.induction import repetition
+from attnviz.analyses.sink import sink_fractions
+from attnviz.analyses.subject import Subject
+from attnviz.attention_map import AttentionMap
+from attnviz.errors import UsageError
+from attnviz.registry import MEASURES
+from tests.analyses.heads import even_rows, map_of, random_map, tokens
+
+WORDS = "[CLS] the cat , the dog . [SEP]"
+
+
+def value(item: AttentionMap, name: str) -> float:
+    return float(measure_heads(item)[name].values[0, 0])
+
+
+def even(item: AttentionMap, name: str) -> float:
+    uniform = measure_heads(item)[name].uniform
+    assert uniform is not None
+    return float(uniform[0, 0])
+
+
+def mean_over(rows: list[float]) -> float:
+    return sum(rows) / len(rows)
+
+
+def loop_shares(weights: np.ndarray, visible: np.ndarray, target: Callable[[int, int], bool]):
+    """Mean, over the rows that can see a target, of what they give to targets."""
+    found = []
+    for query in range(len(weights)):
+        hits = [key for key in range(len(weights)) if target(query, key)]
+        if any(visible[query, key] for key in hits):
+            found.append(sum(float(weights[query, key]) for key in hits))
+    return mean_over(found)
+
+
+def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray], float]]:
+    """Each measure as its defining loop over one head's weights and what is visible."""
+    special = [word.startswith("[") for word in words]
+    length = len(words)
+
+    def entropies(weights: np.ndarray) -> list[float]:
+        return [-sum(a * math.log(a) for a in row if a > 0) for row in weights.tolist()]
+
+    def sinks(weights: np.ndarray, visible: np.ndarray) -> float:
+        scores = [
+            weights[visible[:, key], key].sum() / visible[:, key].sum()
+            for key in range(length)
+            if 2 * visible[:, key].sum() >= length
+        ]
+        return float(max(scores))
+
+    def share(target: Callable[[int, int], bool]):
+        return lambda weights, visible: loop_shares(weights, visible, target)
+
+    return {
+        "entropy": lambda weights, _: mean_over(entropies(weights)),
+        "relative-entropy": lambda weights, visible: mean_over(
+            [
+                found / math.log(visible[row].sum())
+                for row, found in enumerate(entropies(weights))
+                if visible[row].sum() > 1
+            ]
+        ),
+        "span": lambda weights, _: mean_over([math.exp(x) for x in entropies(weights)]),
+        "confidence": lambda weights, _: mean_over([max(row[:-1]) for row in weights.tolist()]),
+        "distance": lambda weights, _: mean_over(
+            [sum(a * abs(i - j) for j, a in enumerate(row)) for i, row in enumerate(weights)]
+        ),
+        "offset": lambda weights, _: mean_over(
+            [sum(a * (j - i) for j, a in enumerate(row)) for i, row in enumerate(weights)]
+        ),
+        "previous-token": lambda weights, _: (
+            sum(weights[i, i - 1] for i in range(1, length)) / (length - 1)
+        ),
+        "next-token": lambda weights, _: (
+            sum(weights[i, i + 1] for i in range(length - 1)) / (length - 1)
+        ),
+        "self": lambda weights, _: sum(weights[i, i] for i in range(length)) / length,
+        "same-token": share(
+            lambda i, j: i != j and words[i] == words[j] and not special[i] and not special[j]
+        ),
+        "first-token": lambda weights, _: mean_over([weights[i, 0] for i in range(1, length)]),
+        "special-token": share(lambda _, j: special[j]),
+        "punctuation": share(lambda _, j: words[j] in ",."),
+        "sink": sinks,
+    }
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_measure_is_its_defining_loop_for_heads_and_for_the_even_look(causal: bool) -> None:
+    words = WORDS.split()
+    drawn = random_map(len(words), causal=causal)
+    item = map_of(drawn.weights, WORDS, drawn.stream)
+    measures = measure_heads(item, repeated=False)
+    visible = np.tri(len(words), dtype=bool) if causal else np.ones((len(words),) * 2, dtype=bool)
+    loops = definitions(words)
+    assert set(measures) == set(loops) - ({"next-token"} if causal else set())
+    for name, measure in measures.items():
+        for layer, heads in enumerate(item.weights.astype(np.float64)):
+            for head, weights in enumerate(heads):
+                expected = loops[name](weights, visible)
+                assert measure.values[layer, head] == pytest.approx(expected, abs=1e-6), name
+        assert measure.uniform is not None
+        assert measure.uniform[0, 0] == pytest.approx(loops[name](even_rows(visible), visible))
+
+
+def test_every_measure_says_what_its_ends_mean_and_stays_between_them() -> None:
+    item = map_of(random_map(9).weights, "a b c d [x] a b c d")
+    for name, measure in measure_heads(item).items():
+        assert measure.name == name
+        assert measure.low
+        assert measure.high
+        lowest = -measure.top if name == "offset" else 0
+        assert (measure.values >= lowest).all()
+        assert (measure.values <= measure.top + 1e-6).all()
+        assert measure.uniform is not None
+        assert measure.values.shape == measure.uniform.shape == (2, 3)
+
+
+def test_every_role_is_a_share() -> None:
+    item = map_of(random_map(9).weights, "a b c d , a b c d")
+    for name, measure in measure_heads(item).items():
+        if MEASURES[name].role:
+            assert measure.unit == "share"
+
+
+def test_a_perfect_previous_token_head_scores_one_although_the_first_token_has_none() -> None:
+    weights = np.eye(5, k=-1)
+    weights[0, 0] = 1
+    item = map_of(weights)
+    assert value(item, "previous-token") == 1
+    assert value(item, "next-token") == 0
+    assert even(item, "previous-token") == pytest.approx(0.2)
+
+
+def test_a_perfect_next_token_head_scores_one() -> None:
+    weights = np.eye(5, k=1)
+    weights[4, 0] = 1
+    assert value(map_of(weights), "next-token") == 1
+    assert value(map_of(weights), "previous-token") == 0
+
+
+def test_no_token_follows_in_a_causal_map_so_nothing_is_said_of_it() -> None:
+    assert "next-token" not in measure_heads(random_map(5, causal=True))
+
+
+def test_padded_rows_are_out_of_every_mean() -> None:
+    bare = random_map(4, layers=1, heads=1)
+    padded = np.zeros((1, 1, 6, 6))
+    padded[..., :4, :4] = bare.weights
+    without = measure_heads(bare)
+    for name, measure in measure_heads(map_of(padded)).items():
+        assert measure.values == pytest.approx(without[name].values, abs=1e-6), name
+        assert measure.uniform == pytest.approx(without[name].uniform), name
+
+
+def test_the_first_row_of_a_causal_map_counts_as_zero_for_even_looks_too() -> None:
+    lower = np.tri(3) / np.tri(3).sum(axis=1, keepdims=True)
+    item = map_of(lower, stream="causal")
+    assert value(item, "entropy") == pytest.approx((math.log(2) + math.log(3)) / 3)
+    assert even(item, "entropy") == pytest.approx((math.log(2) + math.log(3)) / 3)
+    assert value(item, "relative-entropy") == pytest.approx(1)
+
+
+def test_a_share_on_the_first_token_leaves_out_the_first_row() -> None:
+    weights = [[1.0, 0, 0], [0.5, 0.5, 0], [0.2, 0.4, 0.4]]
+    assert value(map_of(weights, stream="causal"), "first-token") == pytest.approx(0.35)
+
+
+def test_a_sink_is_divided_by_the_rows_that_can_see_it() -> None:
+    weights = [[1.0, 0, 0, 0], [0.1, 0.9, 0, 0], [0.1, 0.8, 0.1, 0], [0.0, 0.7, 0.2, 0.1]]
+    item = map_of(weights, stream="causal")
+    assert value(item, "sink") == pytest.approx((0.9 + 0.8 + 0.7) / 3)
+
+
+def test_a_sink_counts_heads_above_the_threshold_where_an_even_look_stays_below() -> None:
+    length = 10
+    to_first = np.zeros((length, length))
+    to_first[:, 0] = 1
+    spread = np.full((length, length), 0.1)
+    found = sink_fractions(Subject(map_of(np.stack([to_first, spread])[None])))
+    assert found.tolist() == [0.5] + [0.0] * 9
+    assert not sink_fractions(Subject(map_of(np.eye(2)))).any()
+
+
+def test_confidence_leaves_out_a_special_end_token_only() -> None:
+    weights = [[0.1, 0.2, 0.7]] * 3
+    assert value(map_of(weights, "a b [end]"), "confidence") == pytest.approx(0.2)
+    assert value(map_of(weights, "a b c"), "confidence") == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("start", ["", "[bos] "])
+def test_induction_shifts_with_a_start_token_and_skips_the_stray_entry(start: str) -> None:
+    length, shift = 5, 1 if start else 0
+    words = start + "a b c d e a b c d e"
+    size = 2 * length + shift
+    weights = np.eye(size)
+    for row in range(length, 2 * length):
+        weights[row + shift] = 0
+        weights[row + shift, row + shift - length + 1] = 0.8
+        weights[row + shift, row + shift - length] = 0.2
+    # The last token of the first copy lies on the same diagonal and repeats nothing.
+    weights[length - 1 + shift, [shift, length - 1 + shift]] = 0.1, 0.9
+    item = map_of(weights, words, stream="causal")
+    assert value(item, "induction") == pytest.approx(0.8)
+    assert value(item, "duplicate") == pytest.approx(0.2)
+    chance = mean_over([1 / (row + shift + 1) for row in range(length, 2 * length)])
+    assert even(item, "induction") == pytest.approx(chance)
+
+
+def test_a_first_token_that_is_cut_otherwise_does_not_hide_the_repetition() -> None:
+    later, earlier = repetition(tokens("x y b c d e ab b c d e"))
+    assert (later, earlier) == ([7, 8, 9, 10], [2, 3, 4, 5])
+
+
+@pytest.mark.parametrize("words", ["a b c d e f g h", "a b a b", "the cat sat the mat"])
+def test_without_a_long_repetition_there_is_no_induction(words: str) -> None:
+    assert repetition(tokens(words)) == ([], [])
+    item = map_of(np.eye(len(words.split())), words)
+    assert "induction" not in measure_heads(item)
+
+
+def test_across_two_texts_only_what_has_no_diagonal_is_measured() -> None:
+    queries, keys = tokens("a b"), tokens("b c [end]")
+    weights = np.array([[[[0.5, 0.3, 0.2], [0.6, 0.2, 0.2]]]])
+    item = AttentionMap("cross", queries, keys, weights, query_side="target", key_side="source")
+    measures = measure_heads(item)
+    assert not {"previous-token", "next-token", "self", "distance", "induction"} & set(measures)
+    assert float(measures["same-token"].values[0, 0]) == pytest.approx(0.6)
+    assert float(measures["first-token"].values[0, 0]) == pytest.approx(0.55)
+
+
+def test_signed_maps_are_refused_in_words() -> None:
+    signed = AttentionMap("self", tokens("a"), tokens("a"), np.zeros((1, 1, 1, 1)), values="signed")
+    with pytest.raises(UsageError, match="signed values"):
+        measure_heads(signed)
+
+
+def test_one_token_can_be_measured() -> None:
+    measures = measure_heads(map_of([[1.0]]))
+    assert float(measures["entropy"].values[0, 0]) == 0
+    assert "previous-token" not in measures
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 99))
+def test_what_does_not_ask_for_places_ignores_the_order_of_keys(length: int, seed: int) -> None:
+    item = random_map(length, layers=1, heads=2, seed=seed)
+    order = np.random.default_rng(seed).permutation(length)
+    mixed = measure_heads(map_of(item.weights[..., order]))
+    for name in ("entropy", "relative-entropy", "span", "confidence", "sink"):
+        np.testing.assert_allclose(mixed[name].values, measure_heads(item)[name].values, atol=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 9), st.booleans(), st.integers(0, 99))
+def test_measuring_an_even_look_gives_its_own_baseline(
+    length: int, causal: bool, seed: int
+) -> None:
+    item = random_map(length, causal=causal, seed=seed)
+    flat = Subject(item).uniform[0, 0]
+    for name, measure in measure_heads(map_of(flat, stream=item.stream)).items():
+        assert measure.uniform is not None
+        np.testing.assert_allclose(measure.values, measure.uniform, atol=1e-6, err_msg=name)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 8), st.integers(0, 99))
+def test_turning_a_text_round_swaps_before_and_after(length: int, seed: int) -> None:
+    item = random_map(length, seed=seed)
+    found, turned = measure_heads(item), measure_heads(map_of(item.weights[:, :, ::-1, ::-1]))
+    for one, other, sign in (
+        ("previous-token", "next-token", 1),
+        ("distance", "distance", 1),
+        ("offset", "offset", -1),
+        ("self", "self", 1),
+    ):
+        np.testing.assert_allclose(turned[other].values, sign * found[one].values, atol=1e-5)

@@ -1,0 +1,46 @@
+"""What heads are called for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from attnviz.analyses.roles import CLEAR, ROLES, roles_of
+from attnviz.measures import Role
+
+
+def test_a_clear_share_names_a_head() -> None:
+    found = roles_of({"previous-token": 0.99, "entropy": 0.1}, {"previous-token": 0.1})
+    assert [(role.name, role.share) for role in found] == [("previous-token", 0.99)]
+
+
+def test_a_share_that_an_even_look_would_have_too_names_nothing() -> None:
+    assert roles_of({"special-token": 0.6}, {"special-token": 0.5}) == ()
+
+
+def test_a_text_in_which_there_is_nothing_else_names_nothing() -> None:
+    assert roles_of({"self": 1.0}, {"self": 1.0}) == ()
+    assert Role("self", 1.0, 1.0).lift == 0
+
+
+def test_the_threshold_lies_half_of_the_way_to_nothing_else() -> None:
+    assert CLEAR == 0.5
+    assert roles_of({"self": 0.61}, {"self": 0.2})
+    assert not roles_of({"self": 0.59}, {"self": 0.2})
+
+
+def test_the_clearest_role_comes_first() -> None:
+    values = {"first-token": 0.7, "special-token": 0.9}
+    uniform = {"first-token": 0.1, "special-token": 0.2}
+    assert [role.name for role in roles_of(values, uniform)] == ["special-token", "first-token"]
+
+
+def test_what_says_nothing_of_a_head_is_no_role() -> None:
+    assert roles_of({"induction": math.nan}, {"induction": math.nan}) == ()
+
+
+@pytest.mark.parametrize("name", ["previous-token", "induction", "punctuation"])
+def test_roles_are_shares(name: str) -> None:
+    assert name in ROLES
+    assert "entropy" not in ROLES

@@ -1,0 +1,90 @@
+"""Which heads look alike."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnviz.analyses.jensen_shannon import LARGEST, jensen_shannon
+from attnviz.analyses.similarity import SimilarityStudy, head_divergences, plane
+from attnviz.attention_map import Attention, Provenance
+from tests.analyses.heads import map_of, random_map
+
+
+def loop_divergence(first: np.ndarray, second: np.ndarray) -> float:
+    """Half of both Kullback–Leibler divergences to the middle, summed cell by cell."""
+    rows = []
+    for one, other in zip(first, second, strict=True):
+        total = 0.0
+        for p, q in zip(one, other, strict=True):
+            middle = (p + q) / 2
+            total += 0.5 * (p * math.log(p / middle) if p > 0 else 0)
+            total += 0.5 * (q * math.log(q / middle) if q > 0 else 0)
+        rows.append(total)
+    return sum(rows) / len(rows)
+
+
+def test_divergences_are_the_loop_over_all_pairs() -> None:
+    item = random_map(5)
+    heads = item.weights.reshape(-1, 5, 5).astype(np.float64)
+    expected = [[loop_divergence(one, other) for other in heads] for one in heads]
+    np.testing.assert_allclose(head_divergences(item), expected, atol=1e-6)
+
+
+def test_rows_that_share_no_key_are_ln_2_apart_and_equal_rows_0() -> None:
+    first, second = np.eye(3), np.eye(3)[::-1]
+    assert jensen_shannon(first, second).tolist() == pytest.approx([LARGEST, 0, LARGEST])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 7), st.booleans(), st.integers(0, 99))
+def test_divergences_are_symmetric_and_between_0_and_ln_2(
+    length: int, causal: bool, seed: int
+) -> None:
+    found = head_divergences(random_map(length, causal=causal, seed=seed))
+    assert (found == found.T).all()
+    assert (np.diag(found) == 0).all()
+    assert found.min() >= 0
+    assert found.max() <= LARGEST + 1e-6
+
+
+def test_the_order_of_keys_does_not_matter() -> None:
+    item = random_map(6)
+    order = [3, 1, 5, 0, 2, 4]
+    np.testing.assert_allclose(
+        head_divergences(map_of(item.weights[..., order])), head_divergences(item), atol=1e-6
+    )
+
+
+def test_places_that_fit_a_plane_are_found_again() -> None:
+    places = np.random.default_rng(0).normal(size=(7, 2))
+    squared = ((places[:, None] - places) ** 2).sum(axis=-1)
+    found, shown = plane(squared)
+    again = ((found[:, None] - found) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(again, squared, atol=1e-9)
+    assert shown == pytest.approx(1)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_or_two_heads_have_places_too(count: int) -> None:
+    squared = np.ones((count, count)) - np.eye(count)
+    found, shown = plane(squared)
+    assert found.shape == (count, 2)
+    assert np.isfinite(found).all()
+    assert shown == pytest.approx(1)
+
+
+def test_each_text_counts_the_same() -> None:
+    one, two = random_map(4, seed=1), random_map(7, seed=2)
+    study = SimilarityStudy()
+    for item in (one, two):
+        study.add(Attention((item,), Provenance("file", "made up"), "text"))
+    expected = (head_divergences(one) + head_divergences(two)) / 2
+    report = study.report()
+    np.testing.assert_allclose(report.divergences, expected)
+    assert report.heads[:2] == (("0", "0"), ("0", "1"))
+    assert report.texts == 2
