@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.analyses.division import PAIR_STREAMS, is_pair, pair_stream
+from attnviz.analyses.division import PAIR_STREAMS, divisions, is_pair, pair_stream
 from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.reduce import check_reduction, reduce_attention
 from attnviz.analyses.select import check_selection, select
@@ -256,7 +256,9 @@ def draw(attention: Attention, picture: str) -> Figure:
     function = PICTURES[picture].load()
     if picture == "heatmap":
         view = views(attention)[0]
-        figure: Figure = function(view.map, title=view.caption, subtitle=view.orientation)
+        parts = divisions(attention, view.map)
+        words = {"title": view.caption, "subtitle": view.orientation}
+        figure: Figure = function(view.map, **words, divided=parts)
     elif picture == "links":
         item, title = few_heads(attention)
         figure = function(item, title=title, subtitle=sides(item))

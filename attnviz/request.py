@@ -23,6 +23,8 @@ class Origin:
         revision: of a model on the hub.
         allow_pickle: load pickled weights, which can run code.
         allow_code: run code that a checkpoint brings along.
+        generate: how many tokens the model writes at most; None: it writes a missing target only.
+        chat: read the text as the user's turn of a conversation.
         to: the language to translate into ("en", "fr"); None: the other one.
     """
 
@@ -38,6 +40,8 @@ class Origin:
     revision: str | None = None
     allow_pickle: bool = False
     allow_code: bool = False
+    generate: int | None = None
+    chat: bool = False
     to: str | None = None
 
 

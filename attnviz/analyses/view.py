@@ -5,7 +5,7 @@ from __future__ import annotations
 from attnviz.analyses.head_line import head_lines
 from attnviz.analyses.links import strongest_links
 from attnviz.analyses.reduce import reduce_map
-from attnviz.attention_map import DECISION, Attention, AttentionMap
+from attnviz.attention_map import DECISION, PARTS, Attention, AttentionMap
 from attnviz.measures import Link, View
 
 
@@ -70,6 +70,9 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     untrained = " (untrained)" if provenance.trained is False else ""
     parts = [provenance.model + untrained, item.stream]
     parts += [step for step in provenance.steps if step.startswith(("lens ", "special "))]
+    if provenance.settings.get(PARTS) == "prompt and output":
+        counts = (provenance.settings.get(f"{part} tokens") for part in ("prompt", "output"))
+        parts.append("{} tokens read, {} written".format(*counts))
     if DECISION in provenance.settings:
         parts.append(f"decides {provenance.settings[DECISION]}")
     layers, heads = len(item.layers), len(item.heads)

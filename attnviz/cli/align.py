@@ -61,7 +61,7 @@ FormatOption = Annotated[
 
 @with_options(
     without=(
-        *("weights", "causal", "size", "heads", "seed", "mechanism", "lens", "stream", "reduce"),
+        *("generate", "chat", "weights", "causal", "size", "heads", "seed", "mechanism", "lens", "stream", "reduce"),
         *("over", "labels", "format", "heatmap", "grid"),
     )
 )

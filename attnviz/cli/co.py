@@ -21,6 +21,8 @@ VARIANTS = ("parallel", "alternating", "two-stream")
         "weights",
         "causal",
         "to",
+        "generate",
+        "chat",
         "revision",
         "allow_pickle",
         "allow_code",

@@ -17,7 +17,7 @@ FORMATS = ("table", "tsv", "json", "none")
 
 
 @with_options(
-    without=("to", "labels", "reduce", "over", "format", "output", "heatmap", "grid", "verbose")
+    without=("to", "generate", "chat", "labels", "reduce", "over", "format", "output", "heatmap", "grid", "verbose")
 )
 def heads(
     text: Annotated[

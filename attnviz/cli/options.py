@@ -86,6 +86,16 @@ OPTIONS: dict[str, Any] = {
         help="Your own matrices or a saved map: .npz, .safetensors or .json.",
     ),
     "causal": _option(ORIGIN, "--causal", help="Hide every later token."),
+    "generate": _option(
+        ORIGIN,
+        "--generate",
+        metavar="N",
+        min=1,
+        help="Tokens that the model writes at most; its output is shown with the text.",
+    ),
+    "chat": _option(
+        ORIGIN, "--chat", help="Read the text as a user's turn, by the model's chat template."
+    ),
     "to": _option(
         ORIGIN,
         "--to",

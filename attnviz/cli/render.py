@@ -16,6 +16,8 @@ from attnviz.cli.options import ORIGIN, Options, with_options
         "weights",
         "causal",
         "to",
+        "generate",
+        "chat",
         "size",
         "heads",
         "seed",

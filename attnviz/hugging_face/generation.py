@@ -76,7 +76,9 @@ def shift(model: Any, ids: list[int]) -> list[int]:
     return [start, *ids[:-1]]
 
 
-def generated_target(model: Any, tokenizer: Any, inputs: Mapping[str, Any], limit: int) -> Target:
+def generated_target(
+    model: Any, tokenizer: Any, inputs: Mapping[str, Any], limit: int, most: int | None = None
+) -> Target:
     """What the model itself writes, taking the likeliest token each time.
 
     Args:
@@ -84,13 +86,14 @@ def generated_target(model: Any, tokenizer: Any, inputs: Mapping[str, Any], limi
         tokenizer: its tokenizer.
         inputs: the source as tensors.
         limit: how many tokens its decoder can read.
+        most: how many tokens to write at most; None: LONGEST.
 
     Raises:
         ModelError: it wrote nothing.
     """
     import torch
 
-    most = min(LONGEST, limit - 1)
+    most = min(most or LONGEST, limit - 1)
     # transformers sizes the cache of T5 and its kin by the encoder, too small for a deeper decoder.
     deeper = getattr(model.config, "num_decoder_layers", 0) > model.config.num_hidden_layers
     with running(model), torch.inference_mode():

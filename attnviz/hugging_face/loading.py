@@ -11,6 +11,7 @@ from attnviz.errors import ModelError
 from attnviz.hugging_face.border import loading
 from attnviz.hugging_face.capture import IMPLEMENTATION
 from attnviz.hugging_face.checkpoint import Checkpoint, check_folder
+from attnviz.hugging_face.continuation import writer_kind
 from attnviz.hugging_face.devices import BYTES, check_fit, choose_device, choose_dtype
 from attnviz.hugging_face.locate import locate
 from attnviz.hugging_face.parts import (
@@ -35,6 +36,8 @@ def load_model(
     revision: str | None = None,
     allow_pickle: bool = False,
     allow_code: bool = False,
+    generate: int | None = None,
+    chat: bool = False,
 ) -> HuggingFaceModel:
     """A pretrained model, ready to be asked for its attention.
 
@@ -46,6 +49,8 @@ def load_model(
         revision: a branch, a tag or a commit of a hub model.
         allow_pickle: whether weights may come from a pickle, which can hide code.
         allow_code: whether Python code that comes with the model may run.
+        generate: how many tokens it is to write at most; None: only a target that is missing.
+        chat: whether texts are read as the user's turn of a conversation.
 
     Raises:
         UsageError: a device, precision or revision that does not exist.
@@ -67,10 +72,13 @@ def load_model(
             config = load_config(checkpoint, name, allow_code=allow_code)
             tokenizer = load_tokenizer(folder, name, allow_code=allow_code)
             kind = model_kind(config)
+        if generate is not None:
+            kind = writer_kind(config, name)
         model, report = load_weights(kind, checkpoint, config, precision, allow_code=allow_code)
         check_report(report, name)
         model = model.to(place).eval()
-    return assemble(name, checkpoint, model, tokenizer, report)
+    loaded = assemble(name, checkpoint, model, tokenizer, report)
+    return replace(loaded, writes=generate, chats=chat)
 
 
 def assemble(

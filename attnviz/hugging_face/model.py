@@ -16,8 +16,9 @@ from attnviz.attention_map import (
     Provenance,
     Token,
 )
-from attnviz.errors import AttentionError, InputError, ModelError
+from attnviz.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.hugging_face.capture import Captured, capture
+from attnviz.hugging_face.continuation import Continuation, as_chat, continued
 from attnviz.hugging_face.family import Family
 from attnviz.hugging_face.generation import QUERIES, Target, generated_target, given_target
 from attnviz.hugging_face.pairs import joined, tokenize_pair
@@ -39,6 +40,8 @@ class HuggingFaceModel:
         provenance: where it came from; what is made of it is added for each text.
         can_generate: True where it has a trained language-model head.
         task: what its head decides, if it has one that does.
+        writes: how many tokens it writes at most; None: only a target that is missing.
+        chats: True where texts are read as the user's turn of a conversation.
     """
 
     name: str
@@ -49,6 +52,8 @@ class HuggingFaceModel:
     provenance: Provenance
     can_generate: bool = False
     task: Task | None = None
+    writes: int | None = None
+    chats: bool = False
 
     def attend_self(self, text: str) -> Attention:
         """A text's attention over itself; of an encoder–decoder, its encoder's.
@@ -59,10 +64,17 @@ class HuggingFaceModel:
             AttentionError: the architecture gives out no attention weights.
         """
         with quiet():
-            read = self.read(text)
+            text = as_chat(self.tokenizer, text, self.name) if self.chats else text
+            read, provenance = self.read(text, marked=self.chats), self.provenance
+            if self.writes is not None:
+                whole = self.go_on(text, read)
+                text, read = whole.text, whole.read
+                settings = {**provenance.settings, **whole.settings}
+                notes = (*provenance.notes, *whole.notes)
+                provenance = replace(provenance, settings=settings, notes=notes)
             with listening(self.model) as heard:
                 maps = self.look(read)
-        return self.decided(Attention(maps, self.provenance, text=text), heard, read)
+        return self.decided(Attention(maps, provenance, text=text), heard, read)
 
     def attend_pair(self, first: str, second: str) -> Attention:
         """The attention of two texts, read as one sequence, over themselves and each other.
@@ -132,6 +144,8 @@ class HuggingFaceModel:
                 "cross-attention: ask for self-attention, or use an encoder–decoder (T5, BART, "
                 "Marian)"
             )
+        if target is not None and self.writes is not None:
+            raise UsageError("a target was given, and --generate is to write one: give one of them")
         read = self.read(source)
         inputs = self.tensors(read.inputs, self.model)
         if target is None:
@@ -147,6 +161,9 @@ class HuggingFaceModel:
         encoder = self.family == "encoder–decoder"
         stream = {"encoder-only": "self", "decoder-only": "causal"}.get(self.family, "encoder")
         part = self.model.get_encoder() if encoder else self.model
+        if self.writes is not None and not encoder:
+            # Its head would name every word of the vocabulary at every position, for nothing.
+            part = self.model.base_model
         captured = capture(part, self.tensors(read.inputs, part), {stream: (length, length)})
         return tuple(as_map(item, {"text": read.tokens}, "text", "text") for item in captured)
 
@@ -158,14 +175,31 @@ class HuggingFaceModel:
             return attention
         return show_decision(attention, self.task, heard[0], read.tokens)
 
-    def read(self, text: str) -> TokenizedText:
+    def go_on(self, prompt: str, read: TokenizedText) -> Continuation:
+        """A prompt with what the model writes after it.
+
+        Raises:
+            ModelError: the model does not go on with a text.
+        """
+        if self.family == "encoder–decoder":
+            raise ModelError(
+                f"'{self.name}' is encoder–decoder and writes a target: use 'attnviz cross TEXT'"
+            )
+        if not self.can_generate:
+            raise ModelError(
+                f"'{self.name}' has no trained language-model head: leave --generate out"
+            )
+        most = self.writes or 0
+        return continued(self.model, self.tokenizer, prompt, read, most, self.limit)
+
+    def read(self, text: str, *, marked: bool = False) -> TokenizedText:
         """A text's tokens, once it is certain that the model can take them.
 
         Raises:
             InputError: the text is blank or too long.
             ModelError: a token is not in the model's vocabulary.
         """
-        read = tokenize(self.tokenizer, text)
+        read = tokenize(self.tokenizer, text, marked=marked)
         self.check_ids(read.ids, read.tokens, "text")
         return read
 
@@ -212,7 +246,8 @@ class HuggingFaceModel:
             raise ModelError(
                 f"'{self.name}' has no language-model head to write a target with: give a target"
             )
-        return generated_target(self.model, self.tokenizer, inputs, self.limit or 1 << 20)
+        limit = self.limit or 1 << 20
+        return generated_target(self.model, self.tokenizer, inputs, limit, self.writes)
 
     def decoded(self, notes: tuple[str, ...]) -> Provenance:
         """The provenance with what a reader must know of one decoder's input."""

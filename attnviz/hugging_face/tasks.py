@@ -114,11 +114,11 @@ def with_labels(
 ) -> AttentionMap:
     """A map with labels on the axes that hold these very tokens; blocks of tokens stay bare."""
     labelled = tuple(replace(token, label=name) for token, name in zip(tokens, labels, strict=True))
-    sides = {
-        "query_tokens": labelled if item.query_tokens == tuple(tokens) else item.query_tokens,
-        "key_tokens": labelled if item.key_tokens == tuple(tokens) else item.key_tokens,
-    }
-    return replace(item, **sides)
+    return replace(
+        item,
+        query_tokens=labelled if item.query_tokens == tuple(tokens) else item.query_tokens,
+        key_tokens=labelled if item.key_tokens == tuple(tokens) else item.key_tokens,
+    )
 
 
 def one_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:

@@ -34,13 +34,16 @@ class TokenizedText:
         return self.inputs["input_ids"]
 
 
-def tokenize(tokenizer: Any, text: str, *, as_target: bool = False) -> TokenizedText:
+def tokenize(
+    tokenizer: Any, text: str, *, as_target: bool = False, marked: bool = False
+) -> TokenizedText:
     """A text's tokens, with the special tokens that the model expects around it.
 
     Args:
         tokenizer: a transformers tokenizer.
         text: any text.
         as_target: True to write it as the decoder's language, where a tokenizer knows two.
+        marked: True where the text has its special tokens written in it, as a chat has.
 
     Raises:
         InputError: the text is blank, is not valid Unicode, or leaves no tokens.
@@ -49,12 +52,15 @@ def tokenize(tokenizer: Any, text: str, *, as_target: bool = False) -> Tokenized
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
         named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-    encoded = dict(tokenizer(**named, verbose=False))
+    encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
     offsets = encoded.pop("offset_mapping", None)
     added = encoded.pop("special_tokens_mask", None)
     ids = encoded["input_ids"]
     pieces = tokenizer.convert_ids_to_tokens(ids)
-    if added is None:
+    if marked:
+        marks = {n for n, token in tokenizer.added_tokens_decoder.items() if token.special}
+        added = [int(number in marks) for number in ids]
+    elif added is None:
         added = [int(number in tokenizer.all_special_ids) for number in ids]
         added = [
             mark and number != tokenizer.unk_token_id
@@ -85,13 +91,19 @@ def check_text(text: str) -> None:
 def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
     """The text that generated tokens read as, and the tokens with their places in it."""
     text = tokenizer.decode(ids, skip_special_tokens=True).strip()
+    pieces, added = pieces_of(tokenizer, ids)
+    offsets = place(tokenizer, pieces, added, text)
+    return text, label(pieces, offsets, added, text, None)
+
+
+def pieces_of(tokenizer: Any, ids: Sequence[int]) -> tuple[list[str], list[int]]:
+    """The tokenizer's own spelling of tokens, and a 1 for each that stands for no text."""
     pieces, added = list[str](), list[int]()
     for number, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True):
         # A model may number more tokens than its tokenizer knows; those stand for no text.
         pieces.append(f"<{number}>" if piece is None else piece)
         added.append(int(piece is None or number in tokenizer.all_special_ids))
-    offsets = place(tokenizer, pieces, added, text)
-    return text, label(pieces, offsets, added, text, None)
+    return pieces, added
 
 
 def place(tokenizer: Any, pieces: Sequence[str], added: Sequence[int], text: str) -> list[Span]:

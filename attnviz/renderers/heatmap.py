@@ -41,7 +41,13 @@ _MOST_NUMBERS = 400
 _SMALLEST_NUMBER, _LARGEST_NUMBER = 5.0, 8.0
 
 
-def heatmap(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figure:
+def heatmap(
+    attention_map: AttentionMap,
+    *,
+    title: str,
+    subtitle: str = "",
+    divided: tuple[int | None, int | None] = (None, None),
+) -> Figure:
     """One matrix of weights as a heat map.
 
     Shares are coloured from 0 to 1, or to the next round number where none reaches a half;
@@ -53,6 +59,7 @@ def heatmap(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> F
         attention_map: a map of one layer and one head.
         title: what was run.
         subtitle: more on it.
+        divided: the first row and the first column of a second part, before which a line is drawn.
 
     Raises:
         ValueError: a map of several layers or heads.
@@ -86,6 +93,7 @@ def heatmap(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> F
     _label_axes(axes, rows, columns, angle, face)
     _name_axes(axes, rows, columns, frame)
     _separate(axes, rows, columns)
+    _divide(axes, rows, columns, divided)
     _write_numbers(axes, weights, rows, columns, limits, face)
     return figure
 
@@ -169,6 +177,17 @@ def _separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
     edges = [np.arange(1, len(axis.tokens)) - 0.5 for axis in (rows, columns)]
     axes.hlines(edges[0], -0.5, len(columns.tokens) - 0.5, **looks)
     axes.vlines(edges[1], -0.5, len(rows.tokens) - 0.5, **looks)
+
+
+def _divide(
+    axes: Axes, rows: TokenAxis, columns: TokenAxis, divided: tuple[int | None, int | None]
+) -> None:
+    """A thin dark line, a little beyond the cells, where a second part of the text begins."""
+    looks: dict[str, Any] = {"color": ink(INK), "linewidth": 0.8, "clip_on": False}
+    edges = (-0.5, len(columns.tokens) - 0.5), (-0.5, len(rows.tokens) - 0.5)
+    for place, (low, high), draw in zip(divided, edges, (axes.hlines, axes.vlines), strict=True):
+        if place:
+            draw(place - 0.5, low, high, gid="division", **looks)
 
 
 def _write_numbers(

@@ -33,6 +33,9 @@ def check_origin(origin: Origin, command: Command) -> None:
         from attnviz.sources.own_layer import check_mechanism
 
         check_mechanism(origin.mechanism, command)
+    if (origin.generate or origin.chat) and origin.model in (None, POCKET):
+        option = "--generate" if origin.generate else "--chat"
+        raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
 
@@ -67,6 +70,8 @@ def open_source(origin: Origin, command: Command) -> Source:
         revision=origin.revision,
         allow_pickle=origin.allow_pickle,
         allow_code=origin.allow_code,
+        generate=origin.generate,
+        chat=origin.chat,
     )
 
 

@@ -1,0 +1,167 @@
+"""Prompts with what models write after them, against generation step by step with a cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+from attnviz.analyses.division import divisions
+from attnviz.analyses.view import describe_run
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.hugging_face import load_model
+from tests.invoke import attnviz
+
+PROMPT = "The red car is"
+TEMPLATE = (
+    "{% for message in messages %}<s>{{ message['role'] }}: {{ message['content'] }}</s>"
+    "{% endfor %}{% if add_generation_prompt %}<s>assistant:{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def writer(folder_of):
+    made = {}
+
+    def find(kind, most=6):
+        if (kind, most) not in made:
+            made[kind, most] = load_model(str(folder_of(kind)), device="cpu", generate=most)
+        return made[kind, most]
+
+    return find
+
+
+def steps_of(folder, kind, inputs, most):
+    """transformers' own attention of each step of generation, with its cache of keys."""
+    model = kind.from_pretrained(folder, attn_implementation="eager").eval()
+    return model.generate(
+        **inputs, do_sample=False, num_beams=1, max_new_tokens=most, min_new_tokens=most,
+        output_attentions=True, return_dict_in_generate=True,
+    )  # fmt: skip
+
+
+def stitched(steps):
+    """The rows of all steps under one another, padded with the keys that were not there yet."""
+    width = steps[-1][0].shape[-1]
+    rows = [
+        torch.stack([torch.nn.functional.pad(row[0], (0, width - row.shape[-1])) for row in step])
+        for step in steps
+    ]
+    return torch.cat(rows, dim=-2).numpy()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_one_pass_equals_the_stitched_steps_of_a_cache(kind, folder_of, writer):
+    model = writer(kind)
+    found = model.attend_self(PROMPT)
+    ids = model.tokenizer(PROMPT, return_tensors="pt")["input_ids"]
+    most = found.provenance.settings["output tokens"]
+    output = steps_of(folder_of(kind), AutoModelForCausalLM, {"input_ids": ids}, most)
+    expected = stitched(output.attentions)
+    length = expected.shape[-1]
+    assert length == ids.shape[1] + most - 1  # the last token is written, and not read
+    np.testing.assert_allclose(found.weights[..., :length, :length], expected, atol=1e-5)
+    assert found.weights.shape[-1] == length + 1
+    written = model.tokenizer.decode(output.sequences[0])
+    assert found.text == written
+
+
+def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, writer):
+    model = writer("bart", 5)
+    found = model.attend_cross(PROMPT)
+    inputs = model.tokenizer(PROMPT, return_tensors="pt")
+    queries = len(found.main.query_tokens)
+    assert queries <= 6
+    output = steps_of(
+        folder_of("bart"), AutoModelForSeq2SeqLM, {"input_ids": inputs["input_ids"]}, queries - 1
+    )
+    for stream, steps in (
+        ("cross", output.cross_attentions), ("decoder", output.decoder_attentions)
+    ):  # fmt: skip
+        expected = stitched(steps)
+        weights = found.stream(stream).weights[..., : expected.shape[-2], : expected.shape[-1]]
+        np.testing.assert_allclose(weights, expected, atol=1e-5)
+
+
+def test_prompt_and_output_are_told_apart(writer):
+    found = writer("gpt2").attend_self(PROMPT)
+    settings = found.provenance.settings
+    first = settings["prompt tokens"]
+    assert divisions(found, found.main) == (first, first)
+    assert f"{first} tokens read, {settings['output tokens']} written" in describe_run(
+        found, found.main
+    )
+    read, written = found.main.query_tokens[:first], found.main.query_tokens[first:]
+    covered = {place for token in written for place in range(token.start, token.end)}
+    letters = {place for place, letter in enumerate(found.text) if letter.isalnum()}
+    assert {place for place in letters if place >= len(PROMPT)} <= covered
+    assert min(covered) >= len(PROMPT) >= max(token.end for token in read)
+    assert any("generated greedily" in note for note in found.provenance.notes)
+
+
+def test_more_than_fits_is_refused_with_what_would(writer):
+    with pytest.raises(InputError, match=r"the model reads 64: --generate can be \d+ at most"):
+        writer("gpt2", 63).attend_self(PROMPT)
+
+
+def test_models_that_do_not_write_say_so(folder_of, writer, loaded):
+    with pytest.raises(ModelError, match=r"'bert', which writes no text"):
+        load_model(str(folder_of("bert")), device="cpu", generate=3)
+    with pytest.raises(ModelError, match=r"use 'attnviz cross TEXT'"):
+        writer("bart", 5).attend_self(PROMPT)
+    with pytest.raises(ModelError, match=r"no trained language-model head"):
+        replace(loaded("gpt2"), writes=3, can_generate=False).attend_self(PROMPT)
+    with pytest.raises(UsageError, match=r"give one of them"):
+        writer("bart", 5).attend_cross("a", "b")
+    for option in (("--generate", "3"), ("--chat",)):
+        done = attnviz("self", "a", *option)
+        assert (done.status, done.mistake.split(":")[0]) == (
+            2,
+            f"{option[0]} needs a model that writes",
+        )
+
+
+def test_a_chat_is_the_rendered_template_with_its_marks(writer):
+    model = writer("llama")
+    model.tokenizer.chat_template = TEMPLATE
+    found = replace(model, chats=True, writes=None).attend_self("The car")
+    assert found.text == "<s>user: The car</s><s>assistant:"
+    marks = [token.text for token in found.main.query_tokens if token.special]
+    assert marks == ["<s>", "</s>", "<s>"]
+    ids = model.tokenizer(found.text, add_special_tokens=False)["input_ids"]
+    own = AutoModelForCausalLM.from_pretrained(model.name, attn_implementation="eager").eval()
+    expected = torch.cat(own(torch.tensor([ids]), output_attentions=True).attentions)
+    np.testing.assert_allclose(found.weights, expected.detach().numpy(), atol=1e-5)
+    answered = replace(model, chats=True).attend_self("The car")
+    assert answered.text.startswith(found.text)
+    first = answered.provenance.settings["prompt tokens"]
+    assert first == len(ids)
+    assert divisions(answered, answered.main) == (first, first)
+
+
+def test_a_model_without_a_template_cannot_chat(loaded):
+    with pytest.raises(ModelError, match=r"has no chat template: leave --chat out"):
+        replace(loaded("gpt2"), chats=True).attend_self("a")
+
+
+def test_a_broken_template_is_one_line(writer):
+    model = writer("llama")
+    model.tokenizer.chat_template = "{{ raise_exception('only\nsystems') }}"
+    with pytest.raises(ModelError, match=r"^the chat template of .* fails: only$"):
+        replace(model, chats=True).attend_self("a")
+
+
+def test_the_command_writes_and_shows_the_whole(folder_of, tmp_path):
+    picture = tmp_path / "a.svg"
+    done = attnviz(
+        "self", PROMPT, "--model", folder_of("gpt2"), "--generate", 4, "-f", "json",
+        "--heatmap", picture,
+    )  # fmt: skip
+    assert done.status == 0
+    found = done.json()
+    assert found["text"].startswith(PROMPT)
+    assert found["provenance"]["settings"]["output tokens"] <= 4
+    assert 'id="division"' in picture.read_text()
