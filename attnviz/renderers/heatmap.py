@@ -184,10 +184,11 @@ def _divide(
 ) -> None:
     """A thin dark line, a little beyond the cells, where a second part of the text begins."""
     looks: dict[str, Any] = {"color": ink(INK), "linewidth": 0.8, "clip_on": False}
-    edges = (-0.5, len(columns.tokens) - 0.5), (-0.5, len(rows.tokens) - 0.5)
-    for place, (low, high), draw in zip(divided, edges, (axes.hlines, axes.vlines), strict=True):
-        if place:
-            draw(place - 0.5, low, high, gid="division", **looks)
+    row, column = divided
+    if row:
+        axes.hlines(row - 0.5, -0.5, len(columns.tokens) - 0.5, gid="division", **looks)
+    if column:
+        axes.vlines(column - 0.5, -0.5, len(rows.tokens) - 0.5, gid="division", **looks)
 
 
 def _write_numbers(
