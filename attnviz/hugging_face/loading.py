@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from attnviz.attention_map import Provenance
 from attnviz.errors import ModelError
 from attnviz.hugging_face.border import loading
-from attnviz.hugging_face.capture import IMPLEMENTATION
 from attnviz.hugging_face.checkpoint import Checkpoint, check_folder
 from attnviz.hugging_face.continuation import writer_kind
 from attnviz.hugging_face.devices import BYTES, check_fit, choose_device, choose_dtype
@@ -38,6 +37,7 @@ def load_model(
     allow_code: bool = False,
     generate: int | None = None,
     chat: bool = False,
+    with_head: bool = False,
 ) -> HuggingFaceModel:
     """A pretrained model, ready to be asked for its attention.
 
@@ -51,6 +51,7 @@ def load_model(
         allow_code: whether Python code that comes with the model may run.
         generate: how many tokens it is to write at most; None: only a target that is missing.
         chat: whether texts are read as the user's turn of a conversation.
+        with_head: whether to keep the head that predicts something, where there is one.
 
     Raises:
         UsageError: a device, precision or revision that does not exist.
@@ -71,7 +72,7 @@ def load_model(
         with quick_imports():
             config = load_config(checkpoint, name, allow_code=allow_code)
             tokenizer = load_tokenizer(folder, name, allow_code=allow_code)
-            kind = model_kind(config)
+            kind = model_kind(config, with_head=with_head)
         if generate is not None:
             kind = writer_kind(config, name)
         model, report = load_weights(kind, checkpoint, config, precision, allow_code=allow_code)
@@ -133,7 +134,7 @@ def describe(
         "architecture": type(model).__name__,
         "model_type": model.config.model_type,
         "family": family,
-        "attention": IMPLEMENTATION,
+        "attention": model.config._attn_implementation,
         "stored_as": stored or None,
     }
     notes = []

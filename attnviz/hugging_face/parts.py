@@ -13,7 +13,6 @@ from typing import Any
 
 from attnviz.errors import ModelError, did_you_mean
 from attnviz.hugging_face.border import first_line
-from attnviz.hugging_face.capture import IMPLEMENTATION
 from attnviz.hugging_face.checkpoint import Checkpoint
 from attnviz.hugging_face.tasks import HEAD, task_of
 
@@ -88,11 +87,15 @@ def lacks_files(folder: Path, named: Mapping[str, str]) -> bool:
     )
 
 
-def model_kind(config: Any) -> Any:
-    """The auto class to load a model with; its architecture's code is imported on the way.
+def model_kind(config: Any, *, with_head: bool = False) -> Any:
+    """The class to load a model with; its architecture's code is imported on the way.
 
     A model whose own architecture decides something keeps the head that does.
     An encoder–decoder keeps its language-model head, to write a target where none is given.
+
+    Args:
+        config: of the checkpoint.
+        with_head: whether to keep any head that the checkpoint names, such as for masked words.
     """
     import transformers
     from transformers import (
@@ -106,6 +109,8 @@ def model_kind(config: Any) -> Any:
         MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING.get(type(config), None)
         return AutoModelForSeq2SeqLM
     MODEL_MAPPING.get(type(config), None)
+    if with_head and hasattr(transformers, (config.architectures or [""])[0]):
+        return getattr(transformers, config.architectures[0])
     task = task_of(config)
     return AutoModel if task is None else getattr(transformers, task.loader)
 
@@ -120,7 +125,6 @@ def load_weights(
         checkpoint.folder,
         config=config,
         dtype=getattr(torch, precision),
-        attn_implementation=IMPLEMENTATION,
         use_safetensors=not checkpoint.pickled,
         local_files_only=True,
         trust_remote_code=allow_code,

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModel, AutoModelForSeq2SeqLM, BertConfig
 
 from attnviz.errors import AttentionError, ModelError
-from attnviz.hugging_face import capture as capturing
+from attnviz.hugging_face import extent, readings
 from attnviz.hugging_face.capture import group, layer_numbers, read_layers
 
 TEXT = "The professor who supervised the student published the paper."
@@ -58,7 +58,8 @@ def test_cross_attention_equals_what_transformers_hands_over(kind, folder_of, lo
     output = own(input_ids=source, decoder_input_ids=target, output_attentions=True)
     for stream in ("cross", "encoder", "decoder"):
         expected = stacked(getattr(output, f"{stream}_attentions"))
-        np.testing.assert_allclose(attention.stream(stream).weights, expected, atol=1e-5)
+        # Scores that are not scaled, as T5's, are large, and rounded as coarsely as they are large.
+        np.testing.assert_allclose(attention.stream(stream).weights, expected, atol=2e-5)
     assert attention.main.stream == "cross"
     assert attention.main.query_side == "target"
     assert attention.main.key_side == "source"
@@ -115,9 +116,8 @@ def test_layers_that_are_not_attention_keep_their_numbers_free():
 
 
 def test_more_attention_than_memory_is_refused_before_the_model_runs(loaded, monkeypatch):
-    from attnviz.hugging_face import devices
-
-    monkeypatch.setattr(devices, "free_bytes", lambda device: 100)
-    monkeypatch.setattr(capturing, "read_layers", None)
-    with pytest.raises(ModelError, match=r"3 layers × 4 heads .*would take about .*shorter text"):
-        loaded("bert").attend_self(TEXT)
+    model = loaded("bert")
+    monkeypatch.setattr(extent, "free_bytes", lambda device: 100)
+    monkeypatch.setattr(readings, "read_calls", None)
+    with pytest.raises(ModelError, match=r"12 heads × .*would take about .* is free: free some"):
+        model.attend_self(TEXT)

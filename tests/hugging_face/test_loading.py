@@ -181,7 +181,7 @@ def test_the_provenance_says_where_the_weights_come_from(loaded, folder_of):
         "architecture": "LlamaModel",
         "model_type": "llama",
         "family": "decoder-only",
-        "attention": "eager",
+        "attention": "sdpa",
         "stored_as": "F32",
     }
     assert set(provenance.versions) == {"torch", "transformers"}

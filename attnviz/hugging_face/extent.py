@@ -1,0 +1,189 @@
+"""How much of a text's attention is wanted, and how much of it fits: decided before the model runs.
+
+A map of every token grows with tokens²; beyond a size it is made of blocks of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.errors import ModelError, UsageError
+from attnviz.hugging_face.blocks import Axis, in_blocks, whole
+from attnviz.hugging_face.devices import free_bytes, size
+
+DEFAULT_SIZE = 1024
+"""Blocks a side that a map has at most where nothing is asked for."""
+
+ROOM = 2**30
+"""Bytes that the maps of a long text may take where nothing is asked for."""
+
+SIZES = (512, 256, 128, 64)
+"""What is tried where more would not fit; a map of fewer blocks shows nothing."""
+
+CELL = 8
+"""Bytes for each weight: as it is read, and as it is stacked with the other layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Which part of a text's attention is wanted, and how finely.
+
+    Attributes:
+        max_size: queries and keys that a map has at most; None: 1,024, or fewer where many heads
+            would fill the memory.
+        rows: first and last query of which exact rows are wanted.
+        window: first and last token to which queries and keys are restricted.
+        links: how many of each head's strongest links are listed beside a pooled map.
+    """
+
+    max_size: int | None = None
+    rows: tuple[int, int] | None = None
+    window: tuple[int, int] | None = None
+    links: int = 20
+
+
+WHOLE = Extent()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is read of one stream: queries in blocks by keys in blocks."""
+
+    queries: Axis
+    keys: Axis
+
+    @property
+    def cells(self) -> int:
+        """How many weights that is, for each head."""
+        return self.queries.blocks * self.keys.blocks
+
+    @property
+    def is_pooled(self) -> bool:
+        """True where a cell stands for more than one weight."""
+        return self.queries.length > 1 or self.keys.length > 1
+
+
+def frame_streams(
+    model: Any, sides: Mapping[str, tuple[int, int]], extent: Extent
+) -> dict[str, Frame]:
+    """What to read of each stream, so that all of it fits into memory.
+
+    Args:
+        model: a transformers model.
+        sides: how many queries and keys each stream has.
+        extent: what is wanted.
+
+    Raises:
+        UsageError: rows or a window that the text does not have.
+        ModelError: not even that fits; the message names the option that would.
+    """
+    heads = {stream: heads_of(model.config, stream) for stream in sides}
+    free = free_bytes(model.device)
+
+    def bytes_of(most: int | None) -> int:
+        frames = frames_of(sides, extent, most)
+        return sum(CELL * heads[stream] * frame.cells for stream, frame in frames.items())
+
+    most = extent.max_size or DEFAULT_SIZE
+    long = max(max(side) for side in sides.values()) > most
+    if extent.max_size is None:
+        # A short text is pooled only where it has to be, a long one also to stay handy.
+        room = (free or ROOM) if not long else min(ROOM, (free or ROOM) // 2)
+        most = next((tried for tried in (most, *SIZES) if bytes_of(tried) <= room), SIZES[-1])
+    if free is not None and bytes_of(most) > free:
+        fits = next((tried for tried in SIZES if bytes_of(tried) <= free and tried < most), None)
+        option = f"--max-size {fits} would fit" if fits else "free some, or give a shorter text"
+        raise ModelError(
+            f"attention of {max(max(side) for side in sides.values()):,} tokens "
+            f"({sum(heads.values()):,} heads × {describe(frames_of(sides, extent, most))}) would "
+            f"take about {size(bytes_of(most))}, and {size(free)} is free: {option}"
+        )
+    return frames_of(sides, extent, most)
+
+
+def describe(frames: Mapping[str, Frame]) -> str:
+    """The size of the largest frame."""
+    largest = max(frames.values(), key=lambda frame: frame.cells)
+    return f"{largest.queries.blocks:,} × {largest.keys.blocks:,}"
+
+
+def frames_of(
+    sides: Mapping[str, tuple[int, int]], extent: Extent, most: int | None
+) -> dict[str, Frame]:
+    """What to read of each stream with at most so many blocks a side.
+
+    Raises:
+        UsageError: rows or a window that the text does not have.
+    """
+    frames = {}
+    for stream, (queries, keys) in sides.items():
+        if extent.window is not None:
+            first, last = within(extent.window, min(queries, keys), "--window")
+            part = in_blocks(first, last + 1, most or last)
+            frames[stream] = Frame(part, part)
+        elif extent.rows is not None:
+            first, last = within(extent.rows, queries, "--rows")
+            frames[stream] = Frame(Axis(first, last + 1), whole(keys))
+        else:
+            sizes = (in_blocks(0, length, most or length) for length in (queries, keys))
+            frames[stream] = Frame(*sizes)
+    return frames
+
+
+def within(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
+    """The part, where the text has it.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if not 0 <= part[0] <= part[1] < length:
+        raise UsageError(
+            f"{option} {part[0]}-{part[1]} does not lie in this text: it has {length:,} tokens, "
+            f"0 to {length - 1}"
+        )
+    return part
+
+
+def heads_of(config: Any, stream: str) -> int:
+    """How many heads a stream has in all its layers, as the configuration tells."""
+    config = config.get_text_config()
+    side = "encoder" if stream == "encoder" else "decoder"
+    layers = [f"{side}_layers", f"num_{side}_layers", "num_hidden_layers"]
+    heads = [f"{side}_attention_heads", "num_attention_heads"]
+    return first_number(config, layers) * first_number(config, heads)
+
+
+def first_number(config: Any, names: list[str]) -> int:
+    """The first of some entries of a configuration that is a number, else 1."""
+    found = (getattr(config, name, None) for name in names)
+    return next((number for number in found if isinstance(number, int) and number), 1)
+
+
+def note_of(frames: Mapping[str, Frame], sides: Mapping[str, tuple[int, int]], links: int) -> str:
+    """What was pooled, restricted or left out, in one sentence; "" where nothing was."""
+    stream, frame = max(frames.items(), key=lambda item: item[1].cells)
+    queries, keys = frame.queries, frame.keys
+    if (queries, keys) == (whole(sides[stream][0]), whole(sides[stream][1])):
+        pooled = [other for other in frames.values() if other.is_pooled]
+        if not pooled:
+            return ""
+    longest = max(sides[stream])
+    part = (
+        ""
+        if queries.start == 0 and keys.stop == longest
+        else (f"tokens {queries.start} to {queries.stop - 1} of ")
+    )
+    if not frame.is_pooled:
+        outside = (
+            "" if keys.blocks == sides[stream][1] else ("; rows sum to what falls on these tokens")
+        )
+        return f"only {part}{longest:,} tokens attend here{outside}"
+    length = max(queries.length, keys.length)
+    beside = f"; the {links} strongest links of each head are exact" if links else ""
+    return (
+        f"{part}{longest:,} tokens: maps are pooled to {queries.blocks:,} × {keys.blocks:,} blocks "
+        f"of {length} tokens, rows keep their sum{beside}; --rows gives exact rows, --window or a "
+        "larger --max-size a closer look"
+    )

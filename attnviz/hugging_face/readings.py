@@ -1,0 +1,118 @@
+"""Every attention that a model computes in one pass, read from its kernel as it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.errors import AttentionError
+from attnviz.hugging_face.blocks import whole
+from attnviz.hugging_face.exact_links import Bounds, Hidden, Strongest, strongest
+from attnviz.hugging_face.extent import Frame
+from attnviz.hugging_face.interface import Call, watching
+from attnviz.hugging_face.pooling import read_frame
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
+"""How far, relative to the largest value, what weights mix may lie off what the kernel gave back;
+elsewhere 1e-3."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """The attention of one call.
+
+    Attributes:
+        path: the module that called, by its dotted name.
+        weights: float32 of shape (batch, heads, query blocks, key blocks).
+        links: of each head, where they were asked for.
+    """
+
+    path: str
+    weights: NDArray[np.float32]
+    links: tuple[Strongest, ...] = ()
+
+
+NOTHING = Hidden()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to read of a call.
+
+    Attributes:
+        frame: queries and keys in blocks.
+        links: how many of each head's strongest links, 0 for none.
+        hidden: which cells do not count among them.
+    """
+
+    frame: Frame
+    links: int = 0
+    hidden: Hidden = NOTHING
+
+
+def read_calls(
+    model: Any, inputs: Mapping[str, Any], wish_for: Callable[[str, Call], Wish | None]
+) -> list[Reading]:
+    """The attention of each kernel call of one pass, in order; none of a model of another kind.
+
+    Args:
+        model: a transformers model.
+        inputs: what it takes, on its device.
+        wish_for: what to read of a module's call, by its dotted name; None: nothing.
+
+    Raises:
+        AttentionError: what was read does not explain what the kernel gave back.
+    """
+    import torch
+
+    paths = {id(module): name for name, module in model.named_modules()}
+    readings = list[Reading]()
+
+    def look(call: Call) -> None:
+        path = paths.get(id(call.module))
+        wish = None if path is None else wish_for(path, call)
+        if path is not None and wish is not None:
+            readings.append(read_call(path, call, wish))
+
+    with torch.no_grad(), watching(look):
+        model(**inputs, return_dict=True)
+    return readings
+
+
+def every_weight(path: str, call: Call) -> Wish:
+    """Wish for whole matrices."""
+    return Wish(Frame(whole(call.query.shape[2]), whole(call.key.shape[2])))
+
+
+def read_call(path: str, call: Call, wish: Wish) -> Reading:
+    """One call's attention."""
+    bounds = Bounds(call, wish.frame.keys, wish.hidden) if wish.links else None
+    weights = read_frame(call, wish.frame, bounds.add if bounds else None)
+    if not wish.frame.is_pooled and weights.shape[2:] == (call.query.shape[2], call.key.shape[2]):
+        check_mixture(path, call, weights)
+    links = strongest(call, bounds, wish.links) if bounds else []
+    return Reading(path, weights.numpy(), tuple(links))
+
+
+def check_mixture(path: str, call: Call, weights: Any) -> None:
+    """Refuse weights that do not turn the values into what the kernel gave back.
+
+    Raises:
+        AttentionError: they do not: the kernel is not linear in its values.
+    """
+    value = call.value.float().cpu()
+    value = value.repeat_interleave(weights.shape[1] // value.shape[1], dim=1)
+    mixed = (weights @ value).transpose(1, 2)
+    dtype = str(call.value.dtype).removeprefix("torch.")
+    off = float((mixed - call.output.float().cpu().view_as(mixed)).abs().max())
+    if not off <= DRIFT.get(dtype, 1e-3) * max(float(value.abs().max()), 1.0):
+        raise AttentionError(
+            f"attention of '{path}' cannot be read: its kernel does more than mix values by "
+            f"weights (off by {off:.2g})"
+        )

@@ -1,0 +1,184 @@
+"""The contract over model families: transformers' own eager weights, or a refusal; nothing else."""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import CONFIG_MAPPING, AutoModel
+from transformers.modeling_utils import AttentionInterface
+
+from attnviz.errors import AttentionError
+from attnviz.hugging_face.capture import capture
+from attnviz.hugging_face.quiet import quiet
+from attnviz.hugging_face.readings import every_weight, read_calls
+from attnviz.hugging_face.refusals import NOT_WEIGHTS
+from tests.hugging_face.tiny_families import FAMILIES, streams_of, table
+
+ROUTES = {"probe": "probed", "eager": "handed over"}
+
+
+def make(name):
+    """A random model as it loads by default, and one with the same weights that runs eagerly."""
+    config = CONFIG_MAPPING[name](**deepcopy(FAMILIES[name].sizes))
+    torch.manual_seed(0)
+    made = AutoModel.from_config(deepcopy(config)).eval()
+    with torch.no_grad():
+        for weights in made.parameters():
+            if weights.ndim > 1:
+                weights.normal_(std=FAMILIES[name].std)
+    own = AutoModel.from_config(deepcopy(config), attn_implementation="eager").eval()
+    own.load_state_dict(made.state_dict())
+    return made, own
+
+
+def inputs_of(name):
+    ids, pixels = torch.arange(5, 18)[None], torch.linspace(-1, 1, 768).view(1, 3, 16, 16)
+    kind = FAMILIES[name].kind
+    if kind == "speech":
+        return {
+            "input_features": torch.linspace(-1, 1, 160).view(1, 8, 20),
+            "decoder_input_ids": ids[:, :7],
+        }
+    if kind in {"image", "windows"}:
+        return {"pixel_values": pixels}
+    both = {"pixel_values": pixels} if kind == "image and text" else {}
+    pair = {"decoder_input_ids": ids[:, :7]} if kind == "pair" else {}
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **both, **pair}
+
+
+def run(model, inputs, **asked):
+    torch.manual_seed(1)
+    kept = {"use_cache": False} if hasattr(model.config, "use_cache") else {}
+    with torch.no_grad():
+        return model(**inputs, **kept, **asked)
+
+
+def handed_over(own, inputs, kind):
+    """transformers' own eager weights by stream, (batch, heads, queries, keys) for each layer."""
+    run(own, inputs)  # BigBird exchanges its attention in its first pass over a short text
+    output = run(own, inputs, output_attentions=True)
+    if kind == "image and text":
+        return {
+            "text": output.text_model_output.attentions,
+            "vision": output.vision_model_output.attentions,
+        }
+    if kind in {"pair", "speech"}:
+        return {
+            stream: output[f"{stream}_attentions"] for stream in ("cross", "encoder", "decoder")
+        }
+    layers = [layer for layer in output.attentions if layer is not None]
+    return {"self" if kind == "text" else "vision": layers}
+
+
+@pytest.fixture(autouse=True)
+def silence():
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.fixture
+def untouched():
+    """transformers must be left as it was found."""
+    before = dict(AttentionInterface._global_mapping), AttentionInterface.get_interface
+    yield
+    assert (dict(AttentionInterface._global_mapping), AttentionInterface.get_interface) == before
+
+
+def watched_output(model):
+    """What a model gives out in its next passes."""
+    seen = []
+    model.register_forward_hook(lambda module, given, output: seen.append(output))
+    return seen
+
+
+def tensors_of(output):
+    return [item for item in output.to_tuple() if isinstance(item, torch.Tensor)]
+
+
+READ = [
+    name
+    for name, family in FAMILIES.items()
+    if family.route != "refused" and family.kind != "windows"
+]
+
+
+@pytest.mark.parametrize("name", READ)
+@pytest.mark.usefixtures("untouched")
+def test_weights_equal_what_transformers_hands_over_and_the_output_stays(name):
+    model, own = make(name)
+    inputs = inputs_of(name)
+    expected = handed_over(own, inputs, FAMILIES[name].kind)
+    sides = {stream: tuple(layers[0].shape[2:]) for stream, layers in expected.items()}
+    before = tensors_of(run(model, inputs))
+    seen = watched_output(model)
+    torch.manual_seed(1)
+    captured = capture(model, inputs, sides)
+    assert all(map(torch.equal, before, tensors_of(seen[0])))
+    assert [stream for stream, _ in groupby(item.stream for item in captured)] == streams_of(name)
+    assert all(item.route.endswith(ROUTES[FAMILIES[name].route]) for item in captured)
+    for stream, layers in expected.items():
+        found = [layer for item in captured if item.stream == stream for layer in item.weights]
+        assert len(found) == len(layers)
+        for weights, own_weights in zip(found, layers, strict=True):
+            np.testing.assert_allclose(weights, own_weights[0].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if FAMILIES[name].kind == "windows"])
+@pytest.mark.usefixtures("untouched")
+def test_windows_are_read_as_they_are_and_refused_as_maps_of_a_text(name):
+    model, own = make(name)
+    inputs = inputs_of(name)
+    expected = handed_over(own, inputs, "windows")["vision"]
+    for reading, own_weights in zip(read_calls(model, inputs, every_weight), expected, strict=True):
+        np.testing.assert_allclose(reading.weights, own_weights.numpy(), atol=1e-5)
+    with pytest.raises(AttentionError, match="windows or blocks"):
+        capture(model, inputs, {"vision": (3, 3)})
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if FAMILIES[name].route == "refused"])
+@pytest.mark.usefixtures("untouched")
+def test_what_is_not_weights_is_refused(name):
+    model, _ = make(name)
+    sides = {"cross": (7, 13), "encoder": (13, 13), "decoder": (7, 7)}
+    sides = sides if FAMILIES[name].kind == "pair" else {"self": (13, 13)}
+    with pytest.raises(AttentionError, match=FAMILIES[name].says):
+        capture(model, inputs_of(name), sides)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("jamba", "13"),
+        ("qwen3_next", "13"),
+        ("zamba2", "12"),
+        ("recurrent_gemma", "2"),
+        ("albert", "01"),
+    ],
+)
+def test_layers_keep_their_true_numbers(name, numbers):
+    captured = capture(make(name)[0], inputs_of(name), {"self": (13, 13)})
+    assert [layer for item in captured for layer in item.layers] == list(numbers)
+
+
+def test_a_long_text_of_blocks_drawn_by_chance_is_refused():
+    model, _ = make("big_bird")
+    ids = torch.full((1, 24), 7)
+    with pytest.raises(AttentionError, match="up to 14 it is full"):
+        capture(model, {"input_ids": ids}, {"self": (24, 24)})
+
+
+def test_the_documentation_tells_what_these_tests_hold():
+    text = (Path(__file__).parents[2] / "docs" / "families.md").read_text(encoding="utf-8")
+    assert "\n".join(table()) in text, "run: python -m tests.hugging_face.tiny_families"
+
+
+def test_there_are_sixty_families_at_least_and_no_refusal_is_untested():
+    assert len(FAMILIES) >= 60
+    assert set(NOT_WEIGHTS) <= {name for name in FAMILIES if FAMILIES[name].route == "refused"}

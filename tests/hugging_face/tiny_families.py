@@ -1,0 +1,513 @@
+"""A tiny configuration for each of many model families, and how attention is had from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Route = Literal["probe", "eager", "refused"]
+Kind = Literal["text", "pair", "image", "speech", "image and text", "windows"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a family is made small, and what is expected of it.
+
+    Attributes:
+        sizes: its configuration.
+        kind: what it reads; "windows" for images whose attention is not between all patches.
+        route: how its weights are had.
+        note: for the table in the documentation.
+        says: of a refused one, what the error matches.
+        std: spread of the random weights.
+    """
+
+    sizes: Mapping[str, Any]
+    kind: Kind = "text"
+    route: Route = "probe"
+    note: str = ""
+    says: str = ""
+    std: float = 0.3
+
+
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+WORDS = {"vocab_size": 50, **IDS}
+PLAIN = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 80,
+}
+TEXT = {**PLAIN, **WORDS}
+GROUPED = {**TEXT, "num_key_value_heads": 2, "head_dim": 8}
+WINDOW = {**GROUPED, "sliding_window": 4}
+OLD_GPT = {**WORDS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40}
+SEQ2SEQ = {
+    **WORDS,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 40,
+    "decoder_start_token_id": 2,
+}
+T5 = {
+    **WORDS,
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 24,
+    "num_layers": 2,
+    "num_decoder_layers": 3,
+    "num_heads": 4,
+    "decoder_start_token_id": 0,
+}
+EXPERTS = {
+    "num_local_experts": 4,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+}
+LATENT = {
+    **TEXT,
+    **EXPERTS,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 8,
+    "kv_lora_rank": 8,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 4,
+    "v_head_dim": 8,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
+MAMBA = {"mamba_n_heads": 4, "mamba_d_state": 4, "mamba_d_head": 16, "mamba_n_groups": 1}
+IMAGE = {**PLAIN, "image_size": 16, "patch_size": 4}
+STAGES = {"image_size": 16, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4]}
+BOTH = {"text_config": TEXT, "vision_config": IMAGE}
+FACTORED = {**TEXT, "embedding_size": 16}
+XLM = {**WORDS, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 40}
+
+
+def by_hand(sizes: Mapping[str, Any], note: str = "", **more: Any) -> Family:
+    """A family that computes attention by hand."""
+    return Family(sizes, route="eager", note=note, **more)
+
+
+def none(sizes: Mapping[str, Any], note: str, says: str, **more: Any) -> Family:
+    """A family that is refused."""
+    return Family(sizes, route="refused", note=note, says=says, **more)
+
+
+FAMILIES: dict[str, Family] = {
+    # encoders
+    "albert": Family(FACTORED, note="one module for all layers: numbered by the order of calls"),
+    "bert": Family(TEXT),
+    "big_bird": by_hand(
+        {**TEXT, "block_size": 2, "num_random_blocks": 1},
+        "full attention up to (5 + 2 × random blocks) × block size tokens; beyond refused",
+    ),
+    "camembert": Family(TEXT),
+    "canine": none({**TEXT, "num_hash_buckets": 32}, "characters in windows, pooled", "windows"),
+    "convbert": by_hand(
+        {**FACTORED, "head_ratio": 2, "conv_kernel_size": 3}, "half of its heads are convolutions"
+    ),
+    "deberta": by_hand(TEXT),
+    "deberta-v2": by_hand({**TEXT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
+    "distilbert": Family({**WORDS, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 24}),
+    "electra": Family(FACTORED),
+    "ernie": Family(TEXT),
+    "esm": Family({**TEXT, "mask_token_id": 3, "position_embedding_type": "absolute"}),
+    "flaubert": by_hand(XLM),
+    "fnet": none(TEXT, "Fourier transforms in place of attention", "no attention"),
+    "funnel": none(
+        {
+            **WORDS,
+            "d_model": 32,
+            "block_sizes": [1, 1],
+            "n_head": 4,
+            "d_head": 8,
+            "d_inner": 24,
+            "num_decoder_layers": 1,
+            "architectures": ["FunnelModel"],
+        },
+        "pools its tokens",
+        "pool their tokens",
+    ),
+    "ibert": by_hand(TEXT),
+    "layoutlm": Family(TEXT),
+    "longformer": none({**TEXT, "attention_window": 4}, "windows and global tokens", "windows"),
+    "luke": by_hand({**TEXT, "entity_vocab_size": 20, "entity_emb_size": 16}),
+    "megatron-bert": by_hand(TEXT),
+    "mobilebert": Family(
+        {**TEXT, "embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32},
+        std=0.1,
+    ),
+    "modernbert": Family(
+        {**TEXT, "local_attention": 4, "global_attn_every_n_layers": 2},
+        note="windows are zeros in the map",
+    ),
+    "mpnet": by_hand(TEXT),
+    "mra": none(TEXT, "multi-resolution approximation, kept to itself", "keeps it to itself"),
+    "nystromformer": none(
+        {**TEXT, "num_landmarks": 4, "segment_means_seq_len": 40},
+        "goes through landmarks",
+        "landmarks",
+    ),
+    "reformer": none(
+        {
+            **WORDS,
+            "hidden_size": 32,
+            "num_attention_heads": 2,
+            "attention_head_size": 16,
+            "axial_pos_embds": False,
+            "feed_forward_size": 24,
+            "attn_layers": ["local", "lsh"],
+            "local_attn_chunk_length": 4,
+            "lsh_attn_chunk_length": 4,
+            "num_buckets": 2,
+        },
+        "buckets of a hash",
+        "buckets",
+    ),
+    "rembert": by_hand({**TEXT, "input_embedding_size": 16, "output_embedding_size": 16}),
+    "roberta": Family(TEXT),
+    "roformer": by_hand({**TEXT, "embedding_size": 32}),
+    "splinter": Family(TEXT),
+    "squeezebert": none(
+        {
+            **TEXT,
+            "embedding_size": 32,
+            "q_groups": 1,
+            "k_groups": 1,
+            "v_groups": 1,
+            "post_attention_groups": 1,
+            "intermediate_groups": 1,
+            "output_groups": 1,
+        },
+        "hands over scores before the softmax",
+        "scores",
+    ),
+    "xlm": by_hand(XLM),
+    "xlm-roberta": Family(TEXT),
+    "xlnet": by_hand({**WORDS, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 24}),
+    "yoso": none(TEXT, "samples by a hash", "samples"),
+    # decoders
+    "bamba": Family(
+        {**GROUPED, **MAMBA, "attn_layer_indices": [1]},
+        note="mamba layers in between: true layer numbers",
+    ),
+    "biogpt": Family(TEXT),
+    "bloom": by_hand({**WORDS, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    "codegen": by_hand({**OLD_GPT, "rotary_dim": 4}),
+    "cohere": Family(GROUPED),
+    "cohere2": Family({**WINDOW, "layer_types": ["sliding_attention", "full_attention"]}),
+    "ctrl": Family({**OLD_GPT, "dff": 24}),
+    "deepseek_v2": Family(LATENT, note="latent attention: values narrower than keys"),
+    "deepseek_v3": Family(LATENT, note="latent attention: values narrower than keys"),
+    "diffllama": none(GROUPED, "one attention minus another, so signed", "signed"),
+    "exaone4": Family(GROUPED),
+    "falcon": by_hand(TEXT),
+    "falcon_h1": Family(
+        {**GROUPED, **MAMBA, "mamba_d_ssm": 32, "mamba_d_head": 8},
+        note="attention beside a mamba in each layer",
+    ),
+    "falcon_mamba": none(
+        {**WORDS, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4},
+        "no attention",
+        "no attention",
+    ),
+    "gemma": Family(GROUPED),
+    "gemma2": Family(WINDOW, note="soft cap, so it runs eagerly; sliding windows are zeros"),
+    "gemma3_text": Family(WINDOW, note="sliding windows are zeros"),
+    "glm": Family(GROUPED),
+    "glm4": Family(GROUPED),
+    "gpt2": Family(OLD_GPT),
+    "gpt_bigcode": Family(OLD_GPT, note="one group of keys for all heads"),
+    "gpt_neo": by_hand(
+        {
+            **WORDS,
+            "hidden_size": 32,
+            "num_layers": 2,
+            "num_heads": 4,
+            "window_size": 4,
+            "attention_types": [[["global", "local"], 1]],
+            "max_position_embeddings": 40,
+        },
+        "local windows are zeros",
+    ),
+    "gpt_neox": Family(TEXT),
+    "gpt_oss": Family({**WINDOW, **EXPERTS}, note="sinks: rows sum to less than 1"),
+    "gptj": by_hand({**OLD_GPT, "rotary_dim": 4}),
+    "granite": Family(GROUPED),
+    "granitemoehybrid": Family(
+        {
+            **GROUPED,
+            **MAMBA,
+            "layer_types": ["mamba", "attention"],
+            "num_local_experts": 0,
+            "shared_intermediate_size": 24,
+        },
+        note="mamba layers in between: true layer numbers",
+    ),
+    "helium": Family(GROUPED),
+    "jamba": Family(
+        {
+            **GROUPED,
+            **EXPERTS,
+            "num_hidden_layers": 4,
+            "attn_layer_period": 2,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 2,
+            "expert_layer_offset": 1,
+            "mamba_d_state": 4,
+            "mamba_dt_rank": 4,
+            "use_mamba_kernels": False,
+        },
+        note="mamba layers in between: true layer numbers",
+    ),
+    "lfm2": Family(
+        {**GROUPED, "layer_types": ["conv", "full_attention"]},
+        note="convolutions in between: true layer numbers",
+    ),
+    "llama": Family(GROUPED),
+    "llama4_text": Family(
+        {
+            **GROUPED,
+            **EXPERTS,
+            "attention_chunk_size": 4,
+            "intermediate_size_mlp": 24,
+            "num_hidden_layers": 4,
+        },
+        note="chunks are zeros in the map",
+    ),
+    "mamba": none(
+        {**WORDS, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4},
+        "no attention",
+        "no attention",
+    ),
+    "mamba2": none(
+        {
+            **WORDS,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "state_size": 4,
+            "head_dim": 16,
+            "num_heads": 4,
+            "n_groups": 1,
+            "expand": 2,
+        },
+        "no attention",
+        "no attention",
+    ),
+    "mistral": Family(WINDOW, note="sliding windows are zeros"),
+    "mixtral": Family({**WINDOW, **EXPERTS}),
+    "mpt": by_hand({**WORDS, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 40}),
+    "nemotron": Family(GROUPED),
+    "olmo": Family(GROUPED),
+    "olmo2": Family(GROUPED),
+    "openai-gpt": by_hand(OLD_GPT),
+    "opt": Family({**TEXT, "ffn_dim": 24, "word_embed_proj_dim": 32}),
+    "persimmon": Family(TEXT),
+    "phi": Family(GROUPED),
+    "phi3": Family(GROUPED),
+    "qwen2": Family(GROUPED),
+    "qwen2_moe": Family({**GROUPED, **EXPERTS, "shared_expert_intermediate_size": 16}),
+    "qwen3": Family(GROUPED),
+    "qwen3_moe": Family({**GROUPED, **EXPERTS}),
+    "qwen3_next": Family(
+        {
+            **GROUPED,
+            **EXPERTS,
+            "num_hidden_layers": 4,
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 2,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "shared_expert_intermediate_size": 16,
+        },
+        note="linear attention in between: true layer numbers",
+    ),
+    "recurrent_gemma": Family(
+        {**GROUPED, "attention_window_size": 4, "num_hidden_layers": 3, "lru_width": 32},
+        note="recurrences in between: true layer numbers",
+    ),
+    "rwkv": none(
+        {**WORDS, "hidden_size": 32, "num_hidden_layers": 2, "attention_hidden_size": 32},
+        "a recurrence",
+        "recurrence",
+    ),
+    "smollm3": Family(GROUPED),
+    "stablelm": Family(GROUPED),
+    "starcoder2": Family(WINDOW),
+    "xglm": by_hand({**WORDS, "d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 24}),
+    "zamba2": Family(
+        {
+            **TEXT,
+            "num_hidden_layers": 3,
+            "layers_block_type": ["mamba", "hybrid", "hybrid"],
+            "mamba_d_state": 4,
+            "n_mamba_heads": 4,
+            "mamba_headdim": 16,
+            "chunk_size": 4,
+            "num_mem_blocks": 1,
+            "use_mem_rope": False,
+            "attention_head_dim": 16,
+            "adapter_rank": 4,
+            "num_key_value_heads": 4,
+        },
+        note="one attention shared by layers: true layer numbers from the configuration",
+    ),
+    # encoder–decoders
+    "bart": Family(SEQ2SEQ, "pair"),
+    "bigbird_pegasus": by_hand(
+        {**SEQ2SEQ, "block_size": 2, "num_random_blocks": 1},
+        "full attention up to (5 + 2 × random blocks) × block size tokens; beyond refused",
+        kind="pair",
+    ),
+    "blenderbot": Family(SEQ2SEQ, "pair"),
+    "blenderbot-small": Family(SEQ2SEQ, "pair"),
+    "fsmt": by_hand(
+        {**SEQ2SEQ, "langs": ["a", "b"], "src_vocab_size": 50, "tgt_vocab_size": 50}, kind="pair"
+    ),
+    "led": none(
+        {**SEQ2SEQ, "attention_window": [4, 4]}, "windows and global tokens", "windows", kind="pair"
+    ),
+    "longt5": none(
+        {**T5, "local_radius": 3}, "windows or summaries of blocks", "windows", kind="pair"
+    ),
+    "m2m_100": Family(SEQ2SEQ, "pair"),
+    "marian": Family(SEQ2SEQ, "pair"),
+    "mbart": Family(SEQ2SEQ, "pair"),
+    "mt5": Family(T5, "pair", std=0.2),
+    "mvp": by_hand(SEQ2SEQ, kind="pair"),
+    "nllb-moe": Family(
+        {**SEQ2SEQ, "num_experts": 2, "expert_capacity": 20, "router_dtype": "float32"}, "pair"
+    ),
+    "pegasus": Family(SEQ2SEQ, "pair"),
+    "pegasus_x": none(
+        {**SEQ2SEQ, "block_size": 4, "num_global_tokens": 2},
+        "blocks and global tokens",
+        "blocks",
+        kind="pair",
+    ),
+    "plbart": Family(SEQ2SEQ, "pair"),
+    "prophetnet": none(
+        {
+            **WORDS,
+            "hidden_size": 32,
+            "num_encoder_layers": 2,
+            "num_decoder_layers": 2,
+            "num_encoder_attention_heads": 4,
+            "num_decoder_attention_heads": 4,
+            "encoder_ffn_dim": 24,
+            "decoder_ffn_dim": 24,
+            "max_position_embeddings": 40,
+            "ngram": 2,
+        },
+        "several streams a decoder",
+        "streams",
+        kind="pair",
+    ),
+    "switch_transformers": Family({**T5, "num_experts": 2, "expert_capacity": 20}, "pair"),
+    "t5": Family(T5, "pair", std=0.2),
+    "umt5": Family(T5, "pair", std=0.2),
+    "whisper": Family(
+        {
+            **SEQ2SEQ,
+            "num_mel_bins": 8,
+            "max_source_positions": 10,
+            "max_target_positions": 40,
+            "vocab_size": 60,
+        },
+        "speech",
+    ),
+    # images
+    "beit": Family(IMAGE, "image"),
+    "clip": Family(BOTH, "image and text", note="both towers"),
+    "clip_vision_model": Family(IMAGE, "image"),
+    "convnext": none(
+        {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2},
+        "convolutions",
+        "no attention",
+        kind="image",
+    ),
+    "data2vec-vision": by_hand(IMAGE, kind="image"),
+    "deit": Family(IMAGE, "image"),
+    "dinov2": Family(IMAGE, "image"),
+    "dinov2_with_registers": Family(IMAGE, "image"),
+    "segformer": Family(
+        {
+            "num_encoder_blocks": 2,
+            "depths": [1, 1],
+            "sr_ratios": [2, 1],
+            "hidden_sizes": [16, 32],
+            "num_attention_heads": [2, 4],
+            "patch_sizes": [3, 3],
+            "strides": [2, 2],
+            "mlp_ratios": [1, 1],
+        },
+        "windows",
+        note="keys are patches made coarser; each stage has its own sizes",
+    ),
+    "siglip": Family(BOTH, "image and text", note="both towers"),
+    "siglip_vision_model": Family(IMAGE, "image"),
+    "swin": Family({**STAGES, "window_size": 4}, "windows", note="windows stand in the batch axis"),
+    "swinv2": none({**STAGES, "window_size": 4}, "by hand, in windows", "windows", kind="image"),
+    "vit": Family(IMAGE, "image"),
+    "vit_mae": Family(
+        {
+            **IMAGE,
+            "mask_ratio": 0.0,
+            "decoder_hidden_size": 16,
+            "decoder_num_attention_heads": 2,
+            "decoder_num_hidden_layers": 1,
+        },
+        "image",
+        note="a drawn part of the patches",
+    ),
+    "yolos": Family({**IMAGE, "image_size": [16, 16], "num_detection_tokens": 3}, "image"),
+}
+
+
+STREAMS: dict[str, list[str]] = {
+    "text": ["self"],
+    "pair": ["cross", "encoder", "decoder"],
+    "speech": ["cross", "encoder", "decoder"],
+    "image": ["vision"],
+    "windows": ["vision"],
+    "image and text": ["text", "vision"],
+}
+
+
+def streams_of(name: str) -> list[str]:
+    """What is read of a family, in order."""
+    family = FAMILIES[name]
+    return [] if family.route == "refused" else STREAMS[family.kind]
+
+
+def table() -> Iterator[str]:
+    """The documentation's table of families, line by line."""
+    yield "| family | route | streams | notes |"
+    yield "|---|---|---|---|"
+    for name, family in sorted(FAMILIES.items()):
+        yield f"| {name} | {family.route} | {', '.join(streams_of(name)) or '—'} | {family.note} |"
+
+
+def main() -> None:
+    """Write the table into the documentation, in place of the one that is there."""
+    path = Path(__file__).parents[2] / "docs" / "families.md"
+    before = path.read_text(encoding="utf-8").split("| family |")[0]
+    path.write_text(before + "\n".join(table()) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
