@@ -100,7 +100,8 @@ class TreebankStudy:
         findings = [finding for relation in relations for finding in self._findings(relation)]
         notes = []
         if self._lost:
-            notes.append(f"{self._lost} relations left out: a word shares its piece with another")
+            what = "relation" if self._lost == 1 else "relations"
+            notes.append(f"{self._lost} {what} left out: a word shares its piece with another")
         return TreebankReport(
             caption=describe_run(self.first, self.first.main),
             sentences=self.sentences,

@@ -95,6 +95,8 @@ def head_overview(report: HeadReport) -> Figure:
         tuple(dict.fromkeys(head for _, head in rows)),
         rows,
     )
+    # What says nothing of this stream, such as a diagonal across two texts, has no tile.
+    measures = [item for item in report.measures if np.isfinite(heads.values(item)).any()]
     roles = [name for name in ROLE_COLORS if any(_role(row) == name for row in rows.values())]
     face = typeface([report.caption, _SUBTITLE, report.sinks, *heads.layers, *heads.heads])
     head = [
@@ -103,7 +105,7 @@ def head_overview(report: HeadReport) -> Figure:
     ]
     foot = [paragraph(face, text, NOTE_SIZE, False, FAINT, _WIDTH) for text in _notes(report)]
     top = _EDGE + sum(item.height for item in head)
-    layout = _lay_out(heads, report.measures, len(roles) + 1, top)
+    layout = _lay_out(heads, measures, len(roles) + 1, top)
     height = layout.bottom + _RAMP + sum(item.height for item in foot) + _EDGE
     width = _WIDTH + 2 * _EDGE
     figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
@@ -117,7 +119,7 @@ def head_overview(report: HeadReport) -> Figure:
     painter = _Painter(canvas, face, heads)
     painter.roles(layout, roles)
     painter.ramp(_EDGE, layout.bottom)
-    for meaning, (left, upper) in zip(report.measures, layout.tiles, strict=True):
+    for meaning, (left, upper) in zip(measures, layout.tiles, strict=True):
         painter.tile(meaning, left, upper, layout.tile)
     return figure
 

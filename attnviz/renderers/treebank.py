@@ -41,7 +41,8 @@ def treebank_table(report: TreebankReport, display: Display) -> str:
         parts.append(_line(relation, [found[relation.name] for found in best.values()], name, cell))
     few = len(report.relations) - len(relations)
     if few:
-        told = f"{few} relations with fewer than {FEWEST} cases: -f tsv and -f json have them"
+        what = "relation" if few == 1 else "relations"
+        told = f"{few} {what} with fewer than {FEWEST} cases: -f tsv and -f json have them"
         parts += paragraph(told, display.width, "dim")
     return shown(parts, display)
 

@@ -1,0 +1,91 @@
+"""All heads in one picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.roles import ROLES
+from attnviz.renderers.figure import figure_bytes
+from attnviz.renderers.head_overview import head_overview
+from attnviz.renderers.role_colors import ROLE_COLORS, UNNAMED
+from tests.renderers.heads import report, row
+
+
+def rows(layers: int, heads: int):
+    return [
+        row(layer, head, 0.9 if (layer, head) == (0, 1) else 0.2)
+        for layer in range(layers)
+        for head in range(heads)
+    ]
+
+
+def words(figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_every_role_has_a_colour() -> None:
+    assert set(ROLE_COLORS) == set(ROLES)
+    assert len(set(ROLE_COLORS.values())) == len(ROLES)
+
+
+def test_roles_colour_the_heads() -> None:
+    panels = head_overview(report(*rows(2, 3))).axes[0].images
+    images = [np.asarray(image.get_array()) for image in panels]
+    found = next(image for image in images if tuple(image[0, 0]) == UNNAMED)
+    assert found.shape == (2, 3, 3)
+    assert tuple(found[0, 1]) == ROLE_COLORS["previous-token"]
+
+
+def test_every_measure_has_a_tile_with_what_an_even_look_gives() -> None:
+    figure = head_overview(report(*rows(2, 3)))
+    found = words(figure)
+    for name in ("entropy", "offset", "previous-token"):
+        assert name in found
+    assert "uniform 2.00, scale to 2.00" in found
+    assert "uniform .10" in found
+    assert "induction" not in found, "it says nothing of any head"
+
+
+def test_the_legend_counts_heads_by_role() -> None:
+    found = words(head_overview(report(*rows(2, 3))))
+    assert "previous-token  1" in found
+    assert "no clear role  5" in found
+
+
+def test_the_share_stands_in_the_cell_where_it_fits() -> None:
+    assert ".90" in words(head_overview(report(*rows(2, 3))))
+    assert ".90" not in words(head_overview(report(*rows(40, 40))))
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 16), (48, 2), (12, 12), (40, 40)])
+def test_nothing_leaves_the_page(layers: int, heads: int) -> None:
+    figure = head_overview(report(*rows(layers, heads)))
+    (canvas,) = figure.axes
+    width, height = canvas.get_xlim()[1], canvas.get_ylim()[0]
+    for image in canvas.images:
+        left, right, bottom, top = image.get_extent()
+        assert 0 <= left < right <= width
+        assert 0 <= top < bottom <= height
+    renderer = figure.canvas.get_renderer()
+    for text in canvas.texts:
+        box = text.get_window_extent(renderer)
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
+        assert box.y0 >= 0
+
+
+def test_tiles_do_not_touch() -> None:
+    boxes = [image.get_extent() for image in head_overview(report(*rows(30, 30))).axes[0].images]
+    for place, (left, right, bottom, top) in enumerate(boxes):
+        for other_left, other_right, other_bottom, other_top in boxes[:place]:
+            across = left < other_right and other_left < right
+            down = top < other_bottom and other_top < bottom
+            assert not (across and down)
+
+
+def test_it_can_be_written_as_every_kind() -> None:
+    figure = head_overview(report(*rows(1, 2)))
+    assert figure_bytes(figure, ".png").startswith(b"\x89PNG")
+    assert b"<svg" in figure_bytes(figure, ".svg")
+    assert figure_bytes(figure, ".pdf").startswith(b"%PDF")
