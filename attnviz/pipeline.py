@@ -5,7 +5,7 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from attnviz.analyses.reduce import check_reduction, reduce_attention
 from attnviz.analyses.select import check_selection, select
 from attnviz.analyses.special import check_special, treat_special
 from attnviz.analyses.view import views
-from attnviz.attention_map import Attention
+from attnviz.attention_map import Attention, Token
 from attnviz.errors import AttnvizError, InputError, OutputError, UsageError, choose, did_you_mean
 from attnviz.registry import FORMATS, LENSES, PICTURE_SUFFIXES, PICTURES, Command
 from attnviz.renderers import Display, Renderer
@@ -28,10 +28,13 @@ from attnviz.texts import BadText, Text, check_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+NOTEBOOK_WEIGHTS = 2_500_000
+"""More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result(Attention):
-    """The attention of one text, with its pictures and files; shown as a heat map in a notebook."""
+    """The attention of one text, with its pictures and files; shown as a page in a notebook."""
 
     def heatmap(self, file: str | Path | None = None) -> Figure:
         """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""
@@ -56,6 +59,13 @@ class Result(Attention):
         data = [renderer.add(self, lambda: views(self)), renderer.finish()]
         path.write_bytes(b"".join(as_bytes(part) for part in data))
 
+    def page(self, file: str | Path | None = None) -> str:
+        """One interactive HTML file with every map, also written to a file if given."""
+        html = page_html(self)
+        if file is not None:
+            Path(file).write_text(html, encoding="utf-8")
+        return html
+
     def _draw(self, picture: str, file: str | Path | None) -> Figure:
         figure = draw(self, picture)
         if file is not None:
@@ -66,6 +76,12 @@ class Result(Attention):
 
     def _repr_png_(self) -> bytes:
         return picture_bytes(self, "heatmap", ".png")
+
+    def _repr_html_(self) -> str:
+        from attnviz.renderers.page import framed
+
+        # What a notebook shows it also saves, so a page in it stays small.
+        return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS))
 
 
 def attend(text: str, target: str | None = None, **options: Any) -> Result:
@@ -266,6 +282,47 @@ def draw(attention: Attention, picture: str) -> Figure:
         item = attention.main
         figure = function(item, title=describe_run(attention, item), subtitle=orientation(item))
     return figure
+
+
+def page_html(attention: Attention, command: str = "", most_weights: int | None = None) -> str:
+    """Every map of one text as one interactive HTML file, with the measures of its heads.
+
+    Args:
+        attention: the maps.
+        command: the command that makes the page again, if there is one.
+        most_weights: of more weights than these, tokens are pooled; None: as many as a browser
+            opens quickly.
+    """
+    from attnviz.analyses.heads import measure_heads
+    from attnviz.analyses.words import word_numbers
+    from attnviz.renderers.page import MOST_WEIGHTS, page
+
+    provenance = attention.provenance
+    untrained = " (untrained)" if provenance.trained is False else ""
+    texts = {"text": attention.text, "source": attention.source, "target": attention.target}
+
+    def words(tokens: Sequence[Token], side: str) -> list[int | None]:
+        text = texts.get(side)
+        return word_numbers(tokens, text) if text else []
+
+    return page(
+        attention,
+        title=" · ".join([provenance.model + untrained, *provenance.steps]),
+        command=command,
+        measures={
+            item.stream: list(measure_heads(item, repeated=False).values())
+            for item in attention.maps
+            if item.values == "share"
+        },
+        words={
+            item.stream: (
+                words(item.query_tokens, item.query_side),
+                words(item.key_tokens, item.key_side),
+            )
+            for item in attention.maps
+        },
+        most_weights=most_weights or MOST_WEIGHTS,
+    )
 
 
 def picture_bytes(attention: Attention, picture: str, suffix: str) -> bytes:

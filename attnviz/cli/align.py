@@ -61,8 +61,21 @@ FormatOption = Annotated[
 
 @with_options(
     without=(
-        *("generate", "chat", "weights", "causal", "size", "heads", "seed", "mechanism", "lens", "stream", "reduce"),
-        *("over", "labels", "format", "heatmap", "grid"),
+        *(
+            "generate",
+            "chat",
+            "weights",
+            "causal",
+            "size",
+            "heads",
+            "seed",
+            "mechanism",
+            "lens",
+            "explain",
+            "stream",
+            "reduce",
+        ),
+        *("over", "labels", "format", "heatmap", "grid", "links", "html", "open_page", "top"),
     )
 )
 def align(

@@ -17,7 +17,21 @@ FORMATS = ("table", "tsv", "json", "none")
 
 
 @with_options(
-    without=("to", "generate", "chat", "labels", "reduce", "over", "format", "output", "heatmap", "grid", "verbose")
+    without=(
+        "to",
+        "explain",
+        "generate",
+        "chat",
+        "labels",
+        "reduce",
+        "over",
+        "format",
+        "output",
+        "heatmap",
+        "grid",
+        *("links", "html", "open_page", "top"),
+        "verbose",
+    )
 )
 def heads(
     text: Annotated[

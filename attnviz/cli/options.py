@@ -29,6 +29,8 @@ class Output:
         heatmap: a picture of one matrix.
         grid: a picture of every head.
         links: a picture of two columns of tokens and lines between them.
+        html: an interactive page of every map.
+        open_page: show that page in a browser.
         top: how many links the format "links" lists.
         quiet: no notes and no progress.
         verbose: say what is being done and how long it took.
@@ -39,6 +41,8 @@ class Output:
     heatmap: Path | None = None
     grid: Path | None = None
     links: Path | None = None
+    html: Path | None = None
+    open_page: bool = False
     top: int = 20
     quiet: bool = False
     verbose: bool = False
@@ -203,6 +207,10 @@ OPTIONS: dict[str, Any] = {
         metavar="FILE",
         help="Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
     ),
+    "html": _option(
+        OUTPUT, "--html", metavar="FILE", help="Everything as one interactive page: .html."
+    ),
+    "open_page": _option(OUTPUT, "--open", help="Show the interactive page in a browser."),
     "top": _option(
         OUTPUT,
         "--top",

@@ -103,7 +103,7 @@ class Sinks(AbstractContextManager["Sinks"]):
         self.open = ExitStack()
         output = options.output
         pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
-        paths = [path for path in (output.output, *pictures.values()) if path]
+        paths = [path for path in (output.output, output.html, *pictures.values()) if path]
         if len({path.absolute() for path in paths}) < len(paths):
             raise UsageError("two outputs go to the same file: name different ones")
         self.every_layer = options.choice.layer is not None
@@ -117,6 +117,10 @@ class Sinks(AbstractContextManager["Sinks"]):
             if path:
                 check_writable(path)
                 self.sinks.append(PictureSink(picture, path, many))
+        if output.html or output.open_page:
+            from attnviz.cli.page import PageSink
+
+            self.sinks.append(PageSink(output.html, many, output.open_page))
         if output.output:
             name = format_of(output.output)
             plain = Display(many=many, width=display.width)

@@ -16,7 +16,7 @@ from attnviz.renderers.page.document import Extras, page_document
 from attnviz.renderers.page.patches import Patches
 
 if TYPE_CHECKING:
-    from attnviz.renderers.page.document import Projections
+    from attnviz.renderers.page.document import Projections, Words
 
 __all__ = ["Patches", "framed", "page"]
 
@@ -30,6 +30,7 @@ def page(
     title: str = "",
     command: str = "",
     measures: Mapping[str, Sequence[HeadMeasure]] | None = None,
+    words: Mapping[str, tuple[Words, Words]] | None = None,
     projections: Mapping[str, Projections] | None = None,
     patches: Mapping[str, Patches] | None = None,
     most_weights: int = MOST_WEIGHTS,
@@ -42,10 +43,12 @@ def page(
 
     Args:
         attention: the maps; the first is shown first, at the layer and head in focus.
-        title: what was run; by default the model.
+        title: what was run; by default the model. Which stream, layer and head is looked at, the
+            page says itself.
         command: the command that makes the page again, if known.
-        measures: for a stream, numbers for its heads to sort and filter by. Shares of attention on
-            the previous, the next, the own, the first and on special tokens need not be among them.
+        measures: for a stream, numbers for its heads to sort and filter by.
+        words: for a stream, the number of the word that each query token belongs to, and each key
+            token; None for a token that is no word's; nothing where tokens are all there is.
         projections: for a stream, its queries and keys after projection, shapes (layers, heads,
             queries, head size) and (layers, heads, keys, head size); scores are their products
             over the root of the head size.
@@ -56,8 +59,8 @@ def page(
         The whole file as text; write it as UTF-8.
 
     Raises:
-        InputError: projections or patches that do not fit their map.
+        InputError: words, projections or patches that do not fit their map.
     """
-    extras = Extras(measures or {}, projections or {}, patches or {})
+    extras = Extras(measures or {}, words or {}, projections or {}, patches or {})
     document, blobs = page_document(attention, extras, title, command, most_weights)
     return assemble(document, blobs)

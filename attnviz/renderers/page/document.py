@@ -13,11 +13,10 @@ from attnviz.errors import InputError
 from attnviz.measures import HeadMeasure
 from attnviz.renderers.colors import limits_of
 from attnviz.renderers.page.codes import FINE_LEVELS, deflated, encode
+from attnviz.renderers.page.gap import gap
 from attnviz.renderers.page.patches import Patches
 from attnviz.renderers.page.pool import Pooled, block_length, pool
 from attnviz.renderers.page.schemes import schemes
-from attnviz.renderers.page.shares import with_shares
-from attnviz.renderers.page.words import gap, word_numbers
 from attnviz.renderers.printable import printable
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     Projections = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
 
 Blobs = dict[str, str]
+Words = Sequence[int | None]
 _LONGEST_TEXT = 200
 _FEW = 400_000
 """So few weights may take two bytes each: a megabyte at most."""
@@ -36,6 +36,7 @@ class Extras:
     """What belongs to maps without being in them, by stream (patches by side)."""
 
     measures: Mapping[str, Sequence[HeadMeasure]]
+    words: Mapping[str, tuple[Words, Words]]
     projections: Mapping[str, Projections]
     patches: Mapping[str, Patches]
 
@@ -95,7 +96,7 @@ def _map(
     codes = encode(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
     focus = attention.provenance.focus.get(item.stream)
-    given = extras.measures.get(item.stream, ())
+    words = extras.words.get(item.stream, ((), ()))
     stream, _, lens = item.stream.partition(" · ")
     return {
         "blob": name,
@@ -108,10 +109,10 @@ def _map(
         "limits": limits_of(shown.weights, item.values),
         "scale": codes.scale,
         "levels": codes.levels,
-        "queries": _axis(attention, item.query_side, shown.query_tokens, lengths[0]),
-        "keys": _axis(attention, item.key_side, shown.key_tokens, lengths[1]),
+        "queries": _axis(attention, item.query_side, shown.query_tokens, words[0], lengths[0]),
+        "keys": _axis(attention, item.key_side, shown.key_tokens, words[1], lengths[1]),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
-        "measures": [_measure(measure) for measure in with_shares(item, given)],
+        "measures": [_measure(measure) for measure in extras.measures.get(item.stream, ())],
         "links": _links(item, pooled) if pooled else None,
         "projections": _projections(item, pooled, extras, name, blobs),
         "patches": {
@@ -122,18 +123,32 @@ def _map(
     }
 
 
-def _axis(attention: Attention, side: str, tokens: Sequence[Token], length: int) -> dict[str, Any]:
+def _axis(
+    attention: Attention, side: str, tokens: Sequence[Token], words: Words, length: int
+) -> dict[str, Any]:
     text = {"source": attention.source, "target": attention.target}.get(side, attention.text)
-    words = word_numbers(tokens, text) if length == 1 else None
+    runs = _runs(words) if length == 1 else []
+    if runs and len(runs) != len(tokens):
+        raise InputError(f"{len(runs)} word numbers for the {len(tokens)} tokens of side '{side}'")
     return {
         "side": printable(side),
         "block": length,
-        "words": words,
+        # Words that are all of one token are no choice.
+        "words": runs if runs and runs[-1] + 1 < len(runs) else None,
         "tokens": [
             _token(token, gap(tokens[place - 1] if place else None, token, text))
             for place, token in enumerate(tokens)
         ],
     }
+
+
+def _runs(words: Words) -> list[int]:
+    """Which run of equal numbers each token is in; what has none stands alone."""
+    runs: list[int] = []
+    for place, word in enumerate(words):
+        joined = place > 0 and word is not None and word == words[place - 1]
+        runs.append(runs[-1] + (not joined) if runs else 0)
+    return runs
 
 
 def _token(token: Token, gap_before: str) -> dict[str, Any]:
@@ -154,7 +169,10 @@ def _measure(measure: HeadMeasure) -> dict[str, Any]:
         "unit": measure.unit,
         "low": measure.low,
         "high": measure.high,
-        "values": np.round(measure.values, 4).tolist(),
+        "values": [
+            [round(value, 4) if np.isfinite(value) else None for value in layer]
+            for layer in measure.values.tolist()
+        ],
     }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.measures import HeadMeasure
+from attnviz.renderers.page import page
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -54,6 +57,28 @@ def encoder(layers: int = 2, heads: int = 3) -> Attention:
     focus = {"encoder": Focus(str(layers - 1), str(heads - 1), "the sharpest")}
     provenance = Provenance("file", "sample", True, focus=focus, notes=("made up",))
     return Attention((item,), provenance, text)
+
+
+WORDS = (None, 0, 1, 1, 2, 3, None)
+"""Which word each token of `encoder` belongs to."""
+
+
+def previous_token(attention: Attention) -> HeadMeasure:
+    """Mean share on the token before, and nothing known of the first head."""
+    values = np.diagonal(attention.weights, -1, 2, 3).mean(axis=-1, dtype=np.float64)
+    values[0, 0] = np.nan
+    return HeadMeasure("previous-token", "share", "never", "always", values)
+
+
+def encoder_page(**options: Any) -> str:
+    """The page of `encoder` with words and a measure."""
+    attention = encoder()
+    return page(
+        attention,
+        measures={"encoder": [previous_token(attention)]},
+        words={"encoder": (WORDS, WORDS)},
+        **options,
+    )
 
 
 def pair() -> Attention:

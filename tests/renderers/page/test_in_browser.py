@@ -17,6 +17,7 @@ from tests.renderers.page.conftest import Open, Opened
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,
+    encoder_page,
     hostile,
     pair,
     picture,
@@ -46,10 +47,12 @@ def pointed_at(opened: Opened) -> float:
 
 
 def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page: Open) -> None:
-    opened = open_page(page(encoder(), title="sample · 2 layers", command="attnviz render x"))
+    opened = open_page(encoder_page(title="sample · 2 layers", command="attnviz render x"))
     assert opened.text("h1") == "sample · 2 layers"
     assert "the professor read it" in opened.text("#texts")
-    caption = "encoder · layer 1 head 2 (the sharpest) · rows attend to columns"
+    caption = (
+        "encoder · 2 layers × 3 heads · layer 1 head 2 (the sharpest) · rows attend to columns"
+    )
     assert opened.text("#caption") == caption
     assert opened.text("footer code") == "attnviz render x"
     assert "made up" in opened.text("footer")
@@ -57,17 +60,17 @@ def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page: Op
 
 
 def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     heads = opened.tab.locator("#overview .head")
     assert heads.count() == 6
     heads.nth(1).click()
-    assert opened.text("#caption").startswith("encoder · layer 0 head 1 ·")
+    assert opened.text("#caption").startswith("encoder · 2 layers × 3 heads · layer 0 head 1 ·")
     np.testing.assert_allclose(weights_of(opened), encoder().weights[0, 1], atol=CLOSE)
     assert heads.nth(1).get_attribute("aria-pressed") == "true"
 
 
 def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page: Open) -> None:
-    opened = open_page(page(encoder()), "heads=0.0")
+    opened = open_page(encoder_page(), "heads=0.0")
     head = opened.tab.locator("#overview .head").nth(4)
     head.click(modifiers=["Shift"])
     weights = encoder().weights
@@ -80,7 +83,7 @@ def test_a_click_with_shift_adds_a_head_and_takes_it_away_again(open_page: Open)
 
 @pytest.mark.parametrize("mix", ["mean", "max"])
 def test_several_heads_are_shown_as_their_mean_or_maximum(open_page: Open, mix: str) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     opened.choose("layer", "all")
     opened.choose("several as", mix)
     expected = getattr(encoder().weights, mix)(axis=(0, 1))
@@ -103,7 +106,7 @@ def test_many_weights_are_packed_closer_and_stay_within_a_thousandth_of_the_scal
 
 
 def test_layers_and_heads_are_chosen_by_name(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     opened.choose("layer", "0")
     assert "layer 0 head 2" in opened.text("#caption")
     opened.choose("head", "all")
@@ -113,7 +116,7 @@ def test_layers_and_heads_are_chosen_by_name(open_page: Open) -> None:
 
 
 def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     opened.tab.locator(".plot canvas").last.focus()
     opened.key("ArrowDown")
     opened.key("ArrowDown", 3)
@@ -127,7 +130,7 @@ def test_arrow_keys_walk_over_the_cells_and_each_shows_its_weight(open_page: Ope
 def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(
     open_page: Open,
 ) -> None:
-    opened = open_page(page(encoder()), "heads=0.0")
+    opened = open_page(encoder_page(), "heads=0.0")
     box = opened.tab.locator(".plot canvas").last.bounding_box()
     seen = set()
     weights = encoder().weights[0, 0]
@@ -172,7 +175,7 @@ def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page: Open) -> None
 
 
 def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     opened.choose("by", "words")
     columns = np.add.reduceat(encoder().weights[1, 2], [0, 1, 2, 4, 5, 6], axis=1)
     expected = np.add.reduceat(columns, [0, 1, 2, 4, 5, 6], axis=0)
@@ -185,7 +188,7 @@ def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_pag
 def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(
     open_page: Open,
 ) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     whole = encoder().weights[1, 2]
     kept = whole[1:6, 1:6]
     opened.choose("special tokens", "dropped")
@@ -225,7 +228,7 @@ def test_lenses_of_a_stream_have_a_switch(open_page: Open) -> None:
 
 
 def test_lines_are_drawn_from_a_threshold_on(open_page: Open) -> None:
-    opened = open_page(page(encoder()), "view=lines&least=0.3")
+    opened = open_page(encoder_page(), "view=lines&least=0.3")
     expected = int((encoder().weights[1, 2] >= 0.3).sum())
     assert f".300, {expected} lines" in opened.text(".lines-room >> xpath=../../div[1]")
     slider = opened.tab.locator("#least")
@@ -235,7 +238,7 @@ def test_lines_are_drawn_from_a_threshold_on(open_page: Open) -> None:
 
 
 def test_lines_of_several_heads_have_a_colour_each(open_page: Open) -> None:
-    opened = open_page(page(encoder()), "view=lines&least=0.2&heads=0.0,1.1")
+    opened = open_page(encoder_page(), "view=lines&least=0.2&heads=0.0,1.1")
     expected = int((encoder().weights[[0, 1], [0, 1]] >= 0.2).sum())
     said = opened.text("#view .tools")
     assert f"{expected} lines" in said
@@ -244,7 +247,7 @@ def test_lines_of_several_heads_have_a_colour_each(open_page: Open) -> None:
 
 
 def test_keys_choose_a_token_of_the_lines(open_page: Open) -> None:
-    opened = open_page(page(encoder()), "view=lines")
+    opened = open_page(encoder_page(), "view=lines")
     opened.tab.locator(".lines canvas").focus()
     opened.key("ArrowDown", 3)
     assert opened.fragment()["row"] == "2"
@@ -262,7 +265,7 @@ def shades(opened: Opened) -> list[float]:
 
 
 def test_a_word_of_the_text_shades_the_others_by_what_it_gives_or_gets(open_page: Open) -> None:
-    opened = open_page(page(encoder()), "view=text")
+    opened = open_page(encoder_page(), "view=text")
     opened.tab.locator(".word").nth(4).click()
     weights = encoder().weights[1, 2]
     np.testing.assert_allclose(shades(opened), weights[4], atol=CLOSE)
@@ -304,7 +307,7 @@ def test_a_weight_that_the_scores_do_not_explain_is_said(open_page: Open) -> Non
 def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(
     open_page: Open,
 ) -> None:
-    opened = open_page(page(encoder()), "view=query-key")
+    opened = open_page(encoder_page(), "view=query-key")
     tabs = opened.tab.locator("[role=tab]").all_inner_texts()
     assert tabs == ["Heads", "Heat map", "Lines", "Text", "Table"]
     assert opened.tab.locator("[role=tab][aria-selected=true]").inner_text() == "Heat map"
@@ -325,26 +328,31 @@ def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Ope
     assert opened.fragment()["row"] == "3"
 
 
-def test_heads_are_sorted_and_filtered_by_a_measure(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
-    opened.choose("measure", "previous token")
+def test_heads_are_sorted_and_filtered_by_a_measure_those_it_says_nothing_of_last(
+    open_page: Open,
+) -> None:
+    opened = open_page(encoder_page())
+    opened.choose("measure", "previous-token")
     names = opened.tab.locator("#overview .head .name").all_inner_texts()
     weights = encoder().weights
     values = {
         f"{layer}·{head}": np.diagonal(weights[layer, head], -1).mean()
         for layer in range(2)
         for head in range(3)
+        if (layer, head) != (0, 0)
     }
-    assert names == sorted(values, key=lambda name: -values[name])
+    highest_first = sorted(values, key=lambda name: -values[name])
+    assert names == [*highest_first, "0·0"]
     opened.choose("order", "low")
-    assert opened.tab.locator("#overview .head .name").all_inner_texts() == names[::-1]
+    names = opened.tab.locator("#overview .head .name").all_inner_texts()
+    assert names == [*highest_first[::-1], "0·0"]
     middle = sorted(values.values())[3] - 1e-4
     opened.tab.locator('[data-switch="at least"]').fill(str(round(middle, 3)))
-    assert "3 of 6 heads" in opened.text("#overview")
+    assert "2 of 6 heads" in opened.text("#overview")
 
 
 def test_the_strongest_link_of_each_head_opens_that_head(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     words = encoder().weights[:, :, 1:6, 1:6] * (1 - np.eye(5))
     opened.tab.locator(".links button").first.click()
     assert abs(pointed_at(opened) - words.max()) <= CLOSE
@@ -353,13 +361,13 @@ def test_the_strongest_link_of_each_head_opens_that_head(open_page: Open) -> Non
 
 
 def test_the_table_holds_every_weight(open_page: Open) -> None:
-    opened = open_page(page(encoder()), "view=table")
+    opened = open_page(encoder_page(), "view=table")
     cells = [number(text) for text in opened.tab.locator("#table tbody td").all_inner_texts()]
     np.testing.assert_allclose(np.reshape(cells, (7, 7)), encoder().weights[1, 2], atol=CLOSE)
 
 
 def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     opened.settle("#table")
     assert opened.tab.locator("#table tbody tr").count() == 7
     for view in ("heatmap", "lines"):
@@ -371,14 +379,14 @@ def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_pag
 
 
 def test_the_address_reopens_the_same_view(open_page: Open) -> None:
-    html = page(encoder())
+    html = encoder_page()
     opened = open_page(html)
     opened.choose("layer", "0")
     opened.choose("by", "words")
     opened.choose("special tokens", "dropped")
     opened.choose("colours", "sunset")
     opened.choose("scale", "view")
-    opened.choose("measure", "itself")
+    opened.choose("measure", "previous-token")
     opened.tab.locator("#tab-text").click()
     opened.tab.locator(".word").nth(1).click()
     fragment = opened.tab.url.split("#")[1]
@@ -397,12 +405,12 @@ def test_the_address_reopens_the_same_view(open_page: Open) -> None:
     ["view=nothing", "map=99&heads=7.7,x", "row=1e9&column=-5&zoom=a,b,c", "%E0%A4%A", "least=x"],
 )
 def test_a_foreign_address_opens_something_sensible(open_page: Open, fragment: str) -> None:
-    opened = open_page(page(encoder()), fragment)
+    opened = open_page(encoder_page(), fragment)
     assert "layer 1 head 2" in opened.text("#caption")
 
 
 def test_every_key_of_the_list_does_what_it_says(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     caption = lambda: opened.text("#caption")  # noqa: E731
     opened.key("[")
     assert "layer 1 head 1" in caption()
@@ -431,7 +439,7 @@ def test_every_key_of_the_list_does_what_it_says(open_page: Open) -> None:
 
 
 def test_tabs_and_thumbnails_are_walked_with_arrow_keys(open_page: Open) -> None:
-    opened = open_page(page(encoder()))
+    opened = open_page(encoder_page())
     opened.tab.locator("#tab-heatmap").focus()
     opened.key("ArrowRight")
     assert opened.fragment()["view"] == "lines"
@@ -451,7 +459,7 @@ def test_the_scale_can_end_at_the_largest_weight_of_the_view(open_page: Open) ->
 
 @pytest.mark.parametrize("view", ["heatmap", "lines", "text", "table"])
 def test_a_view_is_saved_as_svg_and_png(open_page: Open, view: str) -> None:
-    opened = open_page(page(encoder()), f"view={view}&row=2&column=2")
+    opened = open_page(encoder_page(), f"view={view}&row=2&column=2")
     root = ElementTree.fromstring(opened.download("svg"))
     words = [item.text for item in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "profes" in words
@@ -479,8 +487,8 @@ def test_dark_is_dark_and_light_is_light(open_page: Open) -> None:
         )
         return sum(map(int, re.findall(r"\d+", color)[:3]))
 
-    assert ground(open_page(page(encoder()), color_scheme="light")) > 700
-    assert ground(open_page(page(encoder()), color_scheme="dark")) < 150
+    assert ground(open_page(encoder_page(), color_scheme="light")) > 700
+    assert ground(open_page(encoder_page(), color_scheme="dark")) < 150
 
 
 def test_a_pooled_page_says_so_and_names_exact_links(open_page: Open) -> None:
@@ -496,7 +504,7 @@ def test_a_pooled_page_says_so_and_names_exact_links(open_page: Open) -> None:
 def test_several_pages_in_one_notebook_do_not_disturb_each_other(
     open_page: Open, tmp_path: Any
 ) -> None:
-    notebook = f"<!doctype html>{framed(page(encoder()))}{framed(page(pair()))}"
+    notebook = f"<!doctype html>{framed(encoder_page())}{framed(page(pair()))}"
     opened = open_page(notebook)
     first, second = (opened.tab.frame_locator("iframe").nth(place) for place in (0, 1))
     second.locator("body[data-complete]").wait_for()

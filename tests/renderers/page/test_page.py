@@ -12,14 +12,13 @@ import pytest
 
 from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.errors import InputError
-from attnviz.measures import HeadMeasure
 from attnviz.renderers.page import Patches, framed, page
 from attnviz.renderers.page.assemble import SCRIPTS, as_json, joined
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,
+    encoder_page,
     hostile,
-    pair,
     picture,
     random_map,
     with_projections,
@@ -149,46 +148,29 @@ def test_the_page_says_where_its_numbers_come_from_and_how_to_make_it_again() ->
     assert found["command"] == "attnviz self x --html y.html"
 
 
-def test_given_measures_come_first_and_shares_of_the_same_name_are_left_out() -> None:
-    given = HeadMeasure("itself", "share", "low", "high", np.full((2, 3), 0.125))
-    found = document(page(encoder(), measures={"encoder": [given]}))["maps"][0]["measures"]
-    assert found[0] == {
-        "name": "itself",
-        "unit": "share",
-        "low": "low",
-        "high": "high",
-        "values": [[0.125] * 3] * 2,
-    }
-    assert sorted(measure["name"] for measure in found[1:]) == [
-        "most looked-at key",
-        "next token",
-        "previous token",
-        "special tokens",
-    ]
+def test_measures_are_told_head_by_head_and_what_is_not_known_as_nothing() -> None:
+    (found,) = document(encoder_page())["maps"][0]["measures"]
+    assert (found["name"], found["low"], found["high"]) == ("previous-token", "never", "always")
+    assert found["values"][0][0] is None
+    diagonal = np.diagonal(encoder().weights[1, 2], -1)
+    assert found["values"][1][2] == pytest.approx(diagonal.mean(), abs=1e-4)
 
 
-def test_shares_are_means_over_the_rows_that_have_such_a_token() -> None:
-    item = encoder().main
-    found = document(page(encoder()))["maps"][0]["measures"]
-    values = {measure["name"]: measure["values"][1][2] for measure in found}
-    weights = item.weights[1, 2].astype(float)
-    assert values["previous token"] == pytest.approx(
-        np.mean([weights[row, row - 1] for row in range(1, 7)]), abs=1e-4
-    )
-    assert values["next token"] == pytest.approx(
-        np.mean([weights[row, row + 1] for row in range(6)]), abs=1e-4
-    )
-    assert values["itself"] == pytest.approx(np.mean(np.diag(weights)), abs=1e-4)
-    assert values["special tokens"] == pytest.approx(
-        np.mean(weights[:, 0] + weights[:, 6]), abs=1e-4
-    )
-    assert values["most looked-at key"] == pytest.approx(weights.mean(axis=0).max(), abs=1e-4)
+def test_tokens_of_one_word_are_told_as_runs() -> None:
+    found = document(encoder_page())["maps"][0]
+    assert found["queries"]["words"] == found["keys"]["words"] == [0, 1, 2, 2, 3, 4, 5]
 
 
-def test_streams_of_two_texts_get_no_diagonal_and_signed_ones_no_shares() -> None:
-    cross, _, affinity = document(page(pair()))["maps"]
-    assert "previous token" not in {measure["name"] for measure in cross["measures"]}
-    assert affinity["measures"] == []
+def test_words_of_one_token_each_are_no_choice() -> None:
+    single = (None, 0, 1, 2, 3, 4, None)
+    found = document(page(encoder(), words={"encoder": (single, ())}))["maps"][0]
+    assert found["queries"]["words"] is None
+    assert found["keys"]["words"] is None
+
+
+def test_word_numbers_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InputError, match="3 word numbers for the 7 tokens"):
+        page(encoder(), words={"encoder": ((0, 0, 1), ())})
 
 
 def test_a_lens_is_told_apart_from_its_stream() -> None:

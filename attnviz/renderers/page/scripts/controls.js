@@ -61,7 +61,7 @@ function mapSwitches(maps, map, store) {
   const streams = [...new Set(maps.map((item) => item.stream))];
   const lenses = maps.filter((item) => item.stream === map.stream);
   /** @param {PageMap} next */
-  const open = (next) => store.set({ map: maps.indexOf(next), heads: "", row: -1, column: -1, zoom: "", measure: "", filter: 0 });
+  const open = (next) => store.set({ map: maps.indexOf(next), heads: "", row: -1, column: -1, zoom: "", measure: "", filter: "" });
   return [
     streams.length > 1
       ? select("stream", streams.map((name) => [name, name]), map.stream, (name) => {
@@ -150,14 +150,15 @@ export function showOverviewTools(element, map, store) {
   const choices = [["", "no measure"], ...map.measures.map((item) => [item.name, item.name])];
   /** @type {HTMLElement[]} */
   const parts = [
-    select("measure", choices, name, (value) => store.set({ measure: value, filter: 0, order: value ? order === "layout" ? "high" : order : "layout" })),
+    select("measure", choices, name, (value) => store.set({ measure: value, filter: "", order: value ? order === "layout" ? "high" : order : "layout" })),
   ];
   if (measure) {
-    const top = Math.max(...measure.values.flat(), 0);
+    const known = measure.values.flat().filter((value) => value !== null);
+    const [low, top] = [Math.min(...known, 0), Math.max(...known, 0)];
     parts.push(select("order", [["layout", "by layer"], ["high", "highest first"], ["low", "lowest first"]], order, (value) => store.set({ order: value })));
-    const slider = make("input", { type: "range", min: 0, max: top, step: top / 200 || 1, value: filter, "data-switch": "at least" });
-    slider.addEventListener("input", () => store.set({ filter: Number(slider.value) }));
-    parts.push(make("label", {}, [make("span", {}, [`at least ${spell(filter)}`]), slider]));
+    const slider = make("input", { type: "range", min: low, max: top, step: (top - low) / 200 || 1, value: filter || low, "data-switch": "at least" });
+    slider.addEventListener("input", () => store.set({ filter: Number(slider.value) > low ? slider.value : "" }));
+    parts.push(make("label", {}, [make("span", {}, [`at least ${spell(Number(filter || low))}`]), slider]));
     parts.push(make("p", { class: "hint" }, [`${measure.name} in ${measure.unit === "share" ? "shares of attention" : measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]));
   }
   const focused = document.activeElement?.getAttribute("data-switch");

@@ -90,7 +90,7 @@ function actions(page, store) {
     x: () => store.set({ mix: after(["mean", "max"], state.mix) }),
     w: has("by") ? () => store.set({ unit: after(["tokens", "words"], state.unit), ...unpinned }) : undefined,
     s: has("special tokens") ? () => store.set({ specials: after(["kept", "dropped", "renormalised"], state.specials), ...unpinned }) : undefined,
-    t: page.maps.length > 1 ? () => store.set({ map: (page.maps.indexOf(map) + 1) % page.maps.length, heads: "", measure: "", filter: 0, ...unpinned }) : undefined,
+    t: page.maps.length > 1 ? () => store.set({ map: (page.maps.indexOf(map) + 1) % page.maps.length, heads: "", measure: "", filter: "", ...unpinned }) : undefined,
     c: has("colours") ? () => store.set({ colors: after(Object.keys(page.schemes), state.colors) }) : undefined,
     r: () => store.set({ range: after(["shared", "view"], state.range) }),
     Escape: () => store.set({ row: -1, column: -1 }),

@@ -99,6 +99,12 @@ function which({ map, heads, state }) {
   return `${lens}${mix} over ${heads.length} chosen heads`;
 }
 
+/** How many layers and heads there are, unless it is one. @param {PageMap} map */
+function size({ layers, heads }) {
+  if (layers.length * heads.length === 1) return [];
+  return [`${counted(layers.length, "layer")} × ${counted(heads.length, "head")}`];
+}
+
 /** @param {PageMap} map */
 function orientation(map) {
   const [queries, keys] = [map.queries.side, map.keys.side];
@@ -109,7 +115,7 @@ function orientation(map) {
 function showCaption() {
   const { map, shown } = scene;
   part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
-  part("caption").textContent = `${map.stream} · ${which(scene)} · ${orientation(map)}`;
+  part("caption").textContent = [map.stream, ...size(map), which(scene), orientation(map)].join(" · ");
   const remarks = [];
   if (shown.removed !== null) remarks.push(`Special tokens held ${percent(shown.removed)} of the attention of the rows shown.`);
   const { block } = map.queries.block > map.keys.block ? map.queries : map.keys;

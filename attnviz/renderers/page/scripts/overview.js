@@ -68,21 +68,24 @@ export function createOverview(element, store) {
     const inOrder = everyHead(map);
     if (measure && order !== "layout") {
       const sign = order === "high" ? -1 : 1;
-      inOrder.sort((a, b) => sign * (measure.values[a[0]][a[1]] - measure.values[b[0]][b[1]]));
+      const last = order === "high" ? -Infinity : Infinity;
+      /** @param {Head} head */
+      const value = ([layer, head]) => measure.values[layer][head] ?? last;
+      inOrder.sort((a, b) => sign * (value(a) - value(b)) || 0);
     }
     const sorted = Boolean(measure) && order !== "layout";
     grid.classList.toggle("sorted", sorted);
     grid.style.setProperty("--columns", String(sorted ? 0 : map.heads.length));
     const chosen = new Set(spellHeads(chosenHeads(map, store.state)).split(","));
-    const filtered = measure !== undefined && filter > 0;
+    const filtered = measure !== undefined && filter !== "";
     let kept = 0;
     /** @type {Node[]} */
     const cells = sorted ? [] : [make("span", { class: "corner" }, ["layer"]), ...headNames(map)];
     for (const head of inOrder) {
       const key = `${head[0]}.${head[1]}`;
       const button = /** @type {HTMLButtonElement} */ (buttons.get(key));
-      const value = measure?.values[head[0]][head[1]];
-      const passes = !filtered || /** @type {number} */ (value) >= filter;
+      const value = measure?.values[head[0]][head[1]] ?? undefined;
+      const passes = !filtered || (value ?? -Infinity) >= Number(filter);
       kept += passes ? 1 : 0;
       button.classList.toggle("left-out", !passes);
       label(button, map, head, measure, value, chosen.has(key));

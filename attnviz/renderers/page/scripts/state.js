@@ -23,7 +23,7 @@ export const DEFAULTS = {
   direction: "from",
   measure: "",
   order: "layout",
-  filter: 0,
+  filter: "",
 };
 
 /**

@@ -3,7 +3,8 @@
  *
  * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string}} Token
  * @typedef {{side: string, block: number, words: number[] | null, tokens: Token[]}} Axis
- * @typedef {{name: string, unit: string, low: string, high: string, values: number[][]}} Measure
+ * @typedef {{name: string, unit: string, low: string, high: string, values: (number | null)[][]}} Measure null where it says
+ *   nothing of a head
  * @typedef {{image: string, rows: number, columns: number, first: number}} Patches
  * @typedef {[number, string, number, string, number]} Link query position and token, key position
  *   and token, weight
@@ -68,7 +69,7 @@
  * @property {string} direction "from": whom the word attends to; "to": who attends to it
  * @property {string} measure
  * @property {string} order "layout", "high" or "low"
- * @property {number} filter smallest value of the measure that is kept in sight
+ * @property {string} filter smallest value of the measure that is kept in sight; empty for any
  *
  * @typedef {{state: State, set: (changes: Partial<State>) => void,
  *   onChange: (listener: (changed: Set<string>) => void) => void}} Store

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnviz.pipeline import attend
+from tests.invoke import OWN
+from tests.invoke import attnviz as invoke
+
+
+def document(html: str) -> Any:
+    found = re.search(r'<script type="application/json" id="document">(.*?)</script>', html, re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_html_writes_one_page_beside_the_data(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    done = invoke("self", "the cat's sat down", *OWN, "--html", str(file), "-f", "tsv")
+    assert done.status == 0
+    assert len(done.lines) > 1
+    found = document(file.read_text("utf-8"))
+    assert found["title"] == "multi-head (untrained)"
+    assert found["texts"] == ["the cat's sat down"]
+    names = [measure["name"] for measure in found["maps"][0]["measures"]]
+    assert names[0] == "entropy"
+    assert "previous-token" in names
+    assert "untrained" in found["notes"][0]
+
+
+def test_pieces_of_a_word_can_be_joined_on_the_page(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    assert invoke("self", "go, stop.", *OWN, "--html", str(file), "-f", "none").status == 0
+    axis = document(file.read_text("utf-8"))["maps"][0]["keys"]
+    assert [token["text"] for token in axis["tokens"]] == ["go", ",", "stop", "."]
+    assert axis["words"] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("command", "streams"),
+    [
+        (("cross", "a cat", "un chat", *OWN), ["cross"]),
+        (("co", "a cat", "a dog"), ["affinity", "a", "b"]),
+    ],
+)
+def test_other_commands_write_pages_too(
+    tmp_path: Path, command: tuple[str, ...], streams: list[str]
+) -> None:
+    file = tmp_path / "page.html"
+    assert invoke(*command, "--html", str(file), "-f", "none").status == 0
+    assert [item["stream"] for item in document(file.read_text("utf-8"))["maps"]] == streams
+
+
+def test_a_saved_map_becomes_the_same_page(tmp_path: Path) -> None:
+    saved, first, again = (tmp_path / name for name in ("map.npz", "first.html", "again.html"))
+    invoke("self", "the cat sat", *OWN, "-o", str(saved), "--html", str(first), "-f", "none")
+    assert invoke("render", str(saved), "--html", str(again), "-f", "none").status == 0
+    assert first.read_text("utf-8") == again.read_text("utf-8")
+
+
+def test_several_texts_become_a_page_each(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    invoke("self", "one two", "three four", *OWN, "--html", str(file), "-f", "none")
+    pages = sorted(path.name for path in tmp_path.iterdir())
+    assert pages == ["page-0.html", "page-1.html"]
+    assert document((tmp_path / "page-1.html").read_text("utf-8"))["texts"] == ["three four"]
+
+
+def test_open_shows_the_file_or_a_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    file = tmp_path / "page.html"
+    done = invoke("self", "one two", *OWN, "--html", str(file), "--open", "-f", "none")
+    assert opened == [file.as_uri()]
+    assert f"opened '{file}' in a browser" in done.err
+    assert invoke("self", "one two", *OWN, "--open", "-f", "none").status == 0
+    shown = next(path for path in tmp_path.iterdir() if path.name.startswith("attnviz-"))
+    assert opened[1] == shown.as_uri()
+    assert document(shown.read_text("utf-8"))["texts"] == ["one two"]
+
+
+def test_without_a_browser_the_page_is_named_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda url: False)
+    file = tmp_path / "page.html"
+    done = invoke("self", "one two", *OWN, "--html", str(file), "--open", "-f", "none")
+    assert f"no browser was found: open '{file}'" in done.err
+    assert done.status == 0
+
+
+def test_the_page_holds_the_command_that_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "page.html"
+    arguments = ["self", "it's here", *OWN, "--html", str(file), "-f", "none"]
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/attnviz", *arguments])
+    invoke(*arguments)
+    command = document(file.read_text("utf-8"))["command"]
+    assert command.startswith("attnviz self 'it'\"'\"'s here' --mechanism")
+
+
+def test_another_suffix_is_refused_before_the_work(tmp_path: Path) -> None:
+    done = invoke("self", "one two", *OWN, "--html", str(tmp_path / "page.pdf"))
+    assert done.status == 2
+    assert done.mistake.endswith("page.pdf' must end in .html or .htm")
+
+
+def test_a_page_and_data_do_not_share_a_file(tmp_path: Path) -> None:
+    file = str(tmp_path / "page.html")
+    done = invoke("self", "one two", *OWN, "--html", file, "--heatmap", file)
+    assert done.status == 2
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own() -> None:
+    result = attend("the cat sat", mechanism="multi-head")
+    shown = result._repr_html_()
+    assert shown.startswith("<iframe ")
+    assert 'sandbox="allow-scripts allow-downloads"' in shown
+    assert result.page().startswith("<!doctype html>")
+
+
+def test_python_writes_a_page(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    html = attend("the cat sat", mechanism="scaled").page(file)
+    assert file.read_text("utf-8") == html
