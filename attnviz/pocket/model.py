@@ -55,7 +55,7 @@ def normalise(weights: Weights, name: str, inputs: Array) -> Array:
 
 
 def gelu(inputs: Array) -> Array:
-    """x · Φ(x) in its tanh form (Hendrycks & Gimpel 2016, section 2)."""
+    """X · Φ(x) in its tanh form (Hendrycks & Gimpel 2016, section 2)."""
     inner = sqrt(2 / pi) * (inputs + 0.044715 * inputs * inputs * inputs)
     return 0.5 * inputs * (1 + namespace(inputs).tanh(inner))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,23 @@ from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.pocket.model import Sizes, decode, embed, encode, predict
 from attnviz.pocket.text import Reading, read_text
-from attnviz.pocket.tokenizer import END, LANGUAGE, load_tokenizer
+from attnviz.pocket.tokenizer import (
+    END,
+    ENGLISH,
+    FRENCH,
+    LANGUAGE,
+    MASK,
+    PAD,
+    UNKNOWN,
+    load_tokenizer,
+)
 from attnviz.pocket.weights import StoredWeights
 
 FOLDER = Path(__file__).parent / "files"
 """Where weights, tokenizer, configuration, origin and card lie."""
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
+NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
 MARGIN = 0.3
 """Nats a piece by which one direction must win for the guess to go without a note."""
 
@@ -75,9 +86,7 @@ class Pocket:
     row is that of the piece it has just read, not of the piece it is about to predict.
     """
 
-    def __init__(
-        self, folder: Path, causal: bool, to: str | None, device: str, dtype: str
-    ) -> None:
+    def __init__(self, folder: Path, causal: bool, to: str | None, device: str, dtype: str) -> None:
         self.config: dict[str, Any] = read_config(folder)
         self.sizes = Sizes(**self.config["sizes"])
         self.weights = StoredWeights(folder / "weights.safetensors", dtype, device)
@@ -107,13 +116,12 @@ class Pocket:
         provenance = self._provenance(reading.notes("the text"), {"language": language})
         return Attention((item,), provenance, reading.text)
 
-    def attend_cross(self, source: str, target: str | None, to: str | None = None) -> Attention:
+    def attend_cross(self, source: str, target: str | None) -> Attention:
         """The attention of a pair: streams "cross", "encoder" and "decoder".
 
         Args:
             source: the text to read.
             target: its translation; None: the model's own.
-            to: the target's language; None: the one given when loading, or else the likelier.
 
         Raises:
             InputError: a text that is blank or too long.
@@ -122,19 +130,14 @@ class Pocket:
         ids, keys = reading.ended()
         memory, encoder = encode(self.weights, self.sizes, self._embed(ids))
         notes = reading.notes("the source")
-        language = to or self.to
         if target is None:
-            if language is None:
-                language, note = self._likelier(reading, self._memory([END]))
-                language = OTHER[language]
-                notes += [note] if note else []
+            language, more = self._target_language(reading)
             written = read_text(self._write(memory, len(ids), language), self.tokenizer, "target")
         else:
             written = read_text(target, self.tokenizer, "target")
             notes += written.notes("the target")
-            if language is None:
-                language, note = self._likelier(written, memory)
-                notes += [note] if note else []
+            language, more = (self.to, []) if self.to else self._likelier(written, memory)
+        notes += more
         rows, queries = written.tagged(language)
         _, decoder, cross = decode(self.weights, self.sizes, self._embed(rows), memory)
         maps = (
@@ -145,27 +148,29 @@ class Pocket:
                 "encoder", keys, keys, stacked(encoder), query_side="source", key_side="source"
             ),
             AttentionMap(
-                "decoder", queries, queries, stacked(decoder), query_side="target", key_side="target"
+                "decoder",
+                queries,
+                queries,
+                stacked(decoder),
+                query_side="target",
+                key_side="target",
             ),
         )
         settings = {"direction": f"{OTHER[language]} to {language}", "translated": target is None}
         provenance = self._provenance(notes, settings, self._focus())
         return Attention(maps, provenance, source=source, target=written.text)
 
-    def attend_both_ways(self, source: str, target: str) -> tuple[Attention, Attention]:
-        """A pair read in its own direction, and turned round: the target as the source."""
-        forward = self.attend_cross(source, target)
-        language = str(forward.provenance.settings["direction"]).split()[0]
-        return forward, self.attend_cross(target, source, to=language)
-
-    def translate(self, text: str, to: str | None = None) -> str:
+    def translate(self, text: str) -> str:
         """The text in the other language, one likeliest piece after the other."""
         reading = read_text(text, self.tokenizer)
-        language = to or self.to
-        if language is None:
-            language = OTHER[self._likelier(reading, self._memory([END]))[0]]
         ids, _ = reading.ended()
-        return self._write(self._memory(ids), len(ids), language)
+        return self._write(self._memory(ids), len(ids), self._target_language(reading)[0])
+
+    def _target_language(self, source: Reading) -> tuple[str, list[str]]:
+        if self.to:
+            return self.to, []
+        language, notes = self._likelier(source, self._memory([END]))
+        return OTHER[language], notes
 
     def loss(self, target: Reading, memory: Array, language: str) -> float:
         """Nats a piece, <eos> included, of a target given an encoded source."""
@@ -177,15 +182,15 @@ class Pocket:
         totals = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=-1))
         return float((totals - scores[np.arange(len(expected)), expected]).mean())
 
-    def _likelier(self, target: Reading, memory: Array) -> tuple[str, str | None]:
+    def _likelier(self, target: Reading, memory: Array) -> tuple[str, list[str]]:
         losses = {name: self.loss(target, memory, name) for name in LANGUAGE}
         language, other = sorted(losses, key=lambda name: losses[name])
         if losses[other] - losses[language] > MARGIN:
-            return language, None
-        return language, (
-            f"read as {NAMES[language]}, but {NAMES[other]} is hardly less likely: "
-            "choose the target's language with --to en or --to fr"
+            return language, []
+        note = (
+            f"'{shortened(target.text)}' was read as {NAMES[language]}, but could be {NAMES[other]}"
         )
+        return language, [f"{note}: --to names the target's language"]
 
     def _memory(self, ids: list[int]) -> Array:
         return encode(self.weights, self.sizes, self._embed(ids))[0]
@@ -201,12 +206,11 @@ class Pocket:
         for _ in range(2 * length + 10):
             states, _, _ = decode(self.weights, self.sizes, self._embed(ids), memory)
             scores = to_numpy(predict(self.weights, states[-1:]))[0]
-            scores[: len(LANGUAGE) + END + 2] = scores[END]
-            best = int(scores.argmax())
-            if best <= END:
+            scores[NEVER_WRITTEN] = -np.inf
+            ids.append(int(scores.argmax()))
+            if ids[-1] == END:
                 break
-            ids.append(best)
-        return str(tokenizer.decode(ids[1:])) or "…"
+        return tidy(str(tokenizer.decode(ids[1:])), language) or "…"
 
     def _focus(self) -> dict[str, Focus]:
         guided = self.config["guided"]
@@ -236,6 +240,19 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Sizes, special pieces and head roles of the model in a folder."""
     content: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return content
+
+
+def tidy(written: str, language: str) -> str:
+    """The model's text without the spaces before punctuation that its training text had at times.
+
+    In French a space stands before all but full stops, commas and closing brackets.
+    """
+    return re.sub(r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", written).strip()
+
+
+def shortened(text: str, longest: int = 40) -> str:
+    """The text, cut with an ellipsis where it is long."""
+    return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
 
 
 def stacked(shares: list[Array]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from attnviz.attention_map import Token
@@ -81,7 +82,7 @@ def read_text(text: str, path: Path, what: str = "text") -> Reading:
             "cut it, or use --model"
         )
     spans = encoding.offsets
-    shared = {span for before, span in zip(spans, spans[1:], strict=False) if before == span}
+    shared = {span for before, span in pairwise(spans) if before == span}
     tokens = tuple(
         token(text, piece, span, alone=span not in shared)
         for piece, span in zip(encoding.tokens, spans, strict=True)

@@ -100,7 +100,7 @@ class Evaluation:
 
 
 def chrf(evaluation: Evaluation, pairs: list[Pair]) -> dict[str, Any]:
-    """chrF of the greedy French of every English sentence (Popović 2015), from 0 to 100.
+    """ChrF of the greedy French of every English sentence (Popović 2015), from 0 to 100.
 
     Returns:
         "chrf" against every French translation, "chrf_one_reference" against the first alone, and

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from attnviz.pocket.tokenizer import load_tokenizer
-from attnviz.pocket.training.corpus import checksum
+from attnviz.pocket.training.corpus import checksum, read_pairs
 from attnviz.pocket.training.export import export, write_json
 from attnviz.pocket.training.objective import GUIDE_SHARE, HIDDEN_SHARE, SMOOTHING
 
@@ -27,7 +27,12 @@ def finish(
     tokenizer = asked.output / "tokenizer.json"
     export(run.weights, run.sizes, tokenizer, model)
     origin: dict[str, Any] = {
-        "data": {"file": asked.data.name, "sha256": checksum(asked.data)},
+        "data": {
+            "file": asked.data.name,
+            "sha256": checksum(asked.data),
+            "pairs": len(read_pairs(asked.data)) - len(unseen),
+            "unseen": len({pair.en for pair in unseen}),
+        },
         "unseen": {"file": asked.unseen.name, "sha256": checksum(asked.unseen)}
         if asked.unseen
         else None,
@@ -49,7 +54,7 @@ def finish(
 
         weights = {name: array.detach() for name, array in run.weights.items()}
         evaluation = Evaluation(weights, run.sizes, load_tokenizer(tokenizer), settings.device)
-        origin["figures"] = measure(evaluation, unseen)
+        origin["figures"]["unseen"] = measure(evaluation, unseen)
     write_json(origin, model / "origin.json")
 
 
