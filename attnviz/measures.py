@@ -255,3 +255,38 @@ class TreebankReport:
     findings: tuple[Finding, ...]
     provenance: Provenance
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One link before and after.
+
+    Attributes:
+        link: the change itself: its weight is after − before.
+        before: the weight in A.
+        after: the weight in B.
+    """
+
+    link: Link
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """How attention B differs from attention A.
+
+    Attributes:
+        map: B − A, signed, over the queries that both have and the keys of either.
+        heads: of each layer and head of the map, the layer and head of A and those of B.
+        divergences: mean Jensen–Shannon divergence of the rows in nats, shape (layers, heads), 0 to
+            ln 2; NaN where a head has no row to compare.
+        changes: the links that changed most, first the largest.
+        notes: what was aligned, left out or renormalised.
+    """
+
+    map: AttentionMap
+    heads: tuple[tuple[tuple[str, str], tuple[str, str]], ...]
+    divergences: NDArray[np.float64]
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]

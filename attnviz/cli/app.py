@@ -23,6 +23,7 @@ COMMANDS: dict[str, Entry] = {
     "cross": Entry("Show how a target attends to a source.", "attnviz.cli.cross:cross"),
     "co": Entry("Show how two texts attend to each other.", "attnviz.cli.co:co"),
     "heads": Entry("Show what each head does.", "attnviz.cli.heads:heads"),
+    "compare": Entry("Show what changed between two attentions.", "attnviz.cli.compare:compare"),
     "align": Entry("Align the words of sentence pairs.", "attnviz.cli.align:align"),
     "steps": Entry(
         "Show the arithmetic of attention, matrix by matrix.", "attnviz.cli.steps:steps"

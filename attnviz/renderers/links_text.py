@@ -54,6 +54,6 @@ def amount(weight: float, signed: bool = False) -> str:
 def place(link: Link) -> str:
     """Where a link was found: "layer 5 head 3", "layer 5 mean over heads"."""
     return " ".join(
-        f"{what} {name}" if name.isdecimal() else f"{printable(name)} over {what}s"
+        f"{what} {printable(name)}" if name[:1].isdecimal() else f"{printable(name)} over {what}s"
         for what, name in (("layer", link.layer), ("head", link.head))
     )

@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.analyses.difference import compare_maps
+from attnviz.analyses.edit_script import pair_tokens
+from attnviz.attention_map import AttentionMap, Token
+from attnviz.errors import InputError, UsageError
+from tests.samples import checked, weights_of
+
+words = st.lists(st.sampled_from("abcd"), min_size=1, max_size=7)
+
+
+def map_of(texts, weights=None, seed=0, layers=1, heads=1, **fields):
+    tokens = tuple(Token(text) for text in texts)
+    if weights is None:
+        weights = weights_of((layers, heads, len(texts), len(texts)), seed)
+    weights = np.asarray(weights, dtype=np.float32)
+    return AttentionMap("self", tokens, tokens, weights, **fields)
+
+
+def test_a_substituted_and_an_added_token_by_hand():
+    assert pair_tokens(["the", "cat", "sat"], ["the", "dog", "sat"]) == [(0, 0), (1, 1), (2, 2)]
+    assert pair_tokens(["a", "c"], ["a", "b", "c"]) == [(0, 0), (None, 1), (1, 2)]
+
+
+@checked
+@given(words, words)
+def test_pairs_hold_every_token_once_in_order_and_turn_round_with_the_texts(first, second):
+    pairs = pair_tokens(first, second)
+    assert [a for a, _ in pairs if a is not None] == list(range(len(first)))
+    assert [b for _, b in pairs if b is not None] == list(range(len(second)))
+    if first != second:
+        assert sorted(map(str, pair_tokens(second, first))) == sorted(str((b, a)) for a, b in pairs)
+
+
+def test_the_difference_of_two_links_by_hand():
+    found = compare_maps(
+        map_of("ab", [[[[1.0, 0.0], [0.5, 0.5]]]]), map_of("ab", [[[[0.0, 1.0], [0.5, 0.5]]]])
+    )
+    np.testing.assert_array_equal(found.map.weights[0, 0], [[-1, 1], [0, 0]])
+    # The first rows share no key (ln 2), the second rows are alike (0).
+    assert found.divergences.item() == pytest.approx(np.log(2) / 2)
+    assert [(c.before, c.after, c.link.weight) for c in found.changes] == [(1, 0, -1), (0, 1, 1)]
+    assert found.map.values == "signed"
+
+
+def test_a_key_that_one_side_lacks_counts_as_zero_there():
+    found = compare_maps(
+        map_of("ac", [[[[0.4, 0.6], [1.0, 0.0]]]]),
+        map_of("abc", [[[[0.1, 0.3, 0.6], [0, 1, 0], [0.5, 0.5, 0.0]]]]),
+    )
+    assert [token.text for token in found.map.key_tokens] == ["a", "+b", "c"]
+    assert [token.text for token in found.map.query_tokens] == ["a", "c"]
+    np.testing.assert_allclose(found.map.weights[0, 0], [[-0.3, 0.3, 0], [-0.5, 0.5, 0]], atol=1e-6)
+    assert found.notes[0] == "queries only in A: 0, only in B: 1; left out"
+
+
+def test_a_substituted_token_says_what_became_what():
+    found = compare_maps(map_of(["the", "cat"]), map_of(["the", "dog"], seed=1))
+    assert [token.text for token in found.map.key_tokens] == ["the", "cat→dog"]
+
+
+@checked
+@given(words, words, st.integers(0, 99))
+def test_exchanging_both_sides_changes_every_sign_and_no_divergence(first, second, seed):
+    a, b = map_of(first, seed=seed, heads=2), map_of(second, seed=seed + 1, heads=2)
+    try:
+        there, back = compare_maps(a, b), compare_maps(b, a)
+    except InputError:
+        assert all(None in pair for pair in pair_tokens(first, second))
+        return
+    np.testing.assert_allclose(there.divergences, back.divergences, atol=1e-12)
+    np.testing.assert_allclose(
+        np.sort(there.map.weights, axis=None), np.sort(-back.map.weights, axis=None)
+    )
+    if first == second:
+        np.testing.assert_array_equal(there.map.weights, -back.map.weights)
+
+
+@checked
+@given(words, st.integers(0, 99), st.integers(0, 99))
+def test_divergence_equals_the_loop_lies_in_its_range_and_is_0_for_equals_only(texts, seed, other):
+    a, b = map_of(texts, seed=seed), map_of(texts, seed=other)
+    found = compare_maps(a, b).divergences.item()
+    total = 0.0
+    for p, q in zip(a.weights[0, 0].tolist(), b.weights[0, 0].tolist(), strict=True):
+        p, q = [x / sum(p) for x in p], [x / sum(q) for x in q]
+        for x, y in zip(p, q, strict=True):
+            middle = (x + y) / 2
+            total += (x * np.log(x / middle) if x else 0) / 2
+            total += (y * np.log(y / middle) if y else 0) / 2
+    assert found == pytest.approx(total / len(texts), abs=1e-9)
+    assert 0 <= found <= np.log(2) + 1e-12
+    if np.array_equal(a.weights, b.weights):
+        assert found == 0
+    elif np.abs(a.weights - b.weights).max() > 1e-3:
+        assert found > 0
+
+
+def test_rows_that_do_not_sum_to_1_are_renormalised_and_that_is_said():
+    a = map_of("ab", [[[[0.2, 0.2], [0.5, 0.5]]]])
+    b = map_of("ab", [[[[0.5, 0.5], [0.5, 0.5]]]])
+    found = compare_maps(a, b)
+    assert found.divergences.item() == pytest.approx(0, abs=1e-12)
+    assert found.notes == ("1 rows do not sum to 1: renormalised for the divergence",)
+
+
+def test_rows_that_attend_to_nothing_are_left_out_and_that_is_said():
+    a = map_of("ab", [[[[0.0, 0.0], [1.0, 0.0]]]])
+    found = compare_maps(a, map_of("ab", [[[[1.0, 0.0], [0.0, 1.0]]]]))
+    assert found.divergences.item() == pytest.approx(np.log(2))
+    assert "1 rows attend to nothing" in found.notes[0]
+    nothing = map_of("a", [[[[0.0]]]])
+    assert np.isnan(compare_maps(nothing, nothing).divergences.item())
+
+
+def test_heads_of_other_names_are_paired_by_their_places():
+    a, b = map_of("ab", heads=1), map_of("ab", seed=1, heads=1)
+    a = a.with_weights(a.weights, heads=("3",))
+    b = b.with_weights(b.weights, heads=("7",))
+    found = compare_maps(a, b)
+    assert found.map.heads == ("3→7",)
+    assert found.heads == ((("0", "3"), ("0", "7")),)
+
+
+def test_other_numbers_of_heads_are_refused():
+    with pytest.raises(UsageError, match="A has 1 × 2 layers and heads, B 1 × 3"):
+        compare_maps(map_of("ab", heads=2), map_of("ab", heads=3))
+
+
+def test_signed_maps_are_refused():
+    with pytest.raises(UsageError, match="signed values"):
+        compare_maps(map_of("ab", values="signed"), map_of("ab"))
+
+
+def test_texts_without_a_common_token_are_refused():
+    with pytest.raises(InputError, match="no token in common"):
+        compare_maps(map_of("ab"), map_of("cde"))

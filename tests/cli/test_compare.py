@@ -1,0 +1,105 @@
+import json
+
+import numpy as np
+import pytest
+
+from attnviz.pipeline import load
+from tests.invoke import attnviz
+
+OWN = ("--mechanism", "multi-head", "--size", "16")
+TEXTS = ("the cat sat", "the dog sat")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("maps")
+    for name, seed in (("a", "0"), ("b", "1")):
+        path = folder / f"{name}.npz"
+        done = attnviz("self", "the cat sat", *OWN, "--seed", seed, "-o", str(path), "-f", "none")
+        assert done.status == 0, done.err
+    return folder
+
+
+def test_two_texts_give_a_line_a_head_and_the_changed_links():
+    done = attnviz("compare", *TEXTS, *OWN)
+    assert done.status == 0, done.err
+    assert "cat→dog" in done.text
+    assert "layer 0 head 3" in done.text
+    assert "nats" in done.text
+
+
+def test_tsv_has_a_row_a_head():
+    rows = attnviz("compare", *TEXTS, *OWN, "-f", "tsv", "-q").text.splitlines()
+    assert rows[0].split("\t") == ["layer_a", "head_a", "layer_b", "head_b", "divergence_nats"]
+    assert [row.split("\t")[:4] for row in rows[1:]] == [["0", str(h)] * 2 for h in range(4)]
+
+
+def test_json_has_both_sides_and_every_head():
+    found = json.loads(attnviz("compare", *TEXTS, *OWN, "-f", "json", "-q").text)
+    assert found["kind"] == "comparison"
+    assert found["unit"] == "nats"
+    assert len(found["heads"]) == 4
+    assert {"a", "b", "change"} <= set(found["links"][0])
+
+
+def test_two_saved_maps_are_compared_without_a_model(saved):
+    done = attnviz("compare", str(saved / "a.npz"), str(saved / "b.npz"), "-f", "tsv", "-q")
+    assert done.status == 0, done.err
+    assert len(done.text.splitlines()) == 5
+
+
+def test_a_saved_difference_is_b_minus_a_and_can_be_rendered(saved, tmp_path):
+    out = tmp_path / "change.npz"
+    a, b = saved / "a.npz", saved / "b.npz"
+    assert attnviz("compare", str(a), str(b), "-o", str(out), "-q").status == 0
+    (change,), (first,), (second,) = load(out), load(a), load(b)
+    np.testing.assert_array_equal(change.weights, second.weights - first.weights)
+    assert change.main.values == "signed"
+    assert attnviz("render", str(out), "-f", "links", "-q").text.startswith(("the", "cat", "sat"))
+
+
+def test_two_heads_of_one_map(saved):
+    done = attnviz("compare", str(saved / "a.npz"), "--head-a", "1", "--head-b", "2", "-q")
+    assert "layer 0 head 1 → layer 0 head 2" in done.text
+
+
+def test_pictures_are_written(saved, tmp_path):
+    heatmap, grid = tmp_path / "h.png", tmp_path / "g.svg"
+    done = attnviz(
+        "compare", str(saved / "a.npz"), str(saved / "b.npz"), "--heatmap", str(heatmap),
+        "--grid", str(grid), "-f", "none",
+    )  # fmt: skip
+    assert done.status == 0, done.err
+    assert heatmap.read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in grid.read_bytes()
+
+
+def test_fail_above_exits_with_1_and_names_the_heads(saved):
+    names = [str(saved / f"{name}.npz") for name in "ab"]
+    failed = attnviz("compare", *names, "--fail-above", "0", "-f", "tsv", "-q")
+    assert failed.status == 1
+    assert len(failed.text.splitlines()) == 5
+    assert "4 of 4 heads differ by more than 0 nats: layer 0 head" in failed.err
+    assert attnviz("compare", *names, "--fail-above", "0.7", "-q").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "status"),
+    [
+        (("the cat", *OWN), "A and B are the same", 2),
+        (("nope.npz", "the cat"), "there is no file 'nope.npz'", 1),
+        (("the cat", "the dog", *OWN, "-o", "x.csv"), "must end in", 2),
+        (("the cat", "the dog", *OWN, "--heatmap", "x.txt"), "names no picture", 2),
+        (("the cat", "the dog", *OWN, "-f", "npz"), "unknown format", 2),
+        (("the cat", "the dog", *OWN, "--head-a", "9"), "head 9 does not exist", 2),
+        (("the cat", "the dog", *OWN, "--head-a", "0"), "A has 1 × 1 layers and heads", 2),
+        (("a", "b c d", *OWN), "no token in common", 1),
+        (("the cat", " ", *OWN), "the text is empty", 1),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message, status):
+    done = attnviz("compare", *arguments)
+    assert done.status == status
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert done.out == b""
