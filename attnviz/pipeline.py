@@ -5,7 +5,7 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,12 @@ from attnviz.analyses.special import check_special, treat_special
 from attnviz.analyses.view import views
 from attnviz.attention_map import Attention, Token
 from attnviz.errors import AttnvizError, InputError, OutputError, UsageError, choose, did_you_mean
-from attnviz.registry import FORMATS, LENSES, PICTURE_SUFFIXES, PICTURES, Command
+from attnviz.evidence import Explained, Transformed
+from attnviz.registry import FORMATS, LENSES, PICTURE_SUFFIXES, PICTURES, Command, Needs
 from attnviz.renderers import Display, Renderer
 from attnviz.request import Choice, Origin
 from attnviz.sources import PairSource, Source
+from attnviz.sources.lens import EVERY, Ask, ask_nobody, ask_source, needs_head, see
 from attnviz.sources.open import open_source
 from attnviz.texts import BadText, Text, check_text
 
@@ -105,7 +107,7 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
     choose(command, ("self", "cross", "co"), "command")
     origin, choice = _split_options(options)
     check_choice(choice)
-    source = open_source(origin, command)
+    source = open_source(origin, command, with_head=needs_head(choice.lens))
     if origin.weights is None:
         check_text(text)
         if target is not None:
@@ -136,7 +138,9 @@ def check_choice(choice: Choice) -> None:
         if selection is not None:
             check_selection(selection, what)
     check_reduction(choice.reduce, choice.over)
-    choose(choice.lens, ("raw", *LENSES), "lens")
+    choose(choice.lens, ("raw", *LENSES, EVERY), "lens")
+    if choice.explain is not None and not needs_head(choice.lens):
+        raise UsageError("--target says what --lens gradient explains: add --lens gradient")
     check_special(choice.special)
     check_group(_group_of(choice))
 
@@ -163,11 +167,17 @@ def attend_texts(
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
-    if command == "self":
-        attention = attend_alone(source, text)
-    else:
-        attention = source.attend_cross(text.text, text.target)
-    return apply_choice(replace(attention, id=text.id), choice, text.labels)
+
+    def attend() -> Attention:
+        if command == "self":
+            return attend_alone(source, text)
+        return source.attend_cross(text.text, text.target)
+
+    def ask(needs: Needs) -> Explained | Transformed:
+        texts = text.text, text.target
+        return ask_source(source, needs, texts, alone=command == "self", wanted=choice.explain)
+
+    return choose_from(attend, ask, choice, text)
 
 
 def attend_alone(source: Source, text: Text) -> Attention:
@@ -186,20 +196,38 @@ def attend_alone(source: Source, text: Text) -> Attention:
     return source.attend_pair(text.text, text.target)
 
 
-def apply_choice(
-    attention: Attention, choice: Choice, labels: tuple[str, ...] | None = None
-) -> Result:
+def apply_choice(attention: Attention, choice: Choice) -> Result:
+    """Saved attention as chosen, as far as weights are all it takes.
+
+    Raises:
+        UsageError: a lens that needs the model.
+    """
+    return choose_from(lambda: attention, ask_nobody, choice, Text(attention.id, ""))
+
+
+def choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text: Text) -> Result:
     """The attention labelled, through a lens, selected, without special tokens, grouped, reduced.
 
     What is asked for is done in this order.
+
+    Args:
+        attend: gives the raw maps.
+        ask: gives what a lens needs beyond them.
+        choice: what is asked for.
+        text: whose id and labels they get.
     """
-    named = tuple(choice.labels.split()) if choice.labels else labels
-    if named:
+
+    def prepare(attention: Attention) -> Attention:
+        named = tuple(choice.labels.split()) if choice.labels else text.labels
+        attention = replace(attention, id=text.id)
+        if not named:
+            return attention
         from attnviz.analyses.label import label_tokens
 
-        attention = label_tokens(attention, named)
-    if choice.lens != "raw":
-        attention = LENSES[choice.lens].load()(attention)
+        return label_tokens(attention, named)
+
+    insisted = choice.explain is not None
+    attention = see(choice.lens, attend, ask, prepare, insisted=insisted)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)

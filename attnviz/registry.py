@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Command = Literal["self", "cross", "co"]
+Needs = Literal["weights", "gradients", "values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,17 @@ class Measure(Entry):
     short: str
     role: bool = False
     repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lens(Entry):
+    """What can be made of a text's attention.
+
+    Attributes:
+        needs: "weights", which are in every map; else what only a model can tell.
+    """
+
+    needs: Needs = "weights"
 
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -295,14 +307,24 @@ MEASURES: dict[str, Measure] = {
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
-LENSES: dict[str, Entry] = {
-    "rollout": Entry(
+LENSES: dict[str, Lens] = {
+    "rollout": Lens(
         "How much of each input token is in each position after each layer.",
         "attnviz.analyses.rollout:rollout",
     ),
-    "flow": Entry(
+    "flow": Lens(
         "The largest flow from each input token to each position after the last layer.",
         "attnviz.analyses.flow:flow",
+    ),
+    "gradient": Lens(
+        "How much each input token speaks for one output, through weights it grows with.",
+        "attnviz.analyses.gradient:gradient",
+        "gradients",
+    ),
+    "norm": Lens(
+        "How long each key's contribution to each query is, all heads added up.",
+        "attnviz.analyses.norm:norm",
+        "values",
     ),
 }
 

@@ -50,7 +50,10 @@ class Choice:
     """Which part of the attention is wanted.
 
     Attributes:
-        lens: what is made of the raw weights first; "raw" leaves them.
+        lens: what is made of the raw weights first; "raw" leaves them, "all" sets every lens side
+            by side.
+        explain: what the lens "gradient" explains: a class by name or number, a token by text or
+            position; None: what the model predicts.
         stream: one stream by name; None: all.
         layer: "0", "2,5", "0-3", "last" or "all".
         head: likewise.
@@ -63,6 +66,7 @@ class Choice:
     """
 
     lens: str = "raw"
+    explain: str | None = None
     stream: str | None = None
     layer: str | None = None
     head: str | None = None

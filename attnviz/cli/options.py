@@ -137,8 +137,14 @@ OPTIONS: dict[str, Any] = {
         CHOICE,
         "--lens",
         metavar="NAME",
-        help=f"What to make of the weights first: raw, {', '.join(LENSES)}.",
-        autocompletion=completing(("raw", *LENSES)),
+        help=f"What to make of the weights first: raw, {', '.join(LENSES)}; all shows them all.",
+        autocompletion=completing(("raw", *LENSES, "all")),
+    ),
+    "explain": _option(
+        CHOICE,
+        "--target",
+        metavar="WHAT",
+        help="What --lens gradient explains: a class, or a token (by text or number from 0).",
     ),
     "stream": _option(
         CHOICE, "--stream", metavar="NAME", help="One stream: encoder, decoder, cross, …"

@@ -15,6 +15,7 @@ from attnviz.cli.sinks import Sinks
 from attnviz.errors import AttnvizError
 from attnviz.pipeline import Result, attend_texts, check_choice
 from attnviz.registry import Command
+from attnviz.sources.lens import needs_head
 from attnviz.sources.open import check_origin, open_source
 from attnviz.texts import BadText, Text
 
@@ -33,7 +34,8 @@ def run_texts(
     check_choice(options.choice)
     check_origin(options.origin, command)
     with Sinks(options, many) as sinks:
-        source = open_source(options.origin, command)
+        with_head = needs_head(options.choice.lens)
+        source = open_source(options.origin, command, with_head=with_head)
         gc.enable()
         loaded = time.perf_counter()
         found = attend_texts(source, texts, options.choice, command)

@@ -17,6 +17,7 @@ from attnviz.attention_map import (
     Token,
 )
 from attnviz.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.evidence import Explained, Transformed
 from attnviz.hugging_face.capture import Captured, capture
 from attnviz.hugging_face.continuation import Continuation, as_chat, continued
 from attnviz.hugging_face.family import Family
@@ -128,6 +129,32 @@ class HuggingFaceModel:
         maps = tuple(as_map(item, tokens, *side[item.stream]) for item in captured)
         return Attention(maps, self.decoded(goal.notes), source=source, target=goal.text)
 
+    def explain_self(self, text: str, wanted: str | None = None) -> Explained:
+        """What the model predicts from a text, with gradients; see `hugging_face.gradient`."""
+        from attnviz.hugging_face.gradient import explain_self
+
+        return explain_self(self, text, wanted)
+
+    def explain_cross(
+        self, source: str, target: str | None = None, wanted: str | None = None
+    ) -> Explained:
+        """Why a token of the target is written, with gradients; see `hugging_face.gradient`."""
+        from attnviz.hugging_face.gradient import explain_cross
+
+        return explain_cross(self, source, target, wanted)
+
+    def transform_self(self, text: str) -> Transformed:
+        """What each head makes of each token; see `hugging_face.norm`."""
+        from attnviz.hugging_face.norm import transform_self
+
+        return transform_self(self, text)
+
+    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+        """What each head makes of each token of a pair; see `hugging_face.norm`."""
+        from attnviz.hugging_face.norm import transform_cross
+
+        return transform_cross(self, source, target)
+
     def read_pair(
         self, source: str, target: str | None
     ) -> tuple[TokenizedText, Target, dict[str, Any]]:
@@ -167,9 +194,7 @@ class HuggingFaceModel:
         captured = capture(part, self.tensors(read.inputs, part), {stream: (length, length)})
         return tuple(as_map(item, {"text": read.tokens}, "text", "text") for item in captured)
 
-    def decided(
-        self, attention: Attention, heard: Sequence[Any], read: TokenizedText
-    ) -> Attention:
+    def decided(self, attention: Attention, heard: Sequence[Any], read: TokenizedText) -> Attention:
         """The attention with what the model decided on the way, if it has a head for that."""
         if self.task is None or not heard:
             return attention

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from attnviz.attention_map import Attention
+from attnviz.evidence import Explained, Transformed
 
 
 class Source(Protocol):
@@ -25,4 +26,32 @@ class PairSource(Protocol):
 
     def attend_pair(self, first: str, second: str) -> Attention:
         """The maps of both texts over themselves and each other."""
+        ...
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A source whose model predicts something, so that a prediction can be explained."""
+
+    def explain_self(self, text: str, wanted: str | None = None) -> Explained:
+        """The prediction from a text, or the wanted one, with gradients."""
+        ...
+
+    def explain_cross(
+        self, source: str, target: str | None = None, wanted: str | None = None
+    ) -> Explained:
+        """A token of the target, with gradients."""
+        ...
+
+
+@runtime_checkable
+class Transforming(Protocol):
+    """A source that knows what its weights add up."""
+
+    def transform_self(self, text: str) -> Transformed:
+        """What each head makes of each token of a text."""
+        ...
+
+    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+        """What each head makes of each token of a pair."""
         ...

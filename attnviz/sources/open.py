@@ -40,8 +40,13 @@ def check_origin(origin: Origin, command: Command) -> None:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
 
 
-def open_source(origin: Origin, command: Command) -> Source:
+def open_source(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
     """The source of attention that a request names, loaded and ready.
+
+    Args:
+        origin: where attention comes from.
+        command: what it is for.
+        with_head: whether a pretrained model's predictions will be asked for too.
 
     Raises:
         UsageError: options that contradict each other.
@@ -72,6 +77,7 @@ def open_source(origin: Origin, command: Command) -> Source:
         allow_code=origin.allow_code,
         generate=origin.generate,
         chat=origin.chat,
+        with_head=with_head,
     )
 
 

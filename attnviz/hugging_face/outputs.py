@@ -1,0 +1,198 @@
+"""Which of a model's outputs is explained: what it predicts, or what the user names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnviz.errors import ModelError, UsageError, did_you_mean
+from attnviz.hugging_face.model import HuggingFaceModel
+from attnviz.hugging_face.whole import Reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """One output.
+
+    Attributes:
+        score: its logit, a scalar.
+        name: what it is called.
+        probability: its share of the softmax, None where there is nothing to choose from.
+        positions: the token it is read from; empty where only the gradient can tell.
+    """
+
+    score: Tensor
+    name: str
+    probability: float | None
+    positions: tuple[int, ...] = ()
+
+
+def choose_output(
+    model: HuggingFaceModel, reading: Reading, logits: Any, wanted: str | None
+) -> Chosen:
+    """The output to explain.
+
+    Args:
+        model: who predicts.
+        reading: from what.
+        logits: shape (1, classes), or (1, positions, classes or words).
+        wanted: what the user named, None: what the model predicts.
+
+    Raises:
+        ModelError: no logits of such a shape.
+        UsageError: no such class or token.
+    """
+    if getattr(logits, "ndim", 0) not in (2, 3):
+        raise ModelError(
+            f"'{model.name}' ({type(model.model).__name__}) has no head that gives classes or "
+            "tokens, so there is nothing to explain: use --lens rollout, flow or norm"
+        )
+    if logits.ndim == 2:
+        return chosen_class(model, logits[0], wanted)
+    if model.model.get_output_embeddings() is None:
+        return chosen_label(model, reading, logits[0], wanted)
+    return chosen_word(model, reading, logits[0], wanted)
+
+
+def chosen_class(model: HuggingFaceModel, logits: Tensor, wanted: str | None) -> Chosen:
+    """A class of the whole text, by default the likeliest."""
+    names = label_names(model, len(logits))
+    number = int(logits.argmax()) if wanted is None else class_number(names, wanted)
+    probability = None
+    if getattr(model.model.config, "problem_type", None) == "multi_label_classification":
+        probability = float(logits[number].sigmoid())
+    elif len(names) > 1:
+        probability = float(logits.softmax(-1)[number])
+    return Chosen(logits[number], names[number], probability)
+
+
+def chosen_label(
+    model: HuggingFaceModel, reading: Reading, logits: Tensor, wanted: str | None
+) -> Chosen:
+    """A label of one token: of the named one, of the one most like the named label, or the last."""
+    tokens = reading.tokens["text"]
+    names = label_names(model, logits.shape[-1])
+    position = default_position(reading) if wanted is None else find_token(reading, wanted)
+    if position is not None:
+        number = int(logits[position].argmax())
+    elif wanted in names:
+        number = names.index(str(wanted))
+        position = int(logits[:, number].argmax())
+    else:
+        raise UsageError(
+            f"--target '{wanted}' is neither a token of the text (by its text, or 0 to "
+            f"{len(tokens) - 1}) nor a label: {', '.join(names)[:200]}"
+        )
+    probability = float(logits[position].softmax(-1)[number])
+    name = f"{names[number]} ({tokens[position].text})"
+    return Chosen(logits[position, number], name, probability, (position,))
+
+
+def chosen_word(
+    model: HuggingFaceModel, reading: Reading, logits: Tensor, wanted: str | None
+) -> Chosen:
+    """A token that a language model predicts.
+
+    Of a masked one the mask, else the last token that stands for text; of one that writes the
+    next token, or the last of a given target. A word that the text does not hold is looked for in
+    the vocabulary: what speaks for it in place of the predicted one.
+    """
+    side = next(iter(reading.sides.values()))[0]
+    tokens, ids = reading.tokens[side], reading.ids[side]
+    ahead = 0 if model.family == "encoder-only" else 1
+    position = default_position(reading, ahead, model.tokenizer.mask_token_id)
+    number = None
+    if wanted is not None:
+        found = find_token(reading, wanted, ahead)
+        number = vocabulary_number(model, wanted) if found is None else None
+        if found is None and number is None:
+            raise UsageError(
+                f"--target '{wanted}' is neither a token of the {side} (by its text, or "
+                f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
+            )
+        # Another word than the text's own stands where the model would go on writing.
+        end = len(tokens) if ahead else position
+        position = end if found is None else found
+    row = position - ahead
+    if number is None:
+        number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
+    written = position < len(ids) and ids[position] == number
+    name = tokens[position].text if written else spelled(model, number)
+    if not ahead and not written and ids[position] != model.tokenizer.mask_token_id:
+        name += f" ({tokens[position].text})"
+    return Chosen(logits[row, number], name, float(logits[row].softmax(-1)[number]), (row,))
+
+
+def default_position(reading: Reading, ahead: int = 0, mask: int | None = None) -> int:
+    """The token that is explained where none is named; one past the last: the one to come."""
+    side = next(iter(reading.sides.values()))[0]
+    tokens, ids = reading.tokens[side], reading.ids[side]
+    if ahead:
+        return len(tokens) - 1 if side == "target" and len(tokens) > 1 else len(tokens)
+    if mask is not None and mask in ids:
+        return ids.index(mask)
+    return max(place for place, token in enumerate(tokens) if not token.special)
+
+
+def find_token(reading: Reading, wanted: str, ahead: int = 0) -> int | None:
+    """A token by its position or its text, the last of several; None where there is none.
+
+    What writes ahead has not predicted its first token, but predicts one after its last.
+    """
+    side = next(iter(reading.sides.values()))[0]
+    tokens = reading.tokens[side]
+    named = [
+        place
+        for place, token in enumerate(tokens)
+        if wanted in (token.text, token.text.removeprefix("##")) and place >= ahead
+    ]
+    if named:
+        return named[-1]
+    if wanted.isdecimal() and ahead <= int(wanted) < len(tokens) + ahead:
+        return int(wanted)
+    return None
+
+
+def vocabulary_number(model: HuggingFaceModel, wanted: str) -> int | None:
+    """The number of a word that is one piece of the vocabulary, after a space or without one."""
+    unknown = model.tokenizer.unk_token_id
+    for text in (f" {wanted}", wanted):
+        ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and ids[0] != unknown:
+            return int(ids[0])
+    return None
+
+
+def spelled(model: HuggingFaceModel, number: int) -> str:
+    """What a piece of the vocabulary reads as."""
+    text = str(model.tokenizer.decode([number])).strip()
+    if text and "\ufffd" not in text:
+        return text
+    return str(model.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
+
+
+def label_names(model: HuggingFaceModel, count: int) -> list[str]:
+    """What the model calls its classes."""
+    known = model.model.config.id2label or {}
+    return [str(known.get(number, f"LABEL_{number}")) for number in range(count)]
+
+
+def class_number(names: list[str], wanted: str) -> int:
+    """The number of a class by its name, whatever its case, or by its number.
+
+    Raises:
+        UsageError: there is no such class.
+    """
+    folded = [name.casefold() for name in names]
+    if wanted.casefold() in folded:
+        return folded.index(wanted.casefold())
+    if wanted.isdecimal() and int(wanted) < len(names):
+        return int(wanted)
+    listed = ", ".join(f"{number} {name}" for number, name in enumerate(names[:20]))
+    raise UsageError(
+        f"--target '{wanted}' is no class of this model: choose from {listed}"
+        f"{', …' if len(names) > 20 else ''}.{did_you_mean(wanted, names)}"
+    )

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.analyses.gradient import (
+    gradient,
+    normalised,
+    relevance,
+    relevance_across,
+    weighted,
+)
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import UsageError
+from attnviz.evidence import Explained
+from tests.samples import checked
+
+
+def tokens(count: int) -> tuple[Token, ...]:
+    return tuple(Token(f"t{place}") for place in range(count))
+
+
+def rows(seed: int, *shape: int) -> np.ndarray:
+    drawn = np.exp(2 * np.random.default_rng(seed).standard_normal(shape))
+    return (drawn / drawn.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def slopes(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed + 500).standard_normal(shape).astype(np.float32)
+
+
+def item(stream: str, weights: np.ndarray) -> AttentionMap:
+    return AttentionMap(stream, tokens(weights.shape[2]), tokens(weights.shape[3]), weights)
+
+
+def explained(
+    stream: str, weights: np.ndarray, changes: np.ndarray, positions: tuple[int, ...] = (0,)
+) -> Explained:
+    attention = Attention((item(stream, weights),), Provenance("file", "test"), text="x")
+    return Explained(attention, (changes,), positions, "POSITIVE", 0.981)
+
+
+def by_the_loop(weights: np.ndarray, changes: np.ndarray) -> list[list[float]]:
+    """Rules 5 and 6 number by number."""
+    layers, heads, length, _ = weights.shape
+    found = [[float(i == j) for j in range(length)] for i in range(length)]
+    for layer in range(layers):
+        step = [[0.0] * length for _ in range(length)]
+        for i in range(length):
+            for j in range(length):
+                for head in range(heads):
+                    product = float(weights[layer, head, i, j]) * float(changes[layer, head, i, j])
+                    step[i][j] += max(product, 0.0) / heads
+        found = [
+            [
+                found[i][j] + sum(step[i][k] * found[k][j] for k in range(length))
+                for j in range(length)
+            ]
+            for i in range(length)
+        ]
+    return found
+
+
+def test_only_weights_that_the_output_grows_with_count() -> None:
+    weights = np.array([[[[0.5, 0.5]], [[1.0, 0.0]]]])
+    changes = np.array([[[[4.0, -4.0]], [[2.0, 3.0]]]])
+    # Heads: 2 and 0 (below 0), then 2 and 0 (no weight); their means.
+    np.testing.assert_allclose(weighted(weights, changes), [[[2.0, 0.0]]])
+
+
+def test_two_layers_worked_by_hand() -> None:
+    first, second = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 2.0], [3.0, 0.0]])
+    # After the first layer R = [[1, 1], [0, 1]]; the second adds [[0, 2], [3, 3]].
+    np.testing.assert_allclose(relevance(np.stack([first, second])), [[1, 3], [3, 4]])
+
+
+def test_three_layers_worked_by_hand() -> None:
+    back = np.array([[0.0, 0.0], [1.0, 0.0]])
+    # What flows back arrives once a layer, since the first position only keeps itself.
+    np.testing.assert_allclose(relevance(np.stack([back] * 3)), [[1, 0], [3, 1]])
+
+
+@checked
+@given(st.integers(0, 1000), st.integers(1, 3), st.integers(1, 3), st.integers(1, 5))
+def test_it_equals_the_loop(seed: int, layers: int, heads: int, length: int) -> None:
+    weights = rows(seed, layers, heads, length, length)
+    changes = slopes(seed, layers, heads, length, length)
+    expected = by_the_loop(weights, changes)
+    np.testing.assert_allclose(relevance(weighted(weights, changes)), expected, rtol=1e-5)
+
+
+def test_without_gradient_everything_is_relevant_to_itself_alone() -> None:
+    weights = rows(0, 3, 2, 4, 4)
+    found = relevance(weighted(weights, np.zeros_like(weights)))
+    np.testing.assert_array_equal(found, np.eye(4))
+    silent = gradient(explained("self", weights, np.zeros_like(weights)))
+    assert not silent.weights.any()
+    assert "no weight of stream self speaks for 'POSITIVE'" in silent.provenance.notes
+
+
+@checked
+@given(st.integers(0, 1000))
+def test_a_triangle_stays_a_triangle(seed: int) -> None:
+    found = relevance(weighted(np.tril(rows(seed, 3, 2, 5, 5)), slopes(seed, 3, 2, 5, 5)))
+    np.testing.assert_array_equal(found, np.tril(found))
+    assert (found >= np.eye(5)).all()
+
+
+def test_more_gradient_is_more_of_the_same_where_one_layer_adds_it() -> None:
+    weights, changes = rows(1, 1, 2, 4, 4), slopes(1, 1, 2, 4, 4)
+    once, twice = (relevance(weighted(weights, by * changes)) - np.eye(4) for by in (1, 2))
+    np.testing.assert_allclose(twice, 2 * once, rtol=1e-6)
+
+
+def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity() -> None:
+    found = normalised(np.array([[1.0, 0.0, 0.0], [2.0, 3.0, 0.0], [0.0, 0.0, 5.0]]))
+    np.testing.assert_allclose(found, [[1, 0, 0], [0.5, 1.5, 0], [0, 0, 2]])
+
+
+def test_an_encoder_decoder_of_one_layer_worked_by_hand() -> None:
+    encoder = np.array([[[0.0, 1.0], [0.0, 0.0]]])
+    decoder = np.array([[[0.0, 0.0], [1.0, 0.0]]])
+    cross = np.array([[[1.0, 0.0], [0.0, 2.0]]])
+    own, source = relevance_across(encoder, decoder, cross)
+    np.testing.assert_allclose(own, [[1, 0], [1, 1]])
+    # R̄ of the source [[1, 1], [0, 1]], of the target [[1, 0], [1, 1]], which rule 10 turns over.
+    by_hand = np.array([[1, 1], [0, 1]]) @ cross[0] @ np.array([[1, 1], [0, 1]])
+    np.testing.assert_allclose(source, by_hand)
+
+
+def test_across_two_layers_it_equals_the_rules_written_out() -> None:
+    encoder, decoder, cross = (
+        weighted(rows(seed, 2, 2, *shape), slopes(seed, 2, 2, *shape))
+        for seed, shape in ((1, (5, 5)), (2, (4, 4)), (3, (4, 5)))
+    )
+    ii = np.eye(5)
+    for step in encoder:
+        ii = ii + step @ ii
+    bars = []
+    tt, ti = np.eye(4), np.zeros((4, 5))
+    for step, across in zip(decoder, cross, strict=True):
+        tt, ti = tt + step @ tt, ti + step @ ti
+        bars = []
+        for full in (tt, ii):
+            hat = full - np.eye(len(full))
+            bars.append(hat / hat.sum(-1, keepdims=True) + np.eye(len(full)))
+        ti = ti + np.einsum("ba,bj,jk->ak", bars[0], across, bars[1])
+    own, source = relevance_across(encoder, decoder, cross)
+    np.testing.assert_allclose(own, tt)
+    np.testing.assert_allclose(source, ti)
+
+
+def test_the_output_is_one_row_of_shares_named_after_it() -> None:
+    weights, changes = rows(3, 2, 2, 4, 4), slopes(3, 2, 2, 4, 4)
+    found = gradient(explained("self", weights, changes, (1,)))
+    (token,) = found.main.query_tokens
+    assert (token.text, token.special) == ("→ POSITIVE .98", True)
+    assert found.weights.shape == (1, 1, 1, 4)
+    expected = relevance(weighted(weights, changes))[1] - np.eye(4)[1]
+    np.testing.assert_allclose(found.weights[0, 0, 0], expected / expected.sum(), atol=1e-6)
+    assert found.provenance.settings["relevance"] == {"self": pytest.approx(expected.sum(), 1e-5)}
+    assert found.provenance.steps == ("lens gradient",)
+
+
+def test_an_output_read_from_all_positions_takes_the_mean_of_their_rows() -> None:
+    weights, changes = rows(4, 1, 1, 3, 3), slopes(4, 1, 1, 3, 3)
+    found = gradient(explained("self", weights, changes, (0, 1, 2)))
+    expected = (relevance(weighted(weights, changes)) - np.eye(3)).mean(axis=0)
+    np.testing.assert_allclose(found.weights[0, 0, 0], expected / expected.sum(), atol=1e-6)
+
+
+def test_what_a_decoder_has_not_read_yet_is_no_column() -> None:
+    weights, changes = np.tril(rows(5, 2, 2, 5, 5)), slopes(5, 2, 2, 5, 5)
+    found = gradient(explained("causal", weights, changes, (2,)))
+    assert [token.text for token in found.main.key_tokens] == ["t0", "t1", "t2"]
+
+
+def test_a_pair_gives_the_source_and_what_was_read_of_the_target() -> None:
+    parts = {"cross": (4, 5), "encoder": (5, 5), "decoder": (4, 4)}
+    maps = tuple(item(name, rows(n, 2, 3, *shape)) for n, (name, shape) in enumerate(parts.items()))
+    attention = Attention(maps, Provenance("file", "test"), source="a", target="b")
+    changes = tuple(slopes(n, 2, 3, *shape) for n, shape in enumerate(parts.values()))
+    found = gradient(Explained(attention, changes, (2,), "rouge"))
+    assert [item.stream for item in found.maps] == ["cross", "decoder"]
+    assert [item.weights.shape for item in found.maps] == [(1, 1, 1, 5), (1, 1, 1, 3)]
+    assert found.main.query_tokens[0].text == "→ rouge"
+    np.testing.assert_allclose([item.weights.sum() for item in found.maps], 1, rtol=1e-6)
+
+
+def test_a_pair_without_its_encoder_is_refused() -> None:
+    with pytest.raises(UsageError, match="needs stream 'encoder'"):
+        gradient(explained("cross", rows(0, 1, 1, 2, 3), slopes(0, 1, 1, 2, 3)))
