@@ -242,6 +242,11 @@ MEASURES: dict[str, Measure] = {
         "attnviz.analyses.distance:offset",
         "offs",
     ),
+    "patch-distance": Measure(
+        "Mean way between a patch of a picture and what it looks at, in patches.",
+        "attnviz.analyses.patch_distance:patch_distance",
+        "way",
+    ),
     "previous-token": Measure(
         "Share that goes to the token before.",
         "attnviz.analyses.neighbours:previous_token",

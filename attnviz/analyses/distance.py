@@ -1,7 +1,7 @@
 """How far heads look: the mean distance in tokens, and in which direction.
 
-With specials included, as a sink at the start is part of what a head does; a map over the patches
-of an image has no such line of tokens (see `patch_distance`).
+With special tokens included, as a sink at the start is part of what a head does. The patches of a
+picture stand in no line; for them there is `patch_distance`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.mask import within_one_text
+from attnviz.analyses.patch_distance import patch_places
 from attnviz.analyses.subject import Numbers, Subject
 from attnviz.measures import HeadMeasure
 
@@ -28,7 +29,8 @@ def _weighted(
     subject: Subject, name: str, ends: tuple[str, str], kind: np.ufunc
 ) -> HeadMeasure | None:
     length = len(subject.item.key_tokens)
-    if not within_one_text(subject.item) or length < 2:
+    in_line = within_one_text(subject.item) and patch_places(subject.item.key_tokens) is None
+    if not in_line or length < 2:
         return None
     positions = np.arange(length, dtype=np.float32)
     apart = kind(positions - positions[:, None])

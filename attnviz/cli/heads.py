@@ -19,6 +19,7 @@ FORMATS = ("table", "tsv", "json", "none")
 @with_options(
     without=(
         "to",
+        "lens",
         "explain",
         "generate",
         "chat",
@@ -143,9 +144,15 @@ def heads(
         options, order, role, similar, format_name, output, overview, scatter, not no_repeat
     )
     asked.check()
+    if similar and (role is not None or order != "role"):
+        raise UsageError("--similar compares all heads with one another: leave out --role, --sort")
     if treebank is not None:
-        if text or input_file is not None or similar or overview or scatter or role:
-            raise UsageError("--treebank brings its own sentences and makes a table of relations")
+        others = (text, input_file, role, similar, overview, scatter, no_repeat, order != "role")
+        if any(others):
+            raise UsageError(
+                "--treebank brings its own sentences and scores every head on them: of the other "
+                "options it takes only where attention comes from, which part, and -f and -o"
+            )
         from attnviz.cli.heads_treebank import relations
 
         raise typer.Exit(relations(treebank, asked))

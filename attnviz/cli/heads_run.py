@@ -85,7 +85,8 @@ def measures(texts: Iterable[Text | BadText], asked: Asked) -> int:
     """
     source = open_source(asked.options.origin, "self")
     study, similarity, failed = HeadStudy(), SimilarityStudy(), 0
-    repeat = asked.repeat and asked.options.origin.weights is None
+    wants_roles = not asked.similar or asked.overview or asked.scatter
+    repeat = asked.repeat and asked.options.origin.weights is None and wants_roles
     said: set[str] = set()
     for found in attend_texts(source, texts, asked.options.choice, "self"):
         if isinstance(found, AttnvizError):

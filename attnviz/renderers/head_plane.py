@@ -43,7 +43,11 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
         report: places and what they show.
         rows: the same heads with their roles; heads without are grey.
     """
-    named = {(row.layer, row.head): row.roles[0].name for row in rows if row.roles}
+    named = {
+        (row.layer, row.head): row.roles[0].name
+        for row in rows
+        if row.roles and row.stream == report.stream
+    }
     names = [f"{layer}.{head}" for layer, head in report.heads]
     subtitle = (
         f"layer.head, near where they look alike; the plane shows {report.shown:.0%} of how far "

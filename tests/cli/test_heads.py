@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -193,6 +194,8 @@ def test_a_treebank_comes_as_data_too(capfd: pytest.CaptureFixture[str]) -> None
         (["a b", "--layer", "7", *OWN, "-q"], 2, "layer 7 does not exist"),
         (["a b", "--sort", "punctuation", *OWN, "-q"], 2, "'punctuation' says nothing"),
         (["a b", "--treebank", "x.conllu", *OWN], 2, "--treebank brings its own sentences"),
+        (["--treebank", str(SAMPLE), "--sort", "layer", *OWN], 2, "--treebank brings its own"),
+        (["a b", "--similar", "--role", "self", *OWN], 2, "--similar compares all heads"),
         (["--treebank", "nowhere.conllu", *OWN], 1, "there is no file 'nowhere.conllu'"),
         (["--treebank", ".", *OWN], 1, "'.' is a folder"),
         ([" ", *OWN], 1, "the text is empty"),
@@ -206,6 +209,15 @@ def test_a_mistake_is_one_line(
     assert out == ""
     assert err.count("\n") == 1
     assert message in err
+
+
+def test_a_table_needs_neither_torch_nor_matplotlib() -> None:
+    code = (
+        "import sys; from attnviz.cli.app import run; run(['heads', 'a b c', *sys.argv[1:]]);"
+        "sys.exit(bool({'torch', 'matplotlib', 'transformers'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code, *OWN], capture_output=True, check=False)
+    assert found.returncode == 0
 
 
 def test_an_empty_treebank_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
