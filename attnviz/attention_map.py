@@ -48,6 +48,19 @@ class Token:
     label: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One cell of a map: who attends to whom, how much, in which head, and which cell it is."""
+
+    query: str
+    key: str
+    weight: float
+    layer: str
+    head: str
+    query_position: int
+    key_position: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionMap:
     """The attention of one stream.
@@ -63,6 +76,10 @@ class AttentionMap:
         unit: the words under a colour bar.
         query_side: which text a query token's offsets refer to ("text", "source" or "target").
         key_side: the same for the keys.
+        blocks: how many tokens a row and a column stand for; of a long text's map more than one.
+            A cell is then the sum over its keys and the mean over its queries.
+        links: beside a map of blocks, the strongest single cells of each head, with the positions
+            of their tokens in the text.
 
     Raises:
         InputError: shapes, ranges or names that do not fit together.
@@ -78,6 +95,13 @@ class AttentionMap:
     unit: str = "share of a row's attention"
     query_side: str = "text"
     key_side: str = "text"
+    blocks: tuple[int, int] = (1, 1)
+    links: tuple[Link, ...] = ()
+
+    @property
+    def is_pooled(self) -> bool:
+        """True where a row or a column stands for several tokens."""
+        return self.blocks != (1, 1)
 
     def __post_init__(self) -> None:
         weights = np.ascontiguousarray(self.weights, dtype=np.float32)
@@ -102,8 +126,11 @@ class AttentionMap:
         check_values(weights, self.values, self.stream)
 
     def with_weights(self, weights: NDArray[np.float32], **changes: Any) -> AttentionMap:
-        """The same map with other weights, and any other field given by name."""
-        return replace(self, weights=weights, **changes)
+        """The same map with other weights, and any other field given by name.
+
+        Links belong to the weights they were read with, and are left behind unless given.
+        """
+        return replace(self, **{"links": (), **changes, "weights": weights})
 
 
 def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
@@ -161,6 +188,36 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Projections:
+    """What the scores of a map are products of, kept on request.
+
+    Attributes:
+        query: float of shape (layers, heads, queries, head size).
+        key: float of shape (layers, heads, keys, head size).
+        scale: what a product of the two is multiplied by to make the score.
+        layers: a name for each layer, as its map had it.
+        heads: a name for each head, likewise.
+    """
+
+    query: NDArray[np.float32]
+    key: NDArray[np.float32]
+    scale: float
+    layers: tuple[str, ...]
+    heads: tuple[str, ...]
+
+    def of(self, item: AttentionMap) -> Projections | None:
+        """Those of a map's layers and heads; None where its rows and columns are others by now."""
+        if not {*item.layers} <= {*self.layers} or not {*item.heads} <= {*self.heads}:
+            return None
+        if item.weights.shape[2:] != (self.query.shape[2], self.key.shape[2]):
+            return None
+        layers = [self.layers.index(name) for name in item.layers]
+        heads = [self.heads.index(name) for name in item.heads]
+        query, key = (array[layers][:, heads] for array in (self.query, self.key))
+        return replace(self, query=query, key=key, layers=item.layers, heads=item.heads)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Attention:
     """Every map of one text, or of one pair of texts; the first map is the one to show.
 
@@ -171,6 +228,7 @@ class Attention:
         source: of a pair, the text whose tokens are keys.
         target: of a pair, the text whose tokens are queries.
         id: the record's own name, or its number in the input.
+        projections: for a stream, its queries and keys, if they were kept.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -179,6 +237,7 @@ class Attention:
     source: str | None = None
     target: str | None = None
     id: str = "0"
+    projections: Mapping[str, Projections] = field(default_factory=dict)
 
     @property
     def main(self) -> AttentionMap:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attnviz.attention_map import Link as Link
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -120,19 +122,6 @@ class HeadReport:
     sinks: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One cell of a map: who attends to whom, how much, in which head, and which cell it is."""
-
-    query: str
-    key: str
-    weight: float
-    layer: str
-    head: str
-    query_position: int
-    key_position: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadLine:
     """One head in a line.
@@ -142,7 +131,8 @@ class HeadLine:
         profile: what each key receives on average, shape (keys,).
         pattern: what it does in words ("each → the one before"), or its sharpest link.
         weight: how much of a row's attention that pattern or link holds.
-        entropy: mean over its rows, in nats; 0: every query looks at one key.
+        entropy: mean over its rows, in nats; 0: every query looks at one key; NaN where rows and
+            columns are blocks of tokens.
     """
 
     head: str
@@ -163,6 +153,7 @@ class View:
         heads: a line for each head of the layer; empty where there is only one.
         strongest: the strongest link over every layer and head of the stream, if any.
         run: what was run, without what of it this is.
+        which: what of it this is.
         links: the strongest links over every layer and head of the stream, strongest first.
     """
 
@@ -172,6 +163,7 @@ class View:
     heads: tuple[HeadLine, ...] = ()
     strongest: Link | None = None
     run: str = ""
+    which: str = ""
     links: tuple[Link, ...] = ()
 
 

@@ -16,11 +16,13 @@ CLEAR = 0.5
 
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
-    entropies = entropy(item).values[0]
+    entropies = np.full(len(item.heads), np.nan) if item.is_pooled else entropy(item).values[0]
     lines = []
     for place, head in enumerate(item.heads):
+        layer = item.layers[0]
+        links = tuple(link for link in item.links if (link.layer, link.head) == (layer, head))
         one = item.with_weights(
-            item.weights[:1, place : place + 1], layers=item.layers[:1], heads=(head,)
+            item.weights[:1, place : place + 1], layers=(layer,), heads=(head,), links=links
         )
         pattern, weight = describe(one)
         profile = one.weights[0, 0].mean(axis=0, dtype=np.float64)
@@ -35,7 +37,9 @@ def describe(item: AttentionMap) -> tuple[str, float]:
     of these is clear, the sharpest link.
     """
     weights = item.weights[0, 0]
-    candidates = _patterns(weights, item) if item.values == "share" else []
+    # Blocks next to each other say nothing of tokens next to each other.
+    tokenwise = item.values == "share" and not item.is_pooled
+    candidates = _patterns(weights, item) if tokenwise else []
     if candidates:
         pattern, share = max(candidates, key=lambda candidate: candidate[1])
         if share >= CLEAR:

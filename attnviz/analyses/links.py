@@ -18,8 +18,10 @@ def strongest_links(item: AttentionMap, count: int, between_words: bool = True) 
             would drown the others; where nothing else is left, they count after all.
 
     Returns:
-        Links with their layer, head and weight.
+        Links with their layer, head and weight; of a map of blocks the exact ones it brings along.
     """
+    if item.is_pooled and item.links:
+        return sorted(item.links, key=lambda link: -link.weight)[:count]
     size = np.abs(item.weights)
     if between_words:
         allowed = np.ones((len(item.query_tokens), len(item.key_tokens)), dtype=bool)

@@ -41,6 +41,7 @@ def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:
         combine(axis=axes, keepdims=True),
         layers=_names(item.layers, how, 0 in axes),
         heads=_names(item.heads, how, 1 in axes),
+        links=item.links,
     )
 
 

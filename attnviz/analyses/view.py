@@ -19,7 +19,14 @@ def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list
         attention: the maps of one text.
         every_layer: a view for each layer, because the reader chose them.
         top: how many of the stream's strongest links come along.
+
+    Through every lens at once, a view for each lens.
     """
+    if "lens all" in attention.provenance.steps:
+        return [
+            _view(attention, item, item.layers[-1], tuple(strongest_links(item, top)))
+            for item in attention.maps
+        ]
     item = attention.main
     focus = attention.provenance.focus.get(item.stream)
     layers = list(item.layers)
@@ -31,7 +38,11 @@ def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list
 
 def _view(attention: Attention, item: AttentionMap, layer: str, links: tuple[Link, ...]) -> View:
     place = item.layers.index(layer)
-    of_layer = item.with_weights(item.weights[place : place + 1], layers=(layer,))
+    of_layer = item.with_weights(
+        item.weights[place : place + 1],
+        layers=(layer,),
+        links=tuple(link for link in item.links if link.layer == layer),
+    )
     shown, which = _matrix(attention, of_layer)
     many = len(item.heads) > 1
     run = describe_run(attention, item)
@@ -42,6 +53,7 @@ def _view(attention: Attention, item: AttentionMap, layer: str, links: tuple[Lin
         heads=head_lines(of_layer) if many else (),
         strongest=links[0] if links and (many or len(item.layers) > 1) else None,
         run=run,
+        which=which,
         links=links,
     )
 
@@ -75,6 +87,8 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
         parts.append("{} tokens read, {} written".format(*counts))
     if DECISION in provenance.settings:
         parts.append(f"decides {provenance.settings[DECISION]}")
+    if item.is_pooled:
+        parts.append(f"blocks of {' × '.join(map(str, dict.fromkeys(item.blocks)))} tokens")
     layers, heads = len(item.layers), len(item.heads)
     if layers * heads > 1:
         parts.append(f"{layers} layer{'s' * (layers > 1)} × {heads} head{'s' * (heads > 1)}")
@@ -85,6 +99,8 @@ def orientation(item: AttentionMap) -> str:
     """Who attends to whom, in one line."""
     if item.values == "signed":
         return f"rows ({item.query_side}) against columns ({item.key_side})"
+    if item.query_side == "output":
+        return f"the row is what is predicted, columns ({item.key_side}) what speaks for it"
     if item.query_side == item.key_side:
         return "rows attend to columns"
     return f"rows ({item.query_side}) attend to columns ({item.key_side})"
@@ -116,6 +132,8 @@ def sides(item: AttentionMap) -> str:
     """Which side attends to which, in one line."""
     if item.values == "signed":
         return f"left ({item.query_side}) against right ({item.key_side})"
+    if item.query_side == "output":
+        return f"left is what is predicted, right ({item.key_side}) what speaks for it"
     if item.query_side == item.key_side:
         return "left attends to right"
     return f"left ({item.query_side}) attends to right ({item.key_side})"

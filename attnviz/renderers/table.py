@@ -111,7 +111,7 @@ def head_table(heads: Sequence[HeadLine], width: int) -> Table:
             sparkline(line.profile, bars, top),
             Text(shorten(printable(line.pattern), room)),
             two_digits(line.weight),
-            f"{line.entropy:.2f}",
+            "–" if np.isnan(line.entropy) else f"{line.entropy:.2f}",
         )
     return table
 

@@ -3,7 +3,9 @@
 {"schema": 1, "id", "text" (or "source" and "target"),
  "maps": [{"stream", "layers": [names], "heads": [names], "values", "unit",
            "query_text", "key_text", "query_tokens": [{"text", "start", "end", "special"}],
-           "key_tokens": […], "weights": [layers][heads][queries][keys]}],
+           "key_tokens": […], "weights": [layers][heads][queries][keys],
+           of a long text also "blocks": [queries, keys to a block],
+           "links": [{"query", "key", "weight", "layer", "head", "query_position", …}]}],
  "provenance": {…}}
 """
 
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.attention_map import Attention, AttentionMap, Focus, Link, Provenance, Token
 from attnviz.errors import InputError
 
 SCHEMA = 1
@@ -71,8 +73,16 @@ def _map_document(item: AttentionMap) -> dict[str, Any]:
         "key_text": item.key_side,
         "query_tokens": [_token_document(token) for token in item.query_tokens],
         "key_tokens": [_token_document(token) for token in item.key_tokens],
+        **_pooled_document(item),
         "weights": item.weights,
     }
+
+
+def _pooled_document(item: AttentionMap) -> dict[str, Any]:
+    """What a map of blocks has more than one of tokens."""
+    if not item.is_pooled:
+        return {}
+    return {"blocks": list(item.blocks), "links": [asdict(link) for link in item.links]}
 
 
 def _read_map(item: Mapping[str, Any]) -> AttentionMap:
@@ -90,7 +100,14 @@ def _read_map(item: Mapping[str, Any]) -> AttentionMap:
         unit=str(item.get("unit", "share of a row's attention")),
         query_side=str(item.get("query_text", "text")),
         key_side=str(item.get("key_text", "text")),
+        blocks=_read_blocks(item.get("blocks", (1, 1))),
+        links=tuple(Link(**link) for link in item.get("links", ())),
     )
+
+
+def _read_blocks(blocks: Any) -> tuple[int, int]:
+    queries, keys = (int(length) for length in blocks)
+    return queries, keys
 
 
 def _token_document(token: Token) -> dict[str, Any]:
