@@ -42,7 +42,7 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     """
     layout = _lay_out(report, display.width, keep)
     parts = paragraph(printable(report.caption), display.width, "bold")
-    parts += paragraph(_reading(report), display.width, "dim")
+    parts += paragraph(_reading(layout.measures), display.width, "dim")
     parts.append(Text())
     parts.append(_header(layout, report))
     parts += _even_lines(report, layout)
@@ -66,9 +66,10 @@ def number(value: float, meaning: Meaning) -> str:
     return f"{value + 0.0:.{digits}f}"
 
 
-def _reading(report: HeadReport) -> str:
-    others = [f"{names} in {unit}" for unit, names in _by_unit(report.measures) if unit != "share"]
-    return f"uniform: an even look at all it may see; {', '.join(others)}, all else shares"
+def _reading(measures: Sequence[Meaning]) -> str:
+    others = [f"{names} in {unit}" for unit, names in _by_unit(measures) if unit != "share"]
+    told = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
+    return f"uniform: an even look at all it may see; {told}"
 
 
 def _by_unit(measures: Iterable[Meaning]) -> list[tuple[str, str]]:
