@@ -18,7 +18,7 @@ from attnviz.hugging_face.blocks import Axis
 from attnviz.hugging_face.border import running
 from attnviz.hugging_face.devices import BYTES, check_fit
 from attnviz.hugging_face.exact_links import Hidden, Strongest, strongest_in
-from attnviz.hugging_face.extent import WHOLE, Extent, frame_streams, heads_of
+from attnviz.hugging_face.extent import WHOLE, Extent, Frame, frame_streams, heads_of, note_of
 from attnviz.hugging_face.interface import Call
 from attnviz.hugging_face.pooling import pool_array
 from attnviz.hugging_face.readings import Wish, read_calls
@@ -106,6 +106,26 @@ def capture(
         for stream, layers in found.items()
         for item in group(stream, layers.arrays)
     ]
+
+
+def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+    """What a reader must know of maps that are not whole; nothing where all of them are."""
+    notes = dict[str, None]()
+    for item in captured:
+        if item.queries is not None and item.keys is not None:
+            notes[note_of(Frame(item.queries, item.keys), sides[item.stream])] = None
+    lists = [links for item in captured for layer in item.links for links in layer]
+    open_ended = [links for links in lists if not links.is_complete]
+    if lists:
+        most = max(len(links.cells) for links in lists)
+        notes[f"the {most} strongest links of each head are exact single weights"] = None
+    if open_ended:
+        missed = max(links.missing for links in open_ended)
+        notes[
+            f"{len(open_ended)} of {len(lists)} heads spread so evenly that a link of up to "
+            f"{missed:.2g} may be missing among their strongest"
+        ] = None
+    return tuple(note for note in notes if note)
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:

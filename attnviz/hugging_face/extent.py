@@ -161,29 +161,34 @@ def first_number(config: Any, names: list[str]) -> int:
     return next((number for number in found if isinstance(number, int) and number), 1)
 
 
-def note_of(frames: Mapping[str, Frame], sides: Mapping[str, tuple[int, int]], links: int) -> str:
-    """What was pooled, restricted or left out, in one sentence; "" where nothing was."""
-    stream, frame = max(frames.items(), key=lambda item: item[1].cells)
+def note_of(frame: Frame, side: tuple[int, int]) -> str:
+    """What was pooled or left out of a stream, in one sentence; "" where nothing was."""
     queries, keys = frame.queries, frame.keys
-    if (queries, keys) == (whole(sides[stream][0]), whole(sides[stream][1])):
-        pooled = [other for other in frames.values() if other.is_pooled]
-        if not pooled:
-            return ""
-    longest = max(sides[stream])
-    part = (
-        ""
-        if queries.start == 0 and keys.stop == longest
-        else (f"tokens {queries.start} to {queries.stop - 1} of ")
-    )
-    if not frame.is_pooled:
-        outside = (
-            "" if keys.blocks == sides[stream][1] else ("; rows sum to what falls on these tokens")
+    restricted = queries.stop - queries.start < side[0]
+    what = f"{side[0]:,} tokens"
+    if restricted:
+        what = f"tokens {queries.start} to {queries.stop - 1} of {what}"
+    if frame.is_pooled:
+        sizes = " × ".join(map(str, dict.fromkeys((queries.length, keys.length))))
+        return (
+            f"{what}: the maps are pooled to {queries.blocks:,} × {keys.blocks:,} blocks of "
+            f"{sizes} tokens, and rows keep their sum; --rows A-B gives exact rows, --window A-B "
+            "or a larger --max-size a closer look"
         )
-        return f"only {part}{longest:,} tokens attend here{outside}"
-    length = max(queries.length, keys.length)
-    beside = f"; the {links} strongest links of each head are exact" if links else ""
-    return (
-        f"{part}{longest:,} tokens: maps are pooled to {queries.blocks:,} × {keys.blocks:,} blocks "
-        f"of {length} tokens, rows keep their sum{beside}; --rows gives exact rows, --window or a "
-        "larger --max-size a closer look"
-    )
+    if not restricted:
+        return ""
+    if keys.stop - keys.start < side[1]:
+        return f"only {what} attend, and only to each other: rows sum to what stays among them"
+    return f"only {what} attend, to all of them"
+
+
+def parse_part(text: str, option: str) -> tuple[int, int]:
+    """The first and last token that "120-140" names; "120" is one token.
+
+    Raises:
+        UsageError: it is spelt otherwise.
+    """
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise UsageError(f"{option} '{text}' is no range of tokens: write 120-140, counted from 0")
+    return int(first), int(last if dash else first)

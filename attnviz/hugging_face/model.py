@@ -13,13 +13,17 @@ from attnviz.attention_map import (
     SECOND_PART,
     Attention,
     AttentionMap,
+    Link,
     Provenance,
     Token,
 )
 from attnviz.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.evidence import Explained, Transformed
-from attnviz.hugging_face.capture import Captured, capture
+from attnviz.hugging_face.blocks import whole
+from attnviz.hugging_face.capture import Captured, capture, notes_of
 from attnviz.hugging_face.continuation import Continuation, as_chat, continued
+from attnviz.hugging_face.exact_links import Hidden
+from attnviz.hugging_face.extent import WHOLE, Extent
 from attnviz.hugging_face.family import Family
 from attnviz.hugging_face.generation import QUERIES, Target, generated_target, given_target
 from attnviz.hugging_face.pairs import joined, tokenize_pair
@@ -43,6 +47,7 @@ class HuggingFaceModel:
         task: what its head decides, if it has one that does.
         writes: how many tokens it writes at most; None: only a target that is missing.
         chats: True where texts are read as the user's turn of a conversation.
+        extent: which part of a text's attention is read, and how finely.
     """
 
     name: str
@@ -55,6 +60,7 @@ class HuggingFaceModel:
     task: Task | None = None
     writes: int | None = None
     chats: bool = False
+    extent: Extent = WHOLE
 
     def attend_self(self, text: str) -> Attention:
         """A text's attention over itself; of an encoder–decoder, its encoder's.
@@ -74,7 +80,8 @@ class HuggingFaceModel:
                 notes = (*provenance.notes, *whole.notes)
                 provenance = replace(provenance, settings=settings, notes=notes)
             with listening(self.model) as heard:
-                maps = self.look(read)
+                maps, notes = self.look(read)
+        provenance = replace(provenance, notes=(*provenance.notes, *notes))
         return self.decided(Attention(maps, provenance, text=text), heard, read)
 
     def attend_pair(self, first: str, second: str) -> Attention:
@@ -94,9 +101,13 @@ class HuggingFaceModel:
             read = tokenize_pair(self.tokenizer, first, second)
             self.check_ids(read.ids, read.tokens, "pair")
             with listening(self.model) as heard:
-                maps = self.look(read)
+                maps, notes = self.look(read)
         parts = {PARTS: "pair", SECOND_PART: len(joined(first, ""))}
-        provenance = replace(self.provenance, settings={**self.provenance.settings, **parts})
+        provenance = replace(
+            self.provenance,
+            settings={**self.provenance.settings, **parts},
+            notes=(*self.provenance.notes, *notes),
+        )
         return self.decided(Attention(maps, provenance, joined(first, second)), heard, read)
 
     def attend_cross(self, source: str, target: str | None = None) -> Attention:
@@ -119,7 +130,7 @@ class HuggingFaceModel:
                 "encoder": (keys, keys),
                 "decoder": (queries, queries),
             }
-            captured = capture(self.model, inputs, sides)
+            captured = capture(self.model, inputs, sides, extent=self.extent)
         tokens = {"source": read.tokens, "target": goal.tokens}
         side = {
             "cross": ("target", "source"),
@@ -127,7 +138,8 @@ class HuggingFaceModel:
             "decoder": ("target",) * 2,
         }
         maps = tuple(as_map(item, tokens, *side[item.stream]) for item in captured)
-        return Attention(maps, self.decoded(goal.notes), source=source, target=goal.text)
+        notes = (*goal.notes, *notes_of(captured, sides))
+        return Attention(maps, self.decoded(notes), source=source, target=goal.text)
 
     def explain_self(self, text: str, wanted: str | None = None) -> Explained:
         """What the model predicts from a text, with gradients; see `hugging_face.gradient`."""
@@ -182,8 +194,8 @@ class HuggingFaceModel:
             self.check_ids(goal.ids, goal.tokens, "target")
         return read, goal, inputs | self.tensors({"decoder_input_ids": goal.ids}, self.model)
 
-    def look(self, read: TokenizedText) -> tuple[AttentionMap, ...]:
-        """The maps of what was read over itself."""
+    def look(self, read: TokenizedText) -> tuple[tuple[AttentionMap, ...], tuple[str, ...]]:
+        """The maps of what was read over itself, and what a reader must know of them."""
         length = len(read.tokens)
         encoder = self.family == "encoder–decoder"
         stream = {"encoder-only": "self", "decoder-only": "causal"}.get(self.family, "encoder")
@@ -191,8 +203,12 @@ class HuggingFaceModel:
         if self.writes is not None and not encoder:
             # Its head would name every word of the vocabulary at every position, for nothing.
             part = self.model.base_model
-        captured = capture(part, self.tensors(read.inputs, part), {stream: (length, length)})
-        return tuple(as_map(item, {"text": read.tokens}, "text", "text") for item in captured)
+        sides = {stream: (length, length)}
+        hidden = {stream: drowning(read.tokens, causal=stream == "causal")}
+        inputs = self.tensors(read.inputs, part)
+        captured = capture(part, inputs, sides, extent=self.extent, hidden=hidden)
+        maps = tuple(as_map(item, {"text": read.tokens}, "text", "text") for item in captured)
+        return maps, notes_of(captured, sides)
 
     def decided(self, attention: Attention, heard: Sequence[Any], read: TokenizedText) -> Attention:
         """The attention with what the model decided on the way, if it has a head for that."""
@@ -289,14 +305,46 @@ def as_map(
     language models), and some encoders do not. Of one token only the family can tell.
     """
     stream = item.stream
+    queries = item.queries or whole(len(tokens[side]))
+    keys = item.keys or whole(len(tokens[key_side]))
     if stream in {"self", "causal"} and len(tokens[side]) > 1:
-        stream = "self" if np.triu(item.weights, 1).any() else "causal"
+        first = (queries.start - keys.start) // keys.length
+        stream = "self" if np.triu(item.weights, 1 + first).any() else "causal"
     return AttentionMap(
         stream,
-        tokens[side],
-        tokens[key_side],
+        queries.tokens(tokens[side]),
+        keys.tokens(tokens[key_side]),
         item.weights,
         layers=item.layers,
         query_side=side,
         key_side=key_side,
+        blocks=(queries.length, keys.length),
+        links=exact_links(item, tokens[side], tokens[key_side]),
     )
+
+
+def exact_links(
+    item: Captured, queries: tuple[Token, ...], keys: tuple[Token, ...]
+) -> tuple[Link, ...]:
+    """The strongest links of each head of a pooled map, with their tokens."""
+    return tuple(
+        Link(
+            queries[cell.query].text,
+            keys[cell.key].text,
+            cell.weight,
+            layer,
+            str(head),
+            cell.query,
+            cell.key,
+        )
+        for layer, heads in zip(item.layers, item.links, strict=False)
+        for head, strongest in enumerate(heads)
+        for cell in strongest.cells
+    )
+
+
+def drowning(tokens: tuple[Token, ...], *, causal: bool) -> Hidden:
+    """What would drown all other links: special tokens, oneself, and a decoder's first token."""
+    special = tuple(place for place, token in enumerate(tokens) if token.special)
+    keys = tuple(dict.fromkeys((*special, 0))) if causal else special
+    return Hidden(special, keys, itself=True)
