@@ -349,6 +349,12 @@ def page_html(attention: Attention, command: str = "", most_weights: int | None 
             )
             for item in attention.maps
         },
+        projections={
+            item.stream: kept
+            for item in attention.maps
+            if item.stream in attention.projections
+            and (kept := attention.projections[item.stream].of(item)) is not None
+        },
         most_weights=most_weights or MOST_WEIGHTS,
     )
 

@@ -37,12 +37,15 @@ class Mechanism(Entry):
         projected: False where inputs serve as queries, keys and values as they are.
         many_heads: True where the function takes `heads`.
         causal: the name of its causal form, where a mask alone does not make it causal.
+        scaled: whether scores are divided by the root of the head size; None where weights are no
+            softmax of scores.
     """
 
     commands: tuple[Command, ...]
     projected: bool = True
     many_heads: bool = False
     causal: str | None = None
+    scaled: bool | None = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,13 @@ MECHANISMS: dict[str, Mechanism] = {
         "attnviz.mechanisms.naive:naive",
         ("self", "cross"),
         projected=False,
+        scaled=False,
     ),
     "single-head": Mechanism(
         "Attention of one head over projected inputs, without scaling.",
         "attnviz.mechanisms.single_head:single_head",
         ("self", "cross"),
+        scaled=False,
     ),
     "scaled": Mechanism(
         "Scaled dot-product attention: scores divided by the root of the head size.",
@@ -118,11 +123,13 @@ MECHANISMS: dict[str, Mechanism] = {
         "attnviz.mechanisms.linear:linear",
         ("self", "cross"),
         causal="causal-linear",
+        scaled=None,
     ),
     "causal-linear": Mechanism(
         "Linear attention by prefix sums, in which no position sees a later one.",
         "attnviz.mechanisms.causal_linear:causal_linear",
         ("self",),
+        scaled=None,
     ),
     "co-parallel": Mechanism(
         "Co-attention of two sequences through one shared affinity, both summarised at once.",

@@ -25,6 +25,7 @@ class Origin:
         allow_code: run code that a checkpoint brings along.
         generate: how many tokens the model writes at most; None: it writes a missing target only.
         chat: read the text as the user's turn of a conversation.
+        keep_qk: keep queries and keys beside the weights, for an own layer.
         to: the language to translate into ("en", "fr"); None: the other one.
     """
 
@@ -42,6 +43,7 @@ class Origin:
     allow_code: bool = False
     generate: int | None = None
     chat: bool = False
+    keep_qk: bool = False
     to: str | None = None
 
 

@@ -76,6 +76,7 @@ FormatOption = Annotated[
             "reduce",
         ),
         *("over", "labels", "format", "heatmap", "grid", "links", "html", "open_page", "top"),
+        "keep_qk",
     )
 )
 def align(

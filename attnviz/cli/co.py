@@ -26,6 +26,7 @@ VARIANTS = ("parallel", "alternating", "two-stream")
         "revision",
         "allow_pickle",
         "allow_code",
+        "keep_qk",
         "explain",
     )
 )

@@ -133,6 +133,11 @@ OPTIONS: dict[str, Any] = {
     "allow_code": _option(
         ORIGIN, "--allow-code", help="Run the code that a model you trust brings along."
     ),
+    "keep_qk": _option(
+        ORIGIN,
+        "--keep-qk",
+        help="Keep an own layer's queries and keys, for the query · key view of --html and --open.",
+    ),
     "lens": _option(
         CHOICE,
         "--lens",

@@ -106,6 +106,8 @@ class Sinks(AbstractContextManager["Sinks"]):
         paths = [path for path in (output.output, output.html, *pictures.values()) if path]
         if len({path.absolute() for path in paths}) < len(paths):
             raise UsageError("two outputs go to the same file: name different ones")
+        if options.origin.keep_qk and not (output.html or output.open_page):
+            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
         self.every_layer = options.choice.layer is not None
         self.top = output.top
         display = display_of_stdout(many)

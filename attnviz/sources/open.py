@@ -36,6 +36,8 @@ def check_origin(origin: Origin, command: Command) -> None:
     if (origin.generate or origin.chat) and origin.model in (None, POCKET):
         option = "--generate" if origin.generate else "--chat"
         raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
+    if origin.keep_qk and (origin.mechanism is None or command == "co"):
+        raise UsageError("--keep-qk is for own layers: --mechanism NAME of 'self' or 'cross'")
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.attention_map import Attention, AttentionMap, Projections, Provenance, Token
 from attnviz.errors import InputError, UsageError, choose
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.causal import causal_mask
+from attnviz.mechanisms.multi_head import split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.registry import MECHANISMS, Command
 from attnviz.request import Origin
@@ -61,6 +62,8 @@ class OwnLayer:
         entry = MECHANISMS[self.name]
         if origin.causal and entry.causal:
             self.name, entry = entry.causal, MECHANISMS[entry.causal]
+        if origin.keep_qk and entry.scaled is None:
+            raise UsageError(f"mechanism '{self.name}' has no scores that --keep-qk could explain")
         self.entry, self.origin = entry, origin
         self.heads = check_sizes(origin) if entry.many_heads else 1
         self.backend: Backend = choose_backend(origin.device, origin.dtype)
@@ -70,9 +73,10 @@ class OwnLayer:
         """The attention of a text over itself: stream "self", or "causal"."""
         tokens = split_words(text)
         hides_later = self.origin.causal or self.name.startswith("causal")
-        weights = self._weights(tokens, tokens)
         stream = "causal" if hides_later else "self"
-        return Attention((AttentionMap(stream, tokens, tokens, weights),), self._provenance(), text)
+        weights, kept = self._attend(tokens, tokens)
+        item = AttentionMap(stream, tokens, tokens, weights)
+        return Attention((item,), self._provenance(), text, projections=self._kept(item, kept))
 
     def attend_cross(self, source: str, target: str | None) -> Attention:
         """The attention of the target's words over the source's: stream "cross".
@@ -83,13 +87,19 @@ class OwnLayer:
         if target is None:
             raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
         keys, queries = split_words(source), split_words(target)
-        weights = self._weights(queries, keys)
+        weights, kept = self._attend(queries, keys)
         cross = AttentionMap(
             "cross", queries, keys, weights, query_side="target", key_side="source"
         )
-        return Attention((cross,), self._provenance(), source=source, target=target)
+        projections = self._kept(cross, kept)
+        return Attention(
+            (cross,), self._provenance(), source=source, target=target, projections=projections
+        )
 
-    def _weights(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
+    def _attend(
+        self, queries: Sequence[Token], keys: Sequence[Token]
+    ) -> tuple[NDArray[np.float32], tuple[Array, Array]]:
+        """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
         asking, asked = self.embedding.embed(queries), self.embedding.embed(keys)
         query, key, value = (
             self.backend.array(self._project(name, inputs))
@@ -97,7 +107,15 @@ class OwnLayer:
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
-        return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys))
+        return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
+
+    def _kept(self, item: AttentionMap, kept: tuple[Array, Array]) -> dict[str, Projections]:
+        """Queries and keys by stream, where they were asked for."""
+        if not self.origin.keep_qk:
+            return {}
+        query, key = (to_numpy(split_heads(side, self.heads))[None] for side in kept)
+        scale = query.shape[-1] ** -0.5 if self.entry.scaled else 1.0
+        return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
 
     def _project(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
         return inputs @ self.embedding.projection(name) if self.entry.projected else inputs

@@ -7,6 +7,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from attnviz.pipeline import attend
@@ -119,6 +120,42 @@ def test_a_page_and_data_do_not_share_a_file(tmp_path: Path) -> None:
     file = str(tmp_path / "page.html")
     done = invoke("self", "one two", *OWN, "--html", file, "--heatmap", file)
     assert done.status == 2
+
+
+@pytest.mark.parametrize("mechanism", ["naive", "single-head", "scaled", "causal", "multi-head"])
+def test_kept_queries_and_keys_give_the_weights_they_stand_behind(mechanism: str) -> None:
+    result = attend("the cat sat on it", mechanism=mechanism, keep_qk=True, size=16)
+    kept = result.projections[result.main.stream]
+    scores = np.einsum("lhqd,lhkd->lhqk", kept.query, kept.key) * kept.scale
+    if mechanism == "causal":
+        scores = np.where(np.tri(5, dtype=bool), scores, -np.inf)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    expected = powers / powers.sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(result.weights, expected, atol=1e-5)
+
+
+def test_keep_qk_follows_the_chosen_heads_to_the_page(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    invoke("self", "a b c", *OWN, "--keep-qk", "--head", "1,3", "--html", file, "-f", "none")
+    assert document(file.read_text("utf-8"))["maps"][0]["projections"]["size"] == 16
+    invoke("self", "a b c", *OWN, "--keep-qk", "--reduce", "mean", "--html", file, "-f", "none")
+    assert document(file.read_text("utf-8"))["maps"][0]["projections"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--model", "pocket", "--open"), "--keep-qk is for own layers"),
+        (("--mechanism", "linear", "--open"), "has no scores that --keep-qk could explain"),
+        (("--mechanism", "scaled"), "--keep-qk shows on the page only"),
+    ],
+)
+def test_keep_qk_is_refused_where_there_is_nothing_to_keep(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    done = invoke("self", "a b", *arguments, "--keep-qk")
+    assert done.status == 2
+    assert said in done.mistake
 
 
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own() -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attnviz.attention_map import Attention
+from attnviz.attention_map import Attention, Projections
 from attnviz.measures import HeadMeasure
 from attnviz.renderers.page.assemble import assemble, framed
 from attnviz.renderers.page.document import Extras, page_document
 from attnviz.renderers.page.patches import Patches
 
 if TYPE_CHECKING:
-    from attnviz.renderers.page.document import Projections, Words
+    from attnviz.renderers.page.document import Words
 
 __all__ = ["Patches", "framed", "page"]
 
@@ -49,9 +49,7 @@ def page(
         measures: for a stream, numbers for its heads to sort and filter by.
         words: for a stream, the number of the word that each query token belongs to, and each key
             token; None for a token that is no word's; nothing where tokens are all there is.
-        projections: for a stream, its queries and keys after projection, shapes (layers, heads,
-            queries, head size) and (layers, heads, keys, head size); scores are their products
-            over the root of the head size.
+        projections: for a stream, the queries and keys behind its scores.
         patches: for a side ("image"), the picture that its tokens are patches of.
         most_weights: how many weights are kept one by one.
 

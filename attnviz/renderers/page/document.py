@@ -20,9 +20,7 @@ from attnviz.renderers.page.schemes import schemes
 from attnviz.renderers.printable import printable
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Projections = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
+    from attnviz.attention_map import Projections
 
 Blobs = dict[str, str]
 Words = Sequence[int | None]
@@ -98,6 +96,8 @@ def _map(
     focus = attention.provenance.focus.get(item.stream)
     words = extras.words.get(item.stream, ((), ()))
     stream, _, lens = item.stream.partition(" · ")
+    if "lens all" in attention.provenance.steps:
+        stream, lens = "attention", item.stream
     return {
         "blob": name,
         "stream": printable(stream),
@@ -196,7 +196,8 @@ def _projections(
     """
     if item.stream not in extras.projections or pooled is not None:
         return None
-    query, key = (np.asarray(array, np.float32) for array in extras.projections[item.stream])
+    kept = extras.projections[item.stream]
+    query, key = (np.asarray(array, np.float32) for array in (kept.query, kept.key))
     layers, heads, queries, keys = item.weights.shape
     size = query.shape[-1]
     if query.shape != (layers, heads, queries, size) or key.shape != (layers, heads, keys, size):
@@ -210,7 +211,7 @@ def _projections(
         scales.append(scale)
         whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
         blobs |= {f"{name}{side}-{number}": deflated(x.tobytes()) for number, x in enumerate(whole)}
-    return {"size": size, "query_scale": scales[0], "key_scale": scales[1]}
+    return {"size": size, "scale": kept.scale, "query_scale": scales[0], "key_scale": scales[1]}
 
 
 def _facts(provenance: Provenance) -> list[tuple[str, str]]:

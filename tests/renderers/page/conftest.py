@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -51,9 +52,12 @@ class Opened:
             self.tab.keyboard.press(name)
 
     def fragment(self) -> dict[str, str]:
-        from urllib.parse import parse_qsl, urlsplit
+        """What the address remembers, by name."""
+        return dict(parse_qsl(self.address().partition("#")[2]))
 
-        return dict(parse_qsl(urlsplit(self.tab.url).fragment))
+    def address(self) -> str:
+        """The address now; the one that playwright holds may lag behind."""
+        return str(self.tab.locator("body").evaluate("() => location.href"))
 
     def download(self, kind: str) -> bytes:
         self.settle()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.attention_map import Attention, AttentionMap, Focus, Projections, Provenance, Token
 from attnviz.measures import HeadMeasure
 from attnviz.renderers.page import page
 
@@ -134,7 +134,7 @@ def random_map(layers: int, heads: int, tokens: int) -> Attention:
     return Attention((item,), Provenance("file", "random"))
 
 
-def with_projections() -> tuple[Attention, NDArray[np.float32], NDArray[np.float32]]:
+def with_projections() -> tuple[Attention, Projections]:
     """Weights that are the softmax of queries times keys."""
     random = np.random.default_rng(4)
     query, key = random.normal(size=(2, 1, 2, 4, 8)).astype(np.float32)
@@ -143,7 +143,8 @@ def with_projections() -> tuple[Attention, NDArray[np.float32], NDArray[np.float
     weights = powers / powers.sum(axis=-1, keepdims=True)
     tokens, text = placed(["red", "green", "blue", "white"])
     item = AttentionMap("encoder", tokens, tokens, weights.astype(np.float32))
-    return Attention((item,), Provenance("file", "kept"), text), query, key
+    kept = Projections(query, key, 8**-0.5, item.layers, item.heads)
+    return Attention((item,), Provenance("file", "kept"), text), kept
 
 
 def picture() -> tuple[Attention, bytes]:

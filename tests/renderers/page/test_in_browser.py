@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -219,8 +220,6 @@ def test_lenses_of_a_stream_have_a_switch(open_page: Open) -> None:
     rollout = AttentionMap(
         "encoder · rollout", item.query_tokens, item.key_tokens, item.weights[:1, :1]
     )
-    from dataclasses import replace
-
     opened = open_page(page(replace(first, maps=(item, rollout))))
     opened.choose("lens", "rollout")
     assert "rollout · layer 0 head 0" in opened.text("#caption")
@@ -283,23 +282,45 @@ def test_the_words_of_one_text_shade_those_of_the_other(open_page: Open) -> None
 
 
 def test_query_and_key_multiply_to_the_weight(open_page: Open) -> None:
-    attention, query, key = with_projections()
-    html = page(attention, projections={"encoder": (query, key)})
+    attention, kept = with_projections()
+    html = page(attention, projections={"encoder": kept})
     opened = open_page(html, "view=query-key&heads=0.1&row=2&column=3")
     said = opened.text(".sum")
-    product = float(query[0, 1, 2] @ key[0, 1, 3])
+    product = float(kept.query[0, 1, 2] @ kept.key[0, 1, 3])
     numbers = re.findall(r"= (-?\d+\.\d+)", said)
     assert float(numbers[0]) == pytest.approx(product, abs=2e-3)
     assert float(numbers[1]) == pytest.approx(product / np.sqrt(8), abs=2e-3)
+    assert "over √8" in said
     softmax = number(opened.text(".sum output"))
     assert softmax == pytest.approx(float(attention.weights[0, 1, 2, 3]), abs=CLOSE)
     opened.tab.get_by_label("query", exact=True).select_option("0")
     assert opened.fragment()["row"] == "0"
 
 
+def test_scores_without_scaling_are_not_said_to_be_scaled(open_page: Open) -> None:
+    attention, kept = with_projections()
+    unscaled = replace(kept, query=kept.query / np.sqrt(8), scale=1.0)
+    opened = open_page(page(attention, projections={"encoder": unscaled}), "view=query-key&row=2")
+    assert "√" not in opened.text(".sum")
+    assert "takes part" not in opened.text(".sum")
+
+
+def test_keys_that_get_nothing_are_said_to_be_hidden_if_that_explains_the_weight(
+    open_page: Open,
+) -> None:
+    attention, kept = with_projections()
+    masked = attention.weights * np.tri(4, dtype=np.float32)
+    masked /= masked.sum(axis=-1, keepdims=True)
+    item = attention.main.with_weights(masked)
+    html = page(replace(attention, maps=(item,)), projections={"encoder": kept})
+    opened = open_page(html, "view=query-key&heads=0.0&row=1&column=0")
+    assert "2 of 4 keys, the others are hidden" in opened.text(".sum")
+    assert abs(number(opened.text(".sum output")) - masked[0, 0, 1, 0]) <= CLOSE
+
+
 def test_a_weight_that_the_scores_do_not_explain_is_said(open_page: Open) -> None:
-    attention, query, key = with_projections()
-    html = page(attention, projections={"encoder": (query * 2, key)})
+    attention, kept = with_projections()
+    html = page(attention, projections={"encoder": replace(kept, scale=1.0)})
     opened = open_page(html, "view=query-key&row=2&column=3")
     assert "takes part too" in opened.text(".sum")
 
@@ -389,9 +410,9 @@ def test_the_address_reopens_the_same_view(open_page: Open) -> None:
     opened.choose("measure", "previous-token")
     opened.tab.locator("#tab-text").click()
     opened.tab.locator(".word").nth(1).click()
-    fragment = opened.tab.url.split("#")[1]
+    fragment = opened.address().split("#")[1]
     again = open_page(html, fragment)
-    assert again.tab.url.split("#")[1] == fragment
+    assert again.address().split("#")[1] == fragment
     for selector in ("#caption", "#switches", "#readout .link", "#remark", "#overview", "#scale"):
         assert again.text(selector) == opened.text(selector)
     chosen = again.tab.locator("select")

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -198,9 +199,9 @@ def test_large_maps_are_pooled_and_keep_their_strongest_links() -> None:
 
 
 def test_projections_that_do_not_fit_are_refused() -> None:
-    attention, query, key = with_projections()
+    attention, kept = with_projections()
     with pytest.raises(InputError, match="do not fit the map"):
-        page(attention, projections={"encoder": (query, key[:, :, :3])})
+        page(attention, projections={"encoder": replace(kept, key=kept.key[:, :, :3])})
 
 
 def test_patches_that_do_not_fit_are_refused() -> None:

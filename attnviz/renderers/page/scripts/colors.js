@@ -5,15 +5,27 @@ import { clamp } from "./numbers.js";
 
 /** @typedef {import("./types.js").Palette} Palette */
 
-/** Hues for heads side by side: Okabe and Ito's, told apart by the colour-blind. */
-export const HEAD_COLORS = [
+/** Hues for heads side by side, after Okabe and Ito: told apart by the colour-blind. */
+const HEADS_ON_LIGHT = [
   "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#7a5cc0",
+];
+const HEADS_ON_DARK = [
+  "#56b4e9", "#ff8a3d", "#2fc59a", "#e39bc5", "#f0c419", "#8fb2ff", "#c9b46a", "#b9a3ff",
 ];
 
 /** What is below 0, where blue is above. */
 export const NEGATIVE = "#d55e00";
 
 const darkness = matchMedia("(prefers-color-scheme: dark)");
+
+/**
+ * The colour of one of several heads.
+ * @param {number} number
+ */
+export function headColor(number) {
+  const colors = darkness.matches ? HEADS_ON_DARK : HEADS_ON_LIGHT;
+  return colors[number % colors.length];
+}
 
 /** @param {() => void} listener */
 export function onThemeChange(listener) {

@@ -1,6 +1,6 @@
 /** The view of weighted lines between queries on the left and keys on the right. */
 
-import { HEAD_COLORS, theme } from "./colors.js";
+import { headColor, theme } from "./colors.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
 import { clamp, counted, largest, spell } from "./numbers.js";
 import { font, make, onceAFrame, part, sized } from "./surface.js";
@@ -149,7 +149,7 @@ function headNames({ map, heads, separate }) {
   return separate.map((_, number) => {
     const [layer, head] = heads[number];
     const dot = make("i");
-    dot.style.backgroundColor = HEAD_COLORS[number];
+    dot.style.backgroundColor = headColor(number);
     return make("span", {}, [dot, `layer ${map.layers[layer]} head ${map.heads[head]}`]);
   });
 }

@@ -1,6 +1,6 @@
 /** Two columns of tokens and a line for each weight worth one. */
 
-import { HEAD_COLORS, NEGATIVE } from "./colors.js";
+import { NEGATIVE, headColor } from "./colors.js";
 import { fitted } from "./labels.js";
 import { spell } from "./numbers.js";
 import { font } from "./surface.js";
@@ -66,7 +66,7 @@ export function linesOf(matrices, least, row, column, color) {
   const lines = [];
   matrices.forEach((shown, number) => {
     const width = shown.keys.length;
-    const shade = matrices.length > 1 ? HEAD_COLORS[number % HEAD_COLORS.length] : color;
+    const shade = matrices.length > 1 ? headColor(number) : color;
     const rows = row >= 0 ? [row, row + 1] : [0, shown.queries.length];
     const columns = column >= 0 ? [column, column + 1] : [0, width];
     for (let from = rows[0]; from < rows[1]; from++) {

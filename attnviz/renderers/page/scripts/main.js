@@ -85,7 +85,7 @@ function cachedMatrix(map, heads, state) {
 }
 
 /** What is looked at, in words. @param {Scene} of */
-function which({ map, heads, state }) {
+function which({ map, heads, state, separate }) {
   const layers = [...new Set(heads.map(([layer]) => layer))];
   const lens = map.lens ? `${map.lens} · ` : "";
   if (heads.length === 1) {
@@ -93,6 +93,7 @@ function which({ map, heads, state }) {
     const why = map.focus && map.focus[0] === layer && map.focus[1] === head ? ` (${map.focus[2]})` : "";
     return `${lens}layer ${layer} head ${head}${why}`;
   }
+  if (separate.length) return `${lens}${counted(heads.length, "head")}, each in a colour`;
   const mix = state.mix === "max" ? "maximum" : "mean";
   if (heads.length === map.layers.length * map.heads.length && layers.length > 1) return `${lens}${mix} over all heads`;
   if (layers.length === 1 && heads.length === map.heads.length) return `${lens}${mix} over the heads of layer ${map.layers[layers[0]]}`;

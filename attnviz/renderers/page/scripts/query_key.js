@@ -11,6 +11,8 @@ import { tokenElement } from "./readout.js";
 /** @typedef {import("./types.js").Surface} Surface */
 
 const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
+/** How far packed weights and packed vectors may be apart by rounding. */
+const TOLERANCE = 0.004;
 
 /**
  * @typedef {object} Multiplied
@@ -18,37 +20,56 @@ const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
  * @property {Float32Array} key
  * @property {Float32Array} product element by element
  * @property {number} sum of the products
- * @property {number} score the sum over the root of the head size
+ * @property {number} score the sum, scaled
  * @property {Float64Array} scores of the query with every key
- * @property {Float64Array} shares the softmax of those scores
+ * @property {Float64Array} shares the softmax of the scores that count
  */
 
 /**
  * @param {Float32Array} queries row by row
  * @param {Float32Array} keys row by row
  * @param {number} size of a head
+ * @param {number} scale
  * @param {number} row
  * @param {number} column
  * @returns {Multiplied}
  */
-export function multiplied(queries, keys, size, row, column) {
+export function multiplied(queries, keys, size, scale, row, column) {
   const query = queries.subarray(row * size, (row + 1) * size);
   const key = keys.subarray(column * size, (column + 1) * size);
   const product = query.map((value, place) => value * key[place]);
   const scores = new Float64Array(keys.length / size);
   for (let at = 0; at < scores.length; at++) {
     for (let place = 0; place < size; place++) scores[at] += query[place] * keys[at * size + place];
-    scores[at] /= Math.sqrt(size);
+    scores[at] *= scale;
   }
+  const sum = product.reduce((one, other) => one + other, 0);
+  return { query, key, product, sum, scores, score: scores[column], shares: softmax(scores) };
+}
+
+/** @param {Float64Array} scores those of hidden keys are -Infinity */
+function softmax(scores) {
   const most = scores.reduce((one, other) => Math.max(one, other), -Infinity);
   const powers = scores.map((score) => Math.exp(score - most));
   const total = powers.reduce((one, other) => one + other, 0);
-  return {
-    query, key, product, scores,
-    sum: product.reduce((one, other) => one + other, 0),
-    score: scores[column],
-    shares: powers.map((power) => power / total),
-  };
+  return powers.map((power) => power / total);
+}
+
+/**
+ * Whether the softmax of the scores gives the map's weights: over all keys, or over those that get
+ * anything; if it does, in words.
+ * @param {Multiplied} parts its shares become those that explain the weights
+ * @param {Float32Array} weights of the row
+ */
+function explained(parts, weights) {
+  /** @param {Float64Array} shares */
+  const fits = (shares) => weights.every((weight, at) => Math.abs(weight - shares[at]) <= TOLERANCE);
+  const count = weights.length;
+  if (fits(parts.shares)) return `softmax over ${count} keys: `;
+  const seen = softmax(parts.scores.map((score, at) => (weights[at] ? score : -Infinity)));
+  if (!fits(seen)) return "";
+  parts.shares = seen;
+  return `softmax over ${weights.filter(Boolean).length} of ${count} keys, the others are hidden: `;
 }
 
 /**
@@ -77,23 +98,25 @@ export function createQueryKey(store, readout) {
       const { map, state, heads } = next;
       const whole = { queries: map.queries.tokens, keys: map.keys.tokens };
       const row = Math.min(Math.max(state.row, 0), whole.queries.length - 1);
-      const values = await headRow(next, row);
+      const values = headRow(next, row);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
       const [queries, keys] = await Promise.all([projected(map, "q", heads[0]), projected(map, "k", heads[0])]);
-      parts = multiplied(queries, keys, map.projections?.size ?? 1, row, column);
+      const { size, scale } = /** @type {NonNullable<typeof map.projections>} */ (map.projections);
+      parts = multiplied(queries, keys, size, scale, row, column);
       choices.replaceChildren(
         picker("query", next.shown.queries, row, (place) => store.set({ row: place })),
         picker("key", next.shown.keys, column, (place) => store.set({ column: place })),
       );
       readout.show(next.shown, row, column);
-      const weight = values[column];
-      const apart = Math.abs(weight - parts.shares[column]) > 0.004;
+      const words = explained(parts, values);
+      const rest = `The map says ${spell(values[column])}: a mask, a position bias or another scale takes part too.`;
       sentence.replaceChildren(
         tokenElement(next.shown.queries[row]), " · ", tokenElement(next.shown.keys[column]),
-        ` = ${parts.sum.toFixed(3)}, over √${parts.query.length} = ${parts.score.toFixed(3)}; softmax over ${parts.scores.length} keys: `,
+        ` = ${parts.sum.toFixed(3)}${scaled(scale, size, parts.score)}; `,
+        words || `softmax over ${parts.scores.length} keys: `,
         make("output", {}, [spell(parts.shares[column])]),
-        apart ? `. The map says ${spell(weight)}: a mask, a position bias or another scale takes part too.` : ".",
+        words ? "." : `. ${rest}`,
       );
       canvas.setAttribute("aria-label", `Elements of query and key, their products, and the ${CANDIDATES} largest scores of the row`);
       paintParts(sized(canvas, width(), height()), parts, scene, pair, width());
@@ -103,8 +126,15 @@ export function createQueryKey(store, readout) {
   };
 }
 
+/** @param {number} scale @param {number} size @param {number} score */
+function scaled(scale, size, score) {
+  if (scale === 1) return "";
+  const root = Math.abs(scale * Math.sqrt(size) - 1) < 1e-5;
+  return `${root ? `, over √${size}` : ` × ${scale.toPrecision(3)}`} = ${score.toFixed(3)}`;
+}
+
 /** @param {Scene} scene @param {number} row */
-async function headRow(scene, row) {
+function headRow(scene, row) {
   const keys = scene.shown.keys.length;
   return scene.shown.values.subarray(row * keys, (row + 1) * keys);
 }
