@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.roles import ROLES, roles_of
 from attnviz.analyses.sink import sink_fractions
-from attnviz.analyses.subject import Subject
+from attnviz.analyses.subject import Subject, check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.attention_map import Attention, AttentionMap
 from attnviz.errors import UsageError, choose
@@ -34,12 +34,10 @@ def measure_heads(
 
     Raises:
         UsageError: a map of signed values, of which no share can be taken.
+        InputError: a map of blocks, in which single tokens cannot be told apart.
     """
     subject = item if isinstance(item, Subject) else Subject(item)
-    if subject.item.values == "signed":
-        raise UsageError(
-            f"stream '{subject.item.stream}' holds signed values: heads are measured on shares"
-        )
+    check_measurable(subject.item)
     found = {
         name: entry.load()(subject)
         for name, entry in MEASURES.items()
@@ -112,7 +110,13 @@ class HeadStudy:
         Args:
             attention: its maps, of the same streams, layers and heads as the others'.
             repeats: also look for repetitions in it; False where a sequence made for it follows.
+
+        Raises:
+            UsageError: maps of signed values.
+            InputError: maps of blocks.
         """
+        for item in attention.maps:
+            check_measurable(item)
         self.first = self.first or attention
         self.texts += 1
         for place, item in enumerate(attention.maps):

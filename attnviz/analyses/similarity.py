@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import row_entropy
 from attnviz.analyses.jensen_shannon import jensen_shannon
+from attnviz.analyses.subject import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.attention_map import Attention, AttentionMap
-from attnviz.errors import UsageError
 from attnviz.measures import SimilarityReport
 
 Square = NDArray[np.float64]
@@ -30,9 +30,9 @@ def head_divergences(item: AttentionMap) -> Square:
 
     Raises:
         UsageError: a map of signed values.
+        InputError: a map of blocks.
     """
-    if item.values == "signed":
-        raise UsageError(f"stream '{item.stream}' holds signed values, not shares to compare")
+    check_measurable(item)
     heads = item.weights.reshape(-1, *item.weights.shape[2:])
     entropies = row_entropy(heads)
     found = np.zeros((len(heads), len(heads)))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import row_entropy
 from attnviz.analyses.mask import evenly, visible_keys
 from attnviz.attention_map import AttentionMap
+from attnviz.errors import InputError, UsageError
 from attnviz.measures import HeadMeasure
 
 Numbers = NDArray[np.float64]
@@ -111,3 +112,20 @@ class Subject:
             return shares
 
         return self.measure(name, "share", ends, held)
+
+
+def check_measurable(item: AttentionMap) -> None:
+    """Refuse maps of which the measures would not be true.
+
+    Raises:
+        UsageError: a map of signed values, of which no share can be taken.
+        InputError: a map of blocks, in which single tokens cannot be told apart.
+    """
+    if item.values == "signed":
+        raise UsageError(f"stream '{item.stream}' holds signed values: measures are of shares")
+    if item.is_pooled:
+        rows, columns = item.blocks
+        raise InputError(
+            f"this text's map shows blocks of {rows} × {columns} tokens, but heads are measured "
+            "on single tokens: give a shorter text"
+        )

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.subject import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.analyses.words import merge_words
 from attnviz.attention_map import Attention, AttentionMap, Token
@@ -64,7 +65,13 @@ class TreebankStudy:
         self._lost = 0
 
     def add(self, sentence: Sentence, attention: Attention) -> None:
-        """Score every head on one more sentence."""
+        """Score every head on one more sentence.
+
+        Raises:
+            UsageError: a map of signed values.
+            InputError: a map of blocks.
+        """
+        check_measurable(attention.main)
         self.first = self.first or attention
         self.sentences += 1
         item = attention.main

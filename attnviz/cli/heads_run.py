@@ -81,7 +81,7 @@ def measures(texts: Iterable[Text | BadText], asked: Asked) -> int:
     """Measure the heads over all texts and write what was asked for; answers the exit status.
 
     Raises:
-        AttnvizError: nothing could be measured.
+        AttnvizError: what would fail for every text.
     """
     source = open_source(asked.options.origin, "self")
     study, similarity, failed = HeadStudy(), SimilarityStudy(), 0
@@ -97,11 +97,16 @@ def measures(texts: Iterable[Text | BadText], asked: Asked) -> int:
             if text not in said:
                 asked.say(text)
             said.add(text)
-        study.add(found, repeats=not repeat)
+        try:
+            study.add(found, repeats=not repeat)
+        except InputError as error:
+            failed += 1
+            complain(str(error))
+            continue
         if asked.similar or asked.scatter:
             similarity.add(found)
     if not study.texts:
-        raise InputError("no text could be measured")
+        return 1
     if repeat:
         _repeat(source, study, asked)
     _write(study, similarity, asked)

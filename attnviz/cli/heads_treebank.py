@@ -32,6 +32,7 @@ def relations(file: str, asked: Asked) -> int:
     for sentence in _counted(sentences, asked):
         try:
             found = attend_one(source, Text("0", sentence.text), asked.options.choice, "self")
+            study.add(sentence, found)
         except InputError as error:
             failed += 1
             complain(f"the sentence at {sentence.where}: {error}")
@@ -40,7 +41,6 @@ def relations(file: str, asked: Asked) -> int:
             if text not in said:
                 asked.say(text)
             said.add(text)
-        study.add(sentence, found)
     if not study.sentences:
         raise InputError(f"'{file}' holds no sentence that could be used")
     report = study.report()

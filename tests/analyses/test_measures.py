@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from attnviz.analyses.induction import repetition
 from attnviz.analyses.sink import sink_fractions
 from attnviz.analyses.subject import Subject
 from attnviz.attention_map import AttentionMap
-from attnviz.errors import UsageError
+from attnviz.errors import InputError, UsageError
 from attnviz.registry import MEASURES
 from tests.analyses.heads import even_rows, map_of, random_map, tokens
 
@@ -247,6 +248,12 @@ def test_signed_maps_are_refused_in_words() -> None:
     signed = AttentionMap("self", tokens("a"), tokens("a"), np.zeros((1, 1, 1, 1)), values="signed")
     with pytest.raises(UsageError, match="signed values"):
         measure_heads(signed)
+
+
+def test_maps_of_blocks_are_refused_because_tokens_cannot_be_told_apart() -> None:
+    blocks = replace(random_map(4), blocks=(3, 3))
+    with pytest.raises(InputError, match="blocks of 3 × 3 tokens"):
+        measure_heads(blocks)
 
 
 def test_one_token_can_be_measured() -> None:

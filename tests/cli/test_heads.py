@@ -101,6 +101,17 @@ def test_a_bad_line_is_named_and_the_rest_is_measured(
     assert f"attnviz: error: line 2 of '{file}'" in err
 
 
+def test_a_file_without_one_good_line_fails_with_a_line_for_each(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "texts.jsonl"
+    file.write_text("no json\n{}\n")
+    assert heads("-i", str(file), *OWN) == 1
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 2
+
+
 def test_layers_and_heads_can_be_chosen(capfd: pytest.CaptureFixture[str]) -> None:
     assert heads("The cat sat", *OWN, "--head", "1", "-q", "-f", "tsv") == 0
     assert capfd.readouterr().out.splitlines()[1].split("\t")[:3] == ["self", "0", "1"]
