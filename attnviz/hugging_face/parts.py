@@ -116,11 +116,29 @@ def model_kind(config: Any, *, with_head: bool = False) -> Any:
 
 
 def load_weights(
-    kind: Any, checkpoint: Checkpoint, config: Any, precision: str, *, allow_code: bool
+    kind: Any,
+    checkpoint: Checkpoint,
+    config: Any,
+    precision: str,
+    *,
+    allow_code: bool,
+    device_map: str | None = None,
 ) -> tuple[Any, Mapping[str, Any]]:
-    """The model on the CPU, and transformers' report on what did not fit."""
+    """The model, and transformers' report on what did not fit.
+
+    It is on the CPU, or with a device map spread as accelerate sees fit.
+
+    Raises:
+        ModelError: a device map without accelerate.
+    """
+    from importlib.util import find_spec
+
     import torch
 
+    if device_map is not None and find_spec("accelerate") is None:
+        raise ModelError(
+            "--device-map needs the package accelerate: pip install 'attnviz[big]'"
+        )
     model, report = kind.from_pretrained(
         checkpoint.folder,
         config=config,
@@ -129,6 +147,7 @@ def load_weights(
         local_files_only=True,
         trust_remote_code=allow_code,
         output_loading_info=True,
+        **({} if device_map is None else {"device_map": device_map}),
     )
     return model, report
 

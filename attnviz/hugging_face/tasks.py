@@ -14,6 +14,7 @@ from attnviz.hugging_face.tokens import goes_on
 SUFFIXES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
     "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForImageClassification": "AutoModelForImageClassification",
 }
 """How architectures with a head that decides end, and the auto class that loads them."""
 HEAD = re.compile(r"^(\w*classifier|score|sequence_summary|logits_proj)\.")

@@ -1,0 +1,268 @@
+"""Pictures: weights against transformers' own, windows against a slow loop, what is seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoImageProcessor, AutoModel
+
+from attnviz.attention_map import DECISION
+from attnviz.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.hugging_face.pictures import parse_size, pixels, read_picture
+from attnviz.hugging_face.vision import load_vision_model
+from attnviz.hugging_face.windows import PADDED, Windows, window_places
+from attnviz.patches import AVERAGE
+from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
+
+SPECIAL = {
+    "vit": ["[CLS]"],
+    "deit": ["[CLS]", "[DIST]"],
+    "dinov2": ["[CLS]"],
+    "dinov2_with_registers": ["[CLS]", "[REG 0]", "[REG 1]", "[REG 2]"],
+    "beit": ["[CLS]"],
+    "siglip": [],
+    "clip": ["[CLS]"],
+    "clip_vision_model": ["[CLS]"],
+}
+
+
+@pytest.fixture(scope="module")
+def vision_folder(tmp_path_factory):
+    made = {}
+
+    def find(kind):
+        if kind not in made:
+            made[kind] = VISION_BUILDERS[kind](tmp_path_factory.mktemp(kind))
+        return made[kind]
+
+    return find
+
+
+@pytest.fixture(scope="module")
+def shown(vision_folder):
+    made = {}
+
+    def find(kind):
+        if kind not in made:
+            made[kind] = load_vision_model(str(vision_folder(kind)), device="cpu")
+        return made[kind]
+
+    return find
+
+
+def own_attention(folder, values, **options):
+    """What transformers' eager attention hands over."""
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    model = getattr(model, "vision_model", None) or model
+    with torch.no_grad():
+        return model(pixel_values=values, output_attentions=True, **options).attentions
+
+
+def own_windows(folder):
+    """Every layer's attention in its windows; transformers itself hands over one a stage."""
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    found = []
+    for layer in model.modules():
+        if hasattr(layer, "shift_size"):
+            layer.attention.register_forward_hook(
+                lambda _part, _given, output: found.append(output[1].numpy())
+            )
+    with torch.no_grad():
+        model(pixel_values=processed(folder))
+    return found
+
+
+def processed(folder, **options):
+    processor = AutoImageProcessor.from_pretrained(folder)
+    return processor(picture(), return_tensors="pt", **options)["pixel_values"]
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_weights_equal_what_transformers_hands_over(kind, vision_folder, shown):
+    found = shown(kind).attend_image(picture())
+    expected = torch.cat(own_attention(vision_folder(kind), processed(vision_folder(kind))))
+    np.testing.assert_allclose(found.weights, expected.numpy(), atol=1e-5)
+    tokens = found.main.key_tokens
+    assert [token.text for token in tokens if token.special] == SPECIAL[kind]
+    patches = [token.text for token in tokens if not token.special]
+    assert patches == [f"{row},{column}" for row in range(4) for column in range(4)]
+    assert found.main.query_side == found.main.key_side == "picture"
+
+
+@pytest.mark.parametrize("kind", ["vit", "dinov2", "beit", "clip"])
+def test_other_sizes_than_the_trained_one_are_read(kind, vision_folder, shown):
+    found = shown(kind).attend_image(picture(), size=(48, 32))
+    wanted = {"size": {"height": 48, "width": 32}, "do_center_crop": False}
+    options = {} if kind == "dinov2" else {"interpolate_pos_encoding": True}
+    values = processed(vision_folder(kind), **wanted)
+    expected = torch.cat(own_attention(vision_folder(kind), values, **options))
+    np.testing.assert_allclose(found.weights, expected.numpy(), atol=1e-5)
+    assert found.provenance.settings["patches"] == "6 × 4"
+    assert found.main.key_tokens[-1].text == "5,3"
+
+
+def test_a_size_that_cuts_a_patch_is_refused(shown):
+    with pytest.raises(UsageError, match=r"--image-size 33x32 is no multiple .* 8 × 8 pixels"):
+        shown("vit").attend_image(picture(), size=(33, 32))
+
+
+def test_a_classifier_says_what_it_sees(vision_folder, shown):
+    from transformers import ViTForImageClassification
+
+    own = ViTForImageClassification.from_pretrained(vision_folder("vit")).eval()
+    with torch.no_grad():
+        share = own(processed(vision_folder("vit"))).logits[0].softmax(-1)
+    settings = shown("vit").attend_image(picture()).provenance.settings
+    best = int(share.argmax())
+    assert settings[DECISION] == f"{('cat', 'dog')[best]} ({share[best]:.0%})"
+
+
+def slow_row(weights, rows, columns, window, shift, query):
+    """One patch's attention by the definition: walk over every slot of every window."""
+    high, wide = -(-rows // window) * window, -(-columns // window) * window
+    across = wide // window
+    heads = weights.shape[1]
+    found = np.zeros((heads, rows * columns))
+
+    def patch(number, slot):
+        y = number // across * window + slot // window
+        x = number % across * window + slot % window
+        return (y + shift) % high, (x + shift) % wide
+
+    for number in range(len(weights)):
+        for asking in range(window * window):
+            y, x = patch(number, asking)
+            if (y, x) != query:
+                continue
+            for asked in range(window * window):
+                ky, kx = patch(number, asked)
+                if ky < rows and kx < columns:
+                    found[:, ky * columns + kx] = weights[number, :, asking, asked]
+    return found
+
+
+def test_windows_are_put_back_as_a_slow_loop_does(vision_folder, shown):
+    folder = vision_folder("swin")
+    windows = own_windows(folder)
+    # Layers 0 and 1 have 12 × 12 patches in windows of 4; the later ones 6 × 6, which are padded.
+    grids = [(12, 12, 0), (12, 12, 2), (6, 6, 0), (6, 6, 2)]
+    for row, column in [(5, 7), (11, 0)]:
+        found = shown("swin").attend_image(picture(), f"{row},{column}")
+        layers = [layer for item in found.maps for layer in item.weights[:, :, 0]]
+        for (rows, columns, shift), weights, layer in zip(grids, windows, layers, strict=True):
+            query = (row * rows // 12, column * columns // 12)
+            expected = slow_row(weights, rows, columns, 4, shift, query)
+            np.testing.assert_allclose(layer, expected, atol=1e-5)
+        assert [item.layers for item in found.maps] == [("0", "1"), ("2", "3")]
+        assert [len(item.key_tokens) for item in found.maps] == [144, 36]
+
+
+def test_the_mean_over_patches_is_that_of_all_rows(vision_folder, shown):
+    folder = vision_folder("swin")
+    weights = own_windows(folder)[3]
+    rows = [slow_row(weights, 6, 6, 4, 2, (row, column)) for row in range(6) for column in range(6)]
+    found = shown("swin").attend_image(picture())
+    assert found.main.query_tokens == (AVERAGE,)
+    np.testing.assert_allclose(found.maps[1].weights[1, :, 0], np.mean(rows, axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "columns", "window", "shift"), [(4, 6, 2, 1), (5, 7, 3, 1)])
+def test_every_patch_has_one_slot(rows, columns, window, shift):
+    places = window_places(rows, columns, window, shift)
+    inside = places[places != PADDED]
+    assert sorted(inside.tolist()) == list(range(rows * columns))
+    assert places.shape[1] == window * window
+
+
+def test_a_window_by_hand():
+    # Two patches side by side, windows of one: each sees itself.
+    weights = np.ones((2, 1, 1, 1), np.float32)
+    layer = Windows(weights, window_places(1, 2, 1, 0), 1, 2)
+    assert layer.row(1).tolist() == [[0, 1]]
+    assert layer.mean().tolist() == [[0.5, 0.5]]
+
+
+@pytest.mark.parametrize("kind", ["vit", "dinov2", "beit", "siglip", "clip"])
+@pytest.mark.parametrize("shape", [(60, 40), (40, 60), (97, 41)])
+def test_what_is_said_to_be_seen_is_what_the_model_gets(kind, shape, shown):
+    model = shown(kind)
+    whole = picture(*shape)
+    values = pixels(model.processor, whole, None)[0].numpy()
+    mean, scale = (
+        np.array(getattr(model.processor, name))[:, None, None]
+        for name in ("image_mean", "image_std")
+    )
+    given = values * scale + mean
+    height, width = given.shape[1:]
+    box = model.seen(whole)
+    again = whole.resize((width, height), Image.Resampling.BICUBIC, box=box)
+    expected = np.asarray(again).transpose(2, 0, 1) / 255
+    # A crop by whole pixels of a resized picture lies up to one of them off.
+    assert abs(given - expected).mean() < 0.03
+
+
+def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
+    from attnviz.hugging_face import load_model
+
+    with pytest.raises(AttentionError, match=r"\(convnext\) .*cannot be put back"):
+        shown("convnext").attend_image(picture())
+    with pytest.raises(ModelError, match=r"has no image processor"):
+        load_vision_model(str(folder_of("bert")), device="cpu")
+    with pytest.raises(UsageError, match=r"attends in windows: choose one --patch"):
+        shown("swin").attend_image(picture(), "all")
+    with pytest.raises(UsageError, match=r"patch 12,0 does not exist: the picture has 12 × 12"):
+        shown("swin").attend_image(picture(), "12,0")
+    folder = vision_folder("vit")
+    with pytest.raises(ModelError, match=r"has no tokenizer|use 'attnviz image'"):
+        load_model(str(folder), device="cpu")
+
+
+def test_a_text_model_with_a_processor_reads_no_pictures(copy_of, vision_folder):
+    folder = copy_of("bert")
+    source = vision_folder("vit") / "preprocessor_config.json"
+    (folder / "preprocessor_config.json").write_text(source.read_text())
+    with pytest.raises(ModelError, match=r"\(bert\) reads no pictures: it asks for 'input_ids'"):
+        load_vision_model(str(folder), device="cpu")
+
+
+def test_pictures_are_read_upright_and_on_white(tmp_path):
+    clear = Image.new("RGBA", (2, 1), (255, 0, 0, 0))
+    clear.save(tmp_path / "a.png")
+    assert read_picture(tmp_path / "a.png").getpixel((0, 0)) == (255, 255, 255)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # taken with the camera on its side
+    picture(6, 4).save(tmp_path / "b.jpg", exif=exif)
+    assert read_picture(tmp_path / "b.jpg").size == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"), [(None, "does not exist"), (b"", "cannot be"), (b"hello", "cannot be")]
+)
+def test_what_is_no_picture_is_refused(data, message, tmp_path):
+    path = tmp_path / "a.png"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        read_picture(path)
+    with pytest.raises(InputError, match="is a folder"):
+        read_picture(tmp_path)
+
+
+def test_a_picture_cut_short_is_refused(tmp_path):
+    picture().save(tmp_path / "a.png")
+    (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:200])
+    with pytest.raises(InputError, match="cannot be read as a picture"):
+        read_picture(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize(("text", "size"), [("384", (384, 384)), ("224x336", (224, 336))])
+def test_sizes_are_height_times_width(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "x", "0", "12x", "-3", "1x2x3", "a"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError, match="write 384 or HEIGHTxWIDTH"):
+        parse_size(text)

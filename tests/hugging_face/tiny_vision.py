@@ -1,0 +1,111 @@
+"""Small vision models with random weights and image processors, saved as folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+from transformers.models.beit.image_processing_pil_beit import BeitImageProcessorPil
+from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+from tests.hugging_face.tiny_models import SIZES
+
+PIXELS = {"image_size": 32, "patch_size": 8}
+VISION = {**SIZES, **PIXELS, "intermediate_size": 48, "num_hidden_layers": 2}
+WHOLE = {"size": {"height": 32, "width": 32}}
+MIDDLE = {"size": {"shortest_edge": 36}, "crop_size": {"height": 32, "width": 32}}
+
+
+def picture(width: int = 60, height: int = 40) -> Image.Image:
+    """A bright disc on a ground that fades: no two parts look alike."""
+    down, across = np.mgrid[0:height, 0:width] / [[[height]], [[width]]]
+    disc = (down - 0.4) ** 2 + (across - 0.6) ** 2 < 0.04
+    layers = np.stack([down, across, disc.astype(float)], axis=-1)
+    return Image.fromarray((layers * 255).astype(np.uint8))
+
+
+def build(folder: Path, model: str, config: Any, processor: Any) -> Path:
+    """A folder with a model of random weights, wide enough that no two heads agree."""
+    torch.manual_seed(0)
+    made = getattr(transformers, model)(config)
+    with torch.no_grad():
+        for weights in made.parameters():
+            if weights.ndim > 1:
+                weights.normal_(std=0.3)
+    made.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
+def vit(folder: Path) -> Path:
+    config = transformers.ViTConfig(**VISION, id2label={0: "cat", 1: "dog"})
+    return build(folder, "ViTForImageClassification", config, ViTImageProcessorPil(**WHOLE))
+
+
+def deit(folder: Path) -> Path:
+    config = transformers.DeiTConfig(**VISION)
+    return build(folder, "DeiTModel", config, ViTImageProcessorPil(**WHOLE))
+
+
+def dinov2(folder: Path) -> Path:
+    config = transformers.Dinov2Config(**VISION)
+    return build(folder, "Dinov2Model", config, BitImageProcessorPil(**MIDDLE))
+
+
+def dinov2_with_registers(folder: Path) -> Path:
+    config = transformers.Dinov2WithRegistersConfig(**VISION, num_register_tokens=3)
+    return build(folder, "Dinov2WithRegistersModel", config, BitImageProcessorPil(**MIDDLE))
+
+
+def beit(folder: Path) -> Path:
+    config = transformers.BeitConfig(**VISION, use_relative_position_bias=True)
+    return build(folder, "BeitModel", config, BeitImageProcessorPil(**WHOLE))
+
+
+def siglip(folder: Path) -> Path:
+    text = {**SIZES, "intermediate_size": 48, "vocab_size": 26}
+    text |= {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+    config = transformers.SiglipConfig(vision_config=VISION, text_config=text)
+    return build(folder, "SiglipModel", config, ViTImageProcessorPil(**WHOLE))
+
+
+def clip(folder: Path) -> Path:
+    text = {**SIZES, "intermediate_size": 48, "vocab_size": 26}
+    text |= {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+    config = transformers.CLIPConfig(vision_config=VISION, text_config=text)
+    return build(folder, "CLIPModel", config, CLIPImageProcessorPil(**MIDDLE))
+
+
+def clip_vision_model(folder: Path) -> Path:
+    config = transformers.CLIPVisionConfig(**VISION)
+    return build(folder, "CLIPVisionModel", config, CLIPImageProcessorPil(**MIDDLE))
+
+
+def swin(folder: Path) -> Path:
+    config = transformers.SwinConfig(
+        image_size=48, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4
+    )
+    return build(
+        folder, "SwinModel", config, ViTImageProcessorPil(size={"height": 48, "width": 48})
+    )
+
+
+def convnext(folder: Path) -> Path:
+    config = transformers.ConvNextConfig(hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1])
+    return build(folder, "ConvNextModel", config, ViTImageProcessorPil(**WHOLE))
+
+
+VISION_BUILDERS: dict[str, Callable[[Path], Path]] = {
+    made.__name__: made
+    for made in (
+        vit, deit, dinov2, dinov2_with_registers, beit, siglip, clip, clip_vision_model, swin,
+        convnext,
+    )
+}  # fmt: skip
