@@ -298,6 +298,8 @@ def draw(attention: Attention, picture: str) -> Figure:
     from attnviz.analyses.view import describe_run, few_heads, orientation, sides
 
     function = PICTURES[picture].load()
+    if picture == "heatmap" and len(views(attention)) > 1:
+        return draw_side_by_side(attention)
     if picture == "heatmap":
         view = views(attention)[0]
         parts = divisions(attention, view.map)
@@ -310,6 +312,21 @@ def draw(attention: Attention, picture: str) -> Figure:
         item = attention.main
         figure = function(item, title=describe_run(attention, item), subtitle=orientation(item))
     return figure
+
+
+def draw_side_by_side(attention: Attention) -> Figure:
+    """A text through every lens, one panel each."""
+    from attnviz.analyses.view import orientation
+    from attnviz.renderers.panels import panels
+
+    shown = views(attention)
+    untrained = " (untrained)" if attention.provenance.trained is False else ""
+    return panels(
+        [view.map for view in shown],
+        title=f"{attention.provenance.model}{untrained} · every lens side by side on one scale",
+        subtitle=orientation(attention.main),
+        notes=[f"{view.map.stream}: {view.which}, {view.map.unit}" for view in shown],
+    )
 
 
 def page_html(attention: Attention, command: str = "", most_weights: int | None = None) -> str:

@@ -7,6 +7,7 @@ from attnviz.analyses.links import strongest_links
 from attnviz.analyses.reduce import reduce_map
 from attnviz.attention_map import DECISION, PARTS, Attention, AttentionMap
 from attnviz.measures import Link, View
+from attnviz.registry import LENSES
 
 
 def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list[View]:
@@ -62,6 +63,8 @@ def _matrix(attention: Attention, item: AttentionMap) -> tuple[AttentionMap, str
     """One matrix out of one layer, and which it is in words."""
     layer = item.layers[0]
     focus = attention.provenance.focus.get(item.stream)
+    if len(item.heads) == 1 and layer in LENSES:
+        return item, f"through all layers, {_named('head', item.heads[0])}"
     if len(item.heads) == 1:
         return item, f"{_named('layer', layer)} {_named('head', item.heads[0])}"
     if focus and focus.layer == layer and focus.head in item.heads:

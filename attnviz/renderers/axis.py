@@ -79,12 +79,22 @@ def _label(token: Token, face: Typeface) -> str:
 
 
 def axes_of(
-    queries: tuple[Token, ...], keys: tuple[Token, ...], face: Typeface
+    queries: tuple[Token, ...],
+    keys: tuple[Token, ...],
+    face: Typeface,
+    longest: int = _LONGEST,
 ) -> tuple[TokenAxis, TokenAxis]:
-    """The layout of both sides; cells of a short side may be twice as long."""
-    down, across = (-(-len(side) // _LONGEST) for side in (queries, keys))
-    height = max(1, _LONGEST // (len(queries) // down + 13))
-    width = max(1, _LONGEST // (len(keys) // across + 13))
+    """The layout of both sides; cells of a short side may be twice as long.
+
+    Args:
+        queries: who attends, one a row.
+        keys: who is attended to, one a column.
+        face: what the labels are drawn with.
+        longest: pixels that a side takes at most.
+    """
+    down, across = (-(-len(side) // longest) for side in (queries, keys))
+    height = max(1, longest // (len(queries) // down + 13))
+    width = max(1, longest // (len(keys) // across + 13))
     height, width = (
         min(height, max(2 * width, _READABLE)),
         min(width, max(2 * height, _READABLE)),

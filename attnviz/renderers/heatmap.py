@@ -90,11 +90,11 @@ def heatmap(
     image = np.clip(strongest(weights, rows.block, columns.block), *limits)
     figure, axes = framed(image, columns.pixels, rows.pixels, frame)
     axes.images[0].set_extent((-0.5, len(sides[1]) - 0.5, len(sides[0]) - 0.5, -0.5))
-    _label_axes(axes, rows, columns, angle, face)
+    label_axes(axes, rows, columns, angle, face)
     _name_axes(axes, rows, columns, frame)
-    _separate(axes, rows, columns)
+    separate(axes, rows, columns)
     _divide(axes, rows, columns, divided)
-    _write_numbers(axes, weights, rows, columns, limits, face)
+    write_numbers(axes, weights, rows, columns, limits, face)
     return figure
 
 
@@ -114,9 +114,7 @@ def number(value: float, digits: int) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def _label_axes(
-    axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face: Typeface
-) -> None:
+def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face: Typeface) -> None:
     """Tokens beside the rows and above the columns."""
     upright = {"ha": "center", "va": "bottom"}
     turned = {"ha": "left", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
@@ -169,7 +167,7 @@ def _name_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame) ->
     )
 
 
-def _separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
+def separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
     """Thin white lines between cells that are large enough to spare a pixel."""
     if min(rows.spacing, columns.spacing) < 16:
         return
@@ -191,7 +189,7 @@ def _divide(
         axes.vlines(column - 0.5, -0.5, len(rows.tokens) - 0.5, gid="division", **looks)
 
 
-def _write_numbers(
+def write_numbers(
     axes: Axes,
     weights: NDArray[np.float32],
     rows: TokenAxis,
