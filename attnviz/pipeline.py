@@ -116,16 +116,16 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
 
 
 def load(file: str | Path) -> list[Result]:
-    """Every text's attention in a saved .npz, .json or .jsonl file.
+    """Every text's attention in a file that attnviz or another program saved.
 
     Raises:
-        InputError: it cannot be read, or attnviz did not write it.
+        InputError: it cannot be read, or holds no attention that is known.
     """
+    from attnviz.storage.dumps import read_any
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.read import read_attention
 
     path = Path(file)
-    return [as_result(found) for found in read_attention(read_bytes(path), f"'{path}'")]
+    return [as_result(found) for found in read_any(read_bytes(path), f"'{path}'")]
 
 
 def check_choice(choice: Choice) -> None:

@@ -25,7 +25,7 @@ def _side(panel: str, name: str, metavar: str, text: str) -> Any:
     )
 )
 def compare(
-    a: Annotated[str, typer.Argument(help="Text, or a saved map (.npz, .json, .jsonl).")],
+    a: Annotated[str, typer.Argument(help="Text, or a saved map: .npz, .json, .safetensors.")],
     b: Annotated[
         str | None, typer.Argument(help="The other; without it the same text or map.")
     ] = None,

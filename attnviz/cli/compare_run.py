@@ -20,7 +20,7 @@ from attnviz.request import Choice, Origin
 from attnviz.sources.open import check_origin, open_source
 from attnviz.texts import Text, check_text
 
-SAVED = (".npz", ".json", ".jsonl")
+SAVED = (".npz", ".json", ".jsonl", ".safetensors")
 OUTPUTS = (".tsv", ".json", ".npz")
 NAMED = 8
 
@@ -141,10 +141,10 @@ def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
 
 
 def _saved(name: str) -> Attention:
+    from attnviz.storage.dumps import read_any
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.read import read_attention
 
-    found = list(read_attention(read_bytes(Path(name)), f"'{name}'"))
+    found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
     if len(found) != 1:
         raise InputError(
             f"'{name}' holds {len(found)} texts, not one: "

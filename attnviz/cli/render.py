@@ -31,7 +31,7 @@ from attnviz.cli.options import ORIGIN, Options, with_options
     )
 )
 def render(
-    file: Annotated[str, typer.Argument(help="Saved map (.npz, .json or .jsonl), or - for stdin.")],
+    file: Annotated[str, typer.Argument(help="Saved map, arrays or alignments; - is stdin.")],
     record: Annotated[
         str | None,
         typer.Option(

@@ -10,8 +10,8 @@ from attnviz.cli.run import write_all
 from attnviz.cli.sinks import Sinks
 from attnviz.errors import InputError
 from attnviz.pipeline import apply_choice, check_choice
+from attnviz.storage.dumps import read_any
 from attnviz.storage.matrices import read_bytes
-from attnviz.storage.read import read_attention
 
 
 def replay(file: str, record: str | None, options: Options) -> int:
@@ -23,7 +23,7 @@ def replay(file: str, record: str | None, options: Options) -> int:
     check_choice(options.choice)
     data = sys.stdin.buffer.read() if file == "-" else read_bytes(Path(file))
     where = "stdin" if file == "-" else f"'{file}'"
-    found = list(read_attention(data, where))
+    found = list(read_any(data, where))
     if not found:
         raise InputError(f"{where} holds no maps")
     if record is not None:

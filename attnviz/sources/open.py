@@ -100,13 +100,17 @@ def _open_pocket(origin: Origin) -> Source:
 
 
 def _open_file(origin: Origin, path: Path) -> Source:
+    from attnviz.sources.dumped import Dumped
     from attnviz.sources.matrices import Matrices, SavedMaps
+    from attnviz.storage.dumps import is_foreign, read_dump
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.read import holds_attention, read_attention
 
     data = read_bytes(path)
     if not holds_attention(data):
-        return Matrices(origin, path)
+        if not is_foreign(data):
+            return Matrices(origin, path)
+        return Dumped(list(read_dump(data, f"'{path}'")), path)
     if origin.causal:
         raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
     return SavedMaps(list(read_attention(data, f"'{path}'")), path)

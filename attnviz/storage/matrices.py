@@ -44,7 +44,7 @@ def read_matrices(path: Path) -> dict[str, Any]:
     if suffix not in SUFFIXES:
         raise InputError(f"'{path}' is none of {', '.join(SUFFIXES)}")
     data = read_bytes(path)
-    read = {".json": _read_json, ".npz": _read_npz, ".safetensors": _read_safetensors}[suffix]
+    read = {".json": _read_json, ".npz": read_npz, ".safetensors": read_safetensors}[suffix]
     return {
         name: _words(value, name, path) if name in TEXTS else _numbers(value, name, path)
         for name, value in read(data, path).items()
@@ -58,7 +58,12 @@ def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
     return {name: value for name, value in document.items() if not isinstance(value, str)}
 
 
-def _read_npz(data: bytes, path: Path) -> Mapping[str, Any]:
+def read_npz(data: bytes, path: Path | str) -> Mapping[str, Any]:
+    """The arrays of an archive by name; nothing in it is run.
+
+    Raises:
+        InputError: it is damaged, or holds objects that are no arrays.
+    """
     import io
 
     try:
@@ -68,7 +73,12 @@ def _read_npz(data: bytes, path: Path) -> Mapping[str, Any]:
         raise InputError(f"'{path}' cannot be read as .npz: {error}") from error
 
 
-def _read_safetensors(data: bytes, path: Path) -> Mapping[str, Any]:
+def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
+    """The arrays of a file by name, and the lists of words in its metadata.
+
+    Raises:
+        InputError: it is damaged, or of a precision that numpy lacks.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -48,7 +48,10 @@ def read_attention(data: bytes, where: str) -> Iterator[Attention]:
 def _documents(data: bytes, where: str) -> Iterator[Any]:
     """Every document in JSON text: one, a list of them, or one a line."""
     if not data.lstrip().startswith((b"{", b"[")):
-        raise InputError(f"{where} holds no saved maps: it is neither .npz nor JSON")
+        raise InputError(
+            f"{where} holds no saved maps: it is neither .npz nor JSON, and "
+            "neither .safetensors nor lines of alignments"
+        )
     lines = data.splitlines()
     if len(lines) > 1 and all(line.strip().startswith(b"{") for line in lines if line.strip()):
         for number, line in enumerate(lines, 1):

@@ -1,0 +1,204 @@
+"""Attention that another program saved as arrays by name: BertViz, transformers, notebooks.
+
+A file (.npz, .safetensors or JSON of nested lists) holds one array for a stream, or one a layer:
+
+    attention, attentions, weights, attn            attention_0, attentions.1, layer_0, layer.1
+    encoder_attention, decoder_attention, cross_attention, each with or without a final s
+
+A whole array has the axes ([layers, [batch of 1,]] [heads,] queries, keys), a layer's ([batch of
+1,] [heads,] queries, keys). Tokens are lists of words: tokens; query_tokens and key_tokens;
+left_text and right_text; target_tokens and source_tokens; decoder_tokens and encoder_tokens. In
+BertViz's own JSON the streams stand in a list under attention: [{"name", "attn", "left_text",
+"right_text"}].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.errors import InputError
+
+PLAIN = ("attention", "attentions", "weights", "attn", "layer")
+STREAMS = ("encoder", "decoder", "cross")
+QUERY_TOKENS = ("query_tokens", "left_text", "target_tokens", "decoder_tokens", "tokens")
+KEY_TOKENS = ("key_tokens", "right_text", "source_tokens", "encoder_tokens", "tokens")
+NUMBERED = "they are numbered"
+NAMELESS = f"the file names no tokens: {NUMBERED}"
+MARKS = frozenset(
+    ("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<bos>", "<eos>", "<|endoftext|>")
+)
+"""Tokens that stand for no text, as common tokenizers spell them."""
+
+_NAME = re.compile(
+    rf"(?:(?P<stream>{'|'.join(STREAMS)})_attentions?|{'|'.join(PLAIN)})(?:[_.]?(?P<layer>\d+))?"
+)
+
+
+def holds_dump(names: Sequence[str]) -> bool:
+    """True where one of the names is that of attention."""
+    return any(_NAME.fullmatch(name) for name in names)
+
+
+def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> Attention:
+    """The attention in arrays by name.
+
+    Raises:
+        InputError: none of the names is known, or shapes, tokens and ranges do not fit together.
+    """
+    streams: dict[str, dict[str | None, Any]] = {}
+    for name, value in found.items():
+        match = _NAME.fullmatch(name)
+        if match and _is_views(value):
+            views = [_from_view(view, where) for view in value]
+            return _attention(views, where, identity)
+        if match:
+            streams.setdefault(match["stream"] or "self", {})[match["layer"]] = value
+    if not streams:
+        raise InputError(
+            f"{where} holds no attention that is known by name: it holds "
+            f"{', '.join(found) or 'nothing'}; call it attention, layer_0, layer_1, … or "
+            "cross_attention, and store tokens"
+        )
+    return _attention(
+        [_from_arrays(stream, arrays, found, where) for stream, arrays in streams.items()],
+        where,
+        identity,
+    )
+
+
+def token_of(text: str) -> Token:
+    """A token that knows whether it stands for text."""
+    return Token(text, special=text in MARKS)
+
+
+def numbered(count: int) -> tuple[Token, ...]:
+    """Tokens that are called by their positions."""
+    return tuple(Token(str(position)) for position in range(count))
+
+
+def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Attention:
+    notes = () if all(named for _, named in views) else (NAMELESS,)
+    provenance = Provenance("file", where.strip("'").rpartition("/")[2], notes=notes)
+    return Attention(tuple(item for item, _ in views), provenance, id=identity)
+
+
+def _is_views(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) for v in value)
+
+
+def _from_view(view: Mapping[str, Any], where: str) -> tuple[AttentionMap, bool]:
+    """One of the streams in BertViz's own JSON."""
+    if "attn" not in view:
+        raise InputError(f"an entry of 'attention' in {where} has no 'attn'")
+    stream = str(view.get("name") or "self").lower()
+    return _from_arrays(stream, {None: view["attn"]}, view, where)
+
+
+def _from_arrays(
+    stream: str, arrays: Mapping[str | None, Any], found: Mapping[str, Any], where: str
+) -> tuple[AttentionMap, bool]:
+    """The map of one stream, and whether the file names its tokens."""
+    if None in arrays and len(arrays) > 1:
+        raise InputError(f"{where} holds attention both whole and by layer: keep one")
+    if None in arrays:
+        weights = _whole(_numbers(arrays[None], where), where)
+        layers: tuple[str, ...] = ()
+    else:
+        numbers = sorted(arrays, key=lambda name: int(name or 0))
+        each = [_layer(_numbers(arrays[name], where), where) for name in numbers]
+        if len({array.shape for array in each}) > 1:
+            shapes = ", ".join(str(array.shape) for array in each[:4])
+            raise InputError(f"layers in {where} have different shapes: {shapes}")
+        weights = np.stack(each)
+        layers = tuple(str(int(name or 0)) for name in numbers)
+    queries = _tokens(found, _names_for(stream, "query"), weights.shape[2], "query", where)
+    keys = _tokens(found, _names_for(stream, "key"), weights.shape[3], "key", where)
+    _refuse_transposed(weights, where)
+    same = queries is None or queries == keys
+    if stream == "self" and not (same and weights.shape[2] == weights.shape[3]):
+        stream = "cross"
+    sides = ("target", "source") if stream == "cross" else ("text", "text")
+    item = AttentionMap(
+        stream,
+        queries or numbered(weights.shape[2]),
+        keys or numbered(weights.shape[3]),
+        weights,
+        layers=layers,
+        query_side=sides[0],
+        key_side=sides[1],
+    )
+    return item, queries is not None and keys is not None
+
+
+def _names_for(stream: str, what: str) -> tuple[str, ...]:
+    if stream in ("encoder", "decoder"):
+        return (f"{stream}_tokens", "tokens")
+    return QUERY_TOKENS if what == "query" else KEY_TOKENS
+
+
+def _numbers(value: Any, where: str) -> NDArray[np.float32]:
+    try:
+        return np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"attention in {where} is no regular array of numbers: {error}") from error
+
+
+def _whole(array: NDArray[np.float32], where: str) -> NDArray[np.float32]:
+    """Axes ([layers, [batch,]] [heads,] queries, keys) as four."""
+    if array.ndim == 5:
+        if array.shape[1] != 1:
+            raise InputError(
+                f"attention in {where} is of a batch of {array.shape[1]}: save one text"
+            )
+        first: NDArray[np.float32] = array[:, 0]
+        return first
+    if not 2 <= array.ndim <= 4:
+        raise InputError(f"attention in {where} has {array.ndim} axes, not 2 to 5")
+    return array.reshape((1,) * (4 - array.ndim) + array.shape)
+
+
+def _layer(array: NDArray[np.float32], where: str) -> NDArray[np.float32]:
+    """Axes ([batch,] [heads,] queries, keys) of one layer as three."""
+    if array.ndim == 4:
+        if array.shape[0] != 1:
+            raise InputError(f"a layer in {where} is of a batch of {array.shape[0]}: save one text")
+        only: NDArray[np.float32] = array[0]
+        return only
+    if array.ndim not in (2, 3):
+        raise InputError(f"a layer in {where} has {array.ndim} axes, not 2 to 4")
+    return array.reshape((1,) * (3 - array.ndim) + array.shape)
+
+
+def _tokens(
+    found: Mapping[str, Any], names: Sequence[str], count: int, what: str, where: str
+) -> tuple[Token, ...] | None:
+    """The tokens of an axis, None where the file names none."""
+    name = next((name for name in names if name in found), None)
+    if name is None:
+        return None
+    words = found[name].tolist() if isinstance(found[name], np.ndarray) else found[name]
+    if isinstance(words, list) and len(words) == 1 and isinstance(words[0], list):
+        words = words[0]
+    if not isinstance(words, list) or not all(isinstance(w, str) and w for w in words):
+        raise InputError(f"'{name}' in {where} is not a list of words")
+    if len(words) != count:
+        raise InputError(
+            f"{where} has attention for {count} {what} tokens, but '{name}' lists {len(words)}"
+        )
+    return tuple(map(token_of, words))
+
+
+def _refuse_transposed(weights: NDArray[np.float32], where: str) -> None:
+    """Refuse keys down and queries across, which would read as the opposite of what they say."""
+    rows, columns = (weights.sum(axis=axis, dtype=np.float64) for axis in (-1, -2))
+    if np.allclose(columns, 1, atol=1e-2) and not np.allclose(rows, 1, atol=1e-2):
+        raise InputError(
+            f"columns of the attention in {where} sum to 1 and rows do not: it seems to be "
+            "transposed; store queries as rows and keys as columns"
+        )

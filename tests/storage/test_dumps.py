@@ -1,0 +1,225 @@
+import io
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save
+
+from attnviz.errors import InputError
+from attnviz.storage.archive import dump_archive
+from attnviz.storage.dumps import is_dump, read_any
+from tests.samples import attention_of, checked, self_map, weights_of
+
+WORDS = ["a", "b", "c"]
+
+
+def one(data):
+    data = data if isinstance(data, bytes) else data.encode()
+    (found,) = read_any(data, "'dump'")
+    return found
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def texts(tokens):
+    return [token.text for token in tokens]
+
+
+WEIGHTS = weights_of((2, 4, 3, 3))
+
+
+@pytest.mark.parametrize("axes", [WEIGHTS, WEIGHTS[:, None]], ids=["layers", "layers, batch"])
+@pytest.mark.parametrize("name", ["attention", "attentions"])
+def test_a_whole_array_is_read_with_its_tokens(axes, name):
+    found = one(npz(**{name: axes, "tokens": np.array(WORDS)}))
+    np.testing.assert_array_equal(found.weights, WEIGHTS)
+    assert found.tokens == ("a", "b", "c")
+    assert found.main.stream == "self"
+    assert found.provenance.notes == ()
+
+
+@pytest.mark.parametrize("name", ["layer_{}", "layer.{}", "attention_{}", "attentions.{}"])
+def test_layers_of_their_own_are_ordered_by_number_and_keep_it(name):
+    order = [11, 2]
+    arrays = {name.format(n): WEIGHTS[k][None] for k, n in enumerate(order)}
+    found = one(npz(**arrays))
+    assert found.main.layers == ("2", "11")
+    np.testing.assert_array_equal(found.weights, WEIGHTS[::-1])
+    assert found.provenance.notes == ("the file names no tokens: they are numbered",)
+
+
+def test_safetensors_carry_their_tokens_in_the_header():
+    data = save({"layer_0": WEIGHTS[0][None]}, metadata={"tokens": json.dumps(WORDS)})
+    found = one(data)
+    np.testing.assert_array_equal(found.weights[0], WEIGHTS[0])
+    assert found.tokens == ("a", "b", "c")
+
+
+def test_nested_lists_with_tokens_are_read():
+    found = one(json.dumps({"attention": WEIGHTS.tolist(), "tokens": ["[CLS]", "b", "[SEP]"]}))
+    np.testing.assert_array_equal(found.weights, WEIGHTS)
+    assert [token.special for token in found.main.key_tokens] == [True, False, True]
+
+
+def test_bare_nested_lists_are_one_attention_with_numbered_tokens():
+    assert texts(one("[[0.5, 0.5], [1, 0]]").main.key_tokens) == ["0", "1"]
+
+
+def test_bertviz_views_are_streams():
+    cross = weights_of((1, 1, 2, 3))
+    views = [
+        {"name": "Encoder", "attn": WEIGHTS.tolist(), "left_text": WORDS, "right_text": WORDS},
+        {"name": "Cross", "attn": cross.tolist(), "left_text": ["x", "y"], "right_text": WORDS},
+    ]
+    found = one(json.dumps({"attention": views}))
+    assert [item.stream for item in found.maps] == ["encoder", "cross"]
+    assert texts(found.maps[1].query_tokens) == ["x", "y"]
+
+
+def test_streams_by_name_take_their_own_tokens():
+    found = one(
+        npz(
+            cross_attentions=weights_of((1, 2, 2, 3))[:, None],
+            encoder_attentions=WEIGHTS[:, None],
+            encoder_tokens=np.array(WORDS),
+            decoder_tokens=np.array(["x", "y"]),
+        )
+    )
+    cross = found.stream("cross")
+    assert (texts(cross.query_tokens), texts(cross.key_tokens)) == (["x", "y"], WORDS)
+    assert (cross.query_side, cross.key_side) == ("target", "source")
+
+
+def test_pharaoh_lines_are_source_then_target():
+    first, second = read_any(b"0-0 1-2 2-1\n\n1-0:0.25\n", "stdin")
+    np.testing.assert_array_equal(first.weights[0, 0], [[1, 0, 0], [0, 0, 1], [0, 1, 0]])
+    np.testing.assert_array_equal(second.weights[0, 0], [[0, 0.25]])
+    assert (first.id, second.id) == ("0", "2")
+    assert first.main.unit == "strength of a link"
+
+
+@checked
+@given(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1))
+def test_any_pharaoh_line_comes_back(links):
+    line = " ".join(f"{source}-{target}" for source, target in sorted(links))
+    weights = one(line).weights[0, 0]
+    assert {(int(s), int(t)) for t, s in np.argwhere(weights)} == links
+
+
+def test_marian_hard_alignments_stand_behind_the_translation():
+    item = one("un chat ||| 0-0 1-1 2-2\n").main
+    assert texts(item.query_tokens) == ["un", "chat", "</s>"]
+    assert item.query_tokens[2].special
+    assert texts(item.key_tokens) == ["0", "1", "2"]
+
+
+def test_marian_n_best_lists_are_read():
+    first, second = read_any(
+        b"0 ||| un chat ||| 0-0 1-1 ||| F0= -1.2 ||| -0.6\n"
+        b"0 ||| le chat ||| 1-1 ||| F0= -2 ||| -1\n",
+        "stdin",
+    )
+    assert texts(first.main.query_tokens) == ["un", "chat"]
+    np.testing.assert_array_equal(second.weights[0, 0], [[0, 0], [0, 1]])
+
+
+def test_source_and_target_before_an_alignment_name_both_sides():
+    item = one("the red car ||| la voiture rouge ||| 0-0 2-1 1-2").main
+    assert texts(item.key_tokens) == ["the", "red", "car"]
+    assert texts(item.query_tokens) == ["la", "voiture", "rouge"]
+
+
+def test_marian_soft_alignments_are_rows_of_target_words():
+    item = one("un chat ||| 0.9,0.1,0 0.2,0.7,0.1 1e-3,0,0.999").main
+    expected = [[0.9, 0.1, 0], [0.2, 0.7, 0.1], [0.001, 0, 0.999]]
+    np.testing.assert_allclose(item.weights[0, 0], expected, rtol=1e-6)
+    assert texts(item.query_tokens) == ["un", "chat", "</s>"]
+
+
+FAIRSEQ = """2024-01-01 | INFO | fairseq_cli.generate | {}
+S-3\tthe red car
+T-3\tla voiture rouge
+H-3\t-0.3\tla voiture rouge
+D-3\t-0.3\tla voiture rouge
+P-3\t-0.1 -0.2 -0.3 -0.1
+A-3\t0-0 2-1 1-2
+S-0\ta cat
+H-0\t-0.2\tun chat
+A-0\t0.9,0.1,0.0 0.1,0.8,0.1 0.0,0.1,0.9
+"""
+
+
+def test_fairseq_lines_bring_their_texts():
+    hard, soft = read_any(FAIRSEQ.encode(), "stdin")
+    assert (hard.id, soft.id) == ("3", "0")
+    assert hard.source == "the red car"
+    np.testing.assert_array_equal(hard.weights[0, 0], [[1, 0, 0], [0, 0, 1], [0, 1, 0]])
+    assert texts(soft.main.query_tokens) == ["un", "chat", "</s>"]
+    assert texts(soft.main.key_tokens) == ["a", "cat", "</s>"]
+
+
+def opennmt(sources, targets, weights):
+    """The table as OpenNMT-py lays it out: stars fill up the largest of each row."""
+    lines = [" " * 11 + "".join(f"{word[:7]:>10} " for word in sources)]
+    for word, row in zip(targets, weights, strict=True):
+        best = row.index(max(row))
+        cells = (f"{x:{'*' if place == best else ''}>10.7f} " for place, x in enumerate(row))
+        lines.append(f"{word[:10]:>10} " + "".join(cells))
+    return "\n".join(lines)
+
+
+def test_opennmt_tables_are_read_out_of_a_log():
+    table = opennmt(["la", "voiture"], ["the", "2020", "</s>"], [[0.9, 0.1], [0.2, 0.8], [0, 1]])
+    log = f"[2024-01-01 INFO] Loading\n[2024-01-01 INFO] {table}\n\nPRED 1: the car\n{table}\n"
+    first, second = read_any(log.encode(), "stdin")
+    for found in (first, second):
+        np.testing.assert_allclose(found.weights[0, 0], [[0.9, 0.1], [0.2, 0.8], [0, 1]], atol=1e-6)
+        assert texts(found.main.key_tokens) == ["la", "voiture"]
+        assert texts(found.main.query_tokens) == ["the", "2020", "</s>"]
+    assert "cuts source words" in first.provenance.notes[0]
+
+
+def test_attnvizs_own_files_are_no_dumps():
+    own = dump_archive([attention_of(self_map(WORDS))])
+    assert not is_dump(own)
+    np.testing.assert_array_equal(one(own).weights, self_map(WORDS).weights)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (npz(attention=WEIGHTS, tokens=np.array(["a"])), "3 query tokens, but 'tokens' lists 1"),
+        (npz(attention=WEIGHTS.swapaxes(-1, -2)), "seems to be transposed"),
+        (npz(attention=np.repeat(WEIGHTS[:, None], 2, 1)), "batch of 2"),
+        (npz(layer_0=WEIGHTS), "a layer in 'dump' is of a batch of 2"),
+        (npz(layer_0=np.eye(2), layer_1=np.eye(3)), "different shapes"),
+        (npz(attention=WEIGHTS, layer_0=WEIGHTS[0]), "both whole and by layer"),
+        (npz(attention=3 * WEIGHTS), "outside 0 to 1"),
+        (npz(attention=np.full((2, 2), np.nan)), "not finite"),
+        (npz(scores=WEIGHTS), "no member 'attnviz'"),
+        (b'{"attention": [[1, 0], [1]]}', "no regular array"),
+        (b'{"attention": [[1]], "tokens": [3]}', "not a list of words"),
+        (b'{"attention": [{"left_text": ["a"]}]}', "has no 'attn'"),
+        (b"0-0 1-1\nhello", "line 2 of 'dump' holds no alignment"),
+        (b"0-0 0-0", "the link 0-0 twice"),
+        (b"0-0:1.5", "outside 0 to 1"),
+        (b"a ||| 0-0 1-5", "links target position 5, but the target has 1 words"),
+        (b"9999999-0", "further than any text"),
+        (b"0.5,0.5 1,0,0", "unlike numbers of weights"),
+        (b"0.9,0.9 0.5,0.5", "sum to more than 1"),
+        (b"A-0\thello", "line 1 of 'dump' holds no alignment"),
+        (b"    a b c\nthe 0.5000000 *0.5000000\n", "names 3 source words, but 'the' has 2"),
+        (b"hello there", "nor lines of alignments"),
+        (b"\xff\xfe\x00", "nor lines of alignments"),
+        (b"", "is empty"),
+    ],
+)
+def test_what_cannot_be_read_for_certain_is_refused_in_one_line(data, message):
+    with pytest.raises(InputError, match=message.replace("'", ".")):
+        list(read_any(data, "'dump'"))
