@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from attnviz.analyses.heads import HeadStudy
 from attnviz.analyses.similarity import SimilarityStudy
+from attnviz.attention_map import Provenance
 from attnviz.cli.app import complain
 from attnviz.cli.options import Options
 from attnviz.cli.output import check_writable, note, write_file, write_text
@@ -20,7 +21,11 @@ from attnviz.renderers.measures_table import measures_table
 from attnviz.renderers.similarity import similarity_json, similarity_table, similarity_tsv
 from attnviz.sources import Source
 from attnviz.sources.open import check_origin, open_source
+from attnviz.storage.json import dump_json
 from attnviz.texts import BadText, Text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SUFFIXES = {".txt": "table", ".tsv": "tsv", ".json": "json"}
 
@@ -138,11 +143,12 @@ def _write(study: HeadStudy, similarity: SimilarityStudy, asked: Asked) -> None:
     if asked.overview is not None:
         from attnviz.renderers.head_overview import head_overview
 
-        _draw(head_overview(study.report("layer")), asked.overview)
+        _draw(head_overview(study.report("layer")), asked.overview, report.provenance)
     if asked.scatter is not None:
         from attnviz.renderers.head_plane import head_plane
 
-        _draw(head_plane(similarity.report(), study.report("layer").rows), asked.scatter)
+        plane = head_plane(similarity.report(), study.report("layer").rows)
+        _draw(plane, asked.scatter, report.provenance)
     if asked.similar:
         alike = similarity.report()
         write_report(
@@ -164,10 +170,12 @@ def _write(study: HeadStudy, similarity: SimilarityStudy, asked: Asked) -> None:
     )
 
 
-def _draw(figure: Any, path: Path) -> None:
+def _draw(figure: Figure, path: Path, provenance: Provenance) -> None:
+    """Write a picture, with where its numbers came from in the file's metadata."""
     from attnviz.renderers.figure import figure_bytes
 
-    write_file(path, figure_bytes(figure, picture_suffix(path)))
+    told = dump_json(asdict(provenance))
+    write_file(path, figure_bytes(figure, picture_suffix(path), told))
 
 
 def write_report(spellings: Mapping[str, Callable[[Display], str]], asked: Asked) -> None:

@@ -141,6 +141,7 @@ def test_the_overview_is_drawn_beside_the_table(
     picture = tmp_path / "heads.svg"
     assert heads("--weights", str(previous), "--overview", str(picture), "--role", "self") == 0
     assert "<svg" in picture.read_text()
+    assert "maps.npz" in picture.read_text(), "the file says where its numbers came from"
     assert "layer head role" in capfd.readouterr().out
 
 
