@@ -138,6 +138,19 @@ function paintLabels(surface, geometry, shown, theme) {
 }
 
 /**
+ * How far away the labels are that one put in between would touch.
+ * @param {number} place
+ * @param {number} step every how many places a label stands
+ * @param {number} cell
+ */
+function covered(place, step, cell) {
+  const before = Math.floor(place / step) * step;
+  return [before - step, before, before + step]
+    .map((other) => (other - place) * cell)
+    .filter((shift) => shift && Math.abs(shift) < 15);
+}
+
+/**
  * @param {Surface} surface
  * @param {Geometry} geometry
  * @param {import("./types.js").ShownToken} token
@@ -151,10 +164,11 @@ export function paintRowLabel(surface, geometry, token, row, theme, strong) {
   const text = fitted(surface, token.text, geometry.left - 26);
   if (strong) {
     const width = surface.measureText(text).width;
-    const clear = geometry.rowStep > 1 ? 17 : 8;
-    const room = geometry.rowStep > 1 ? geometry.left - 24 : width + 4;
     surface.fillStyle = theme.paper;
-    surface.fillRect(geometry.left - GAP - room, middle - clear, room + 2, 2 * clear);
+    surface.fillRect(geometry.left - GAP - width - 4, middle - 8, width + 6, 16);
+    for (const shift of covered(row, geometry.rowStep, geometry.cellHeight)) {
+      surface.fillRect(20, middle + shift - 8, geometry.left - GAP - 18, 16);
+    }
   }
   surface.fillStyle = strong ? theme.accent : token.special ? theme.faint : theme.ink;
   surface.textAlign = "right";
@@ -182,11 +196,11 @@ export function paintColumnLabel(surface, geometry, token, column, theme, strong
   if (!upright) surface.rotate(-Math.PI / 2);
   surface.textAlign = upright ? "center" : "left";
   if (strong) {
-    const clear = geometry.columnStep > 1 ? 17 : 8;
-    const room = geometry.columnStep > 1 && !upright ? top - 24 : width + 6;
     surface.fillStyle = theme.paper;
-    if (upright) surface.fillRect(-width / 2 - 3, -8, width + 6, 16);
-    else surface.fillRect(-2, -clear, room, 2 * clear);
+    surface.fillRect(upright ? -width / 2 - 3 : -2, -8, width + 6, 16);
+    for (const shift of upright ? [] : covered(column, geometry.columnStep, cellWidth)) {
+      surface.fillRect(-2, shift - 8, top - 22, 16);
+    }
   }
   surface.fillStyle = strong ? theme.accent : token.special ? theme.faint : theme.ink;
   surface.fillText(text, 0, 0);
@@ -210,6 +224,7 @@ export function paintBars(surface, geometry, below, behind, words, theme) {
   surface.beginPath();
   surface.rect(left, top, width + GAP + bars, height + GAP + bars);
   surface.clip();
+  surface.globalAlpha = 0.6;
   const thin = [Math.max(cellWidth - (cellWidth > 3 ? 1 : 0), 0.75), Math.max(cellHeight - (cellHeight > 3 ? 1 : 0), 0.75)];
   for (let column = 0; column < below.length; column++) {
     const at = x + column * cellWidth;

@@ -156,7 +156,6 @@ function paintText(surface, element) {
   const colors = theme();
   const origin = element.getBoundingClientRect();
   surface.textBaseline = "middle";
-  surface.textAlign = "center";
   for (const piece of element.querySelectorAll("h3, .word")) {
     const box = piece.getBoundingClientRect();
     const [x, y] = [box.left - origin.left, box.top - origin.top];
@@ -173,8 +172,14 @@ function paintText(surface, element) {
     }
     surface.fillStyle = style.color;
     surface.font = font(parseFloat(style.fontSize));
-    surface.fillText(text, x + box.width / 2, y + (number ? box.height * 0.36 : box.height / 2));
-    surface.font = font(10);
-    if (number) surface.fillText(number, x + box.width / 2, y + box.height - 8);
+    if (!piece.matches(".word")) {
+      surface.textAlign = "left";
+      surface.fillText(text, x, y + box.height / 2);
+      continue;
+    }
+    surface.textAlign = "center";
+    surface.fillText(text, x + box.width / 2, y + box.height * 0.36);
+    surface.font = font(9.5);
+    surface.fillText(number, x + box.width / 2, y + box.height - 7);
   }
 }
