@@ -1,0 +1,310 @@
+"""Gradients and relevance against a direct autograd computation, and what is explained."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from attnviz.analyses.gradient import gradient
+from attnviz.analyses.rollout import rollout
+from attnviz.errors import AttentionError, ModelError, UsageError
+from attnviz.hugging_face import load_model
+from attnviz.hugging_face.gradient import slopes_of
+from attnviz.hugging_face.interface import watching
+from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
+from tests.invoke import attnviz
+
+TEXT = "The professor published the red paper"
+PAIR = "The red car is fast", "La voiture rouge"
+CLASSES = {0: "dull", 1: "fair", 2: "fine"}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, folder_of):
+    """Tiny models with heads, as folders by architecture or kind."""
+    config = transformers.BertConfig(vocab_size=26, id2label=CLASSES, **WIDE)
+    made = {
+        name: save(tmp_path_factory.mktemp(name), name, word_pieces(), config)
+        for name in (
+            "BertForSequenceClassification",
+            "BertForTokenClassification",
+            "BertForMaskedLM",
+        )
+    }
+    config = transformers.BertConfig(vocab_size=26, **WIDE)
+    name = "BertForQuestionAnswering"
+    made[name] = save(tmp_path_factory.mktemp(name), name, word_pieces(), config)
+    llama = transformers.LlamaConfig(
+        vocab_size=340, num_key_value_heads=2, id2label=CLASSES, **WIDE, **ENDS
+    )
+    name = "LlamaForSequenceClassification"
+    made[name] = save(tmp_path_factory.mktemp(name), name, byte_pieces(), llama)
+    return lambda name: made.get(name) or folder_of(name)
+
+
+@pytest.fixture(scope="module")
+def explaining(folders):
+    """A model loaded with its head, by architecture or kind."""
+    made = {}
+
+    def find(name):
+        if name not in made:
+            made[name] = load_model(str(folders(name)), device="cpu", with_head=True)
+        return made[name]
+
+    return find
+
+
+def own(folder):
+    """transformers' own model with its head, its attention eager."""
+    (name,) = json.loads((folder / "config.json").read_text())["architectures"]
+    kind = getattr(transformers, name)
+    return kind.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def steps(score, attentions):
+    """Rule 5, straight from autograd."""
+    grads = torch.autograd.grad(score, attentions, retain_graph=True)
+    return [
+        (slope * layer).clamp(min=0)[0].mean(0).double().detach()
+        for slope, layer in zip(grads, attentions, strict=True)
+    ]
+
+
+def rolled(found):
+    relevance = torch.eye(found[0].shape[-1], dtype=torch.float64)
+    for step in found:
+        relevance = relevance + step @ relevance
+    return relevance
+
+
+def shares(row):
+    return (row / row.sum()).numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [("BertForSequenceClassification", 0), ("llama", -1), ("LlamaForSequenceClassification", -1)],
+)
+def test_relevance_equals_direct_autograd(name, row, folders, explaining):
+    model, found = explaining(name), own(folders(name))
+    ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
+    output = found(input_ids=ids, output_attentions=True)
+    logits = output.logits[0] if output.logits.ndim == 2 else output.logits[0, -1]
+    relevance = rolled(steps(logits.max(), output.attentions))
+    expected = (relevance - torch.eye(len(relevance)))[row]
+    explained = model.explain_self(TEXT)
+    result = gradient(explained)
+    np.testing.assert_allclose(result.weights[0, 0, 0], shares(expected), atol=1e-6)
+    assert explained.probability == pytest.approx(float(logits.softmax(-1).max()), abs=1e-6)
+
+
+def test_relevance_of_a_pair_equals_direct_autograd(folders, explaining):
+    model, found = explaining("t5"), own(folders("t5"))
+    source, labels = (torch.tensor([model.tokenizer(text)["input_ids"]]) for text in PAIR)
+    output = found(
+        input_ids=source, decoder_input_ids=found._shift_right(labels), output_attentions=True
+    )
+    last = labels.shape[1] - 1  # The end token is predicted, and never read.
+    score = output.logits[0, last - 1, labels[0, last - 1]]
+    layers = (output.encoder_attentions, output.decoder_attentions, output.cross_attentions)
+    encoder, decoder, cross = (steps(score, items) for items in layers)
+    ii, tt = rolled(encoder), torch.eye(last + 1, dtype=torch.float64)
+    ti = torch.zeros(last + 1, source.shape[1], dtype=torch.float64)
+
+    def bar(full):
+        hat = full - torch.eye(len(full))
+        return (hat / hat.sum(-1, keepdim=True)).nan_to_num(0) + torch.eye(len(full))
+
+    for step, across in zip(decoder, cross, strict=True):
+        tt, ti = tt + step @ tt, ti + step @ ti
+        ti = ti + bar(tt).T @ across @ bar(ii)
+    result = gradient(model.explain_cross(*PAIR))
+    assert [item.stream for item in result.maps] == ["cross", "decoder"]
+    np.testing.assert_allclose(result.weights[0, 0, 0], shares(ti[last - 1]), atol=1e-6)
+    own_row = (tt - torch.eye(last + 1))[last - 1, :last]
+    np.testing.assert_allclose(result.maps[1].weights[0, 0, 0], shares(own_row), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["BertForSequenceClassification", "llama", "gemma2"])
+def test_gradients_are_those_of_the_output_times_the_values(name, folders, explaining):
+    model, found = explaining(name), own(folders(name))
+    ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
+    calls = []
+    with watching(calls.append):
+        logits = found(input_ids=ids).logits
+    score = (logits[0] if logits.ndim == 2 else logits[0, -1]).max()
+    slopes = torch.autograd.grad(score, [call.output for call in calls])
+    expected = []
+    for slope, call in zip(slopes, calls, strict=True):
+        value = call.value.repeat_interleave(slope.shape[2] // call.value.shape[1], dim=1)
+        expected.append(slope.transpose(1, 2) @ value.mT)
+    (gradients,) = model.explain_self(TEXT).gradients
+    np.testing.assert_allclose(gradients, torch.cat(expected).detach().numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama", "t5"])
+def test_rollout_equals_the_definition_over_transformers_own_weights(kind, folder_of, loaded):
+    model = loaded(kind)
+    auto = transformers.AutoModelForSeq2SeqLM if kind == "t5" else transformers.AutoModel
+    found = auto.from_pretrained(folder_of(kind), attn_implementation="eager").eval()
+    source, labels = (torch.tensor([model.tokenizer(text)["input_ids"]]) for text in PAIR)
+
+    def mixed(layers):
+        relevance = torch.eye(layers[0].shape[-1])
+        for layer in layers:
+            step = layer[0].mean(0) + torch.eye(layer.shape[-1])
+            relevance = step / step.sum(-1, keepdim=True) @ relevance
+        return relevance.detach().numpy()
+
+    if kind != "t5":
+        attentions = found(input_ids=source, output_attentions=True).attentions
+        result = rollout(model.attend_self(PAIR[0])).weights[-1, 0]
+        np.testing.assert_allclose(result, mixed(attentions), atol=1e-6)
+        return
+    output = found(
+        input_ids=source, decoder_input_ids=found._shift_right(labels), output_attentions=True
+    )
+    result = rollout(model.attend_cross(*PAIR))
+    expected = mixed(output.encoder_attentions)
+    np.testing.assert_allclose(result.stream("encoder").weights[-1, 0], expected, atol=1e-6)
+    share = torch.zeros(labels.shape[1], source.shape[1])
+    for step, across in zip(output.decoder_attentions, output.cross_attentions, strict=True):
+        step = step[0].mean(0) + torch.eye(labels.shape[1])
+        share = step / step.sum(-1, keepdim=True) @ share
+        share = (share + across[0].mean(0) @ torch.from_numpy(expected)) / 2
+    np.testing.assert_allclose(result.weights[-1, 0], share.detach().numpy(), atol=1e-6)
+
+
+def test_a_class_is_explained_by_name_or_number_and_by_default_the_likeliest(explaining):
+    model = explaining("BertForSequenceClassification")
+    predicted = model.explain_self(TEXT)
+    named = model.explain_self(TEXT, "FINE")
+    assert named.output == model.explain_self(TEXT, "2").output == "fine"
+    assert predicted.positions == named.positions == (0,)
+    assert predicted.probability >= named.probability
+    with pytest.raises(UsageError, match=r"'good' is no class .* 0 dull, 1 fair, 2 fine"):
+        model.explain_self(TEXT, "good")
+
+
+def test_a_classifier_of_a_decoder_is_seen_to_read_the_last_token(explaining):
+    explained = explaining("LlamaForSequenceClassification").explain_self(TEXT)
+    assert explained.positions == (len(explained.attention.tokens) - 1,)
+
+
+def test_a_label_is_explained_at_its_token(explaining):
+    model = explaining("BertForTokenClassification")
+    explained = model.explain_self(TEXT, "professor")
+    assert explained.positions == (2,)
+    assert explained.output.endswith(" (professor)")
+    assert model.explain_self(TEXT).output.endswith(" (paper)")
+    assert model.explain_self(TEXT, "fine").output.startswith("fine (")
+    with pytest.raises(UsageError, match=r"neither a token of the text .* nor a label: dull, fair"):
+        model.explain_self(TEXT, "student")
+
+
+def test_the_masked_word_is_explained_and_another_in_its_place(explaining):
+    model = explaining("BertForMaskedLM")
+    masked = "The professor published the [MASK] paper"
+    explained = model.explain_self(masked)
+    assert explained.positions == (5,)
+    assert model.explain_self(masked, "car").output == "car"
+    assert model.explain_self(masked, "car").positions == (5,)
+    assert model.explain_self(masked, "professor").positions == (2,)
+    with pytest.raises(UsageError, match="nor one piece of the model's vocabulary"):
+        model.explain_self(masked, "walrus")
+
+
+def test_a_decoder_explains_what_it_would_write_or_why_it_reads_a_token(explaining):
+    model = explaining("gpt2")
+    explained = model.explain_self(TEXT)
+    count = len(explained.attention.tokens)
+    assert explained.positions == (count - 1,)
+    assert model.explain_self(TEXT, "2").positions == (1,)
+    assert model.explain_self(TEXT, "2").output == explained.attention.tokens[2]
+    assert model.explain_self(TEXT, "car").output == "car"
+    assert model.explain_self(TEXT, "car").positions == (count - 1,)
+    with pytest.raises(UsageError, match=f"by its text, or 1 to {count}"):
+        model.explain_self(TEXT, "0")
+
+
+def test_a_pair_explains_the_last_token_or_the_named_one(explaining):
+    model = explaining("bart")
+    explained = model.explain_cross(*PAIR)
+    tokens = explained.attention.tokens
+    assert explained.output == tokens[-1]
+    assert explained.positions == (len(tokens) - 2,)
+    assert model.explain_cross(*PAIR, "3").positions == (2,)
+
+
+@pytest.mark.parametrize("name", ["bert", "BertForQuestionAnswering"])
+def test_a_model_without_classes_or_tokens_is_refused(name, explaining):
+    with pytest.raises(ModelError, match=r"no head .* use --lens rollout, flow or norm"):
+        explaining(name).explain_self(TEXT)
+
+
+def test_a_head_without_weights_is_refused(copy_of, folders, tmp_path):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(folders("BertForSequenceClassification"), tmp_path / "cut")
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: array for name, array in weights.items() if "classifier" not in name}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    model = load_model(str(folder), device="cpu", with_head=True)
+    with pytest.raises(ModelError, match="lacks the weights of its head"):
+        model.explain_self(TEXT)
+
+
+def test_an_encoder_half_alone_predicts_nothing(explaining):
+    with pytest.raises(ModelError, match="use 'attnviz cross' for --lens gradient"):
+        explaining("t5").explain_self(TEXT)
+
+
+def test_weights_that_are_copies_are_refused_instead_of_read_as_zero(explaining):
+    from attnviz.hugging_face.whole import read_self
+
+    reading = read_self(explaining("llama"), TEXT)
+    score, copied = torch.ones(1, requires_grad=True), torch.ones(1, 1, 2, 2, requires_grad=True)
+    for weights in (copied, copied.detach()):
+        with pytest.raises(AttentionError, match="copies of its weights"):
+            slopes_of(score.sum(), [weights], reading)
+
+
+def test_the_command_explains_a_class_and_says_what_it_was(folders):
+    folder = folders("BertForSequenceClassification")
+    done = attnviz(
+        "self", TEXT, "--model", folder, "--lens", "gradient", "--target", "fine", "-f", "json"
+    )
+    assert done.status == 0
+    (item,) = done.json()["maps"]
+    assert item["query_tokens"][0]["text"].startswith("→ fine")
+    assert done.json()["provenance"]["settings"]["output"] == "fine"
+    wrong = attnviz("self", TEXT, "--model", folder, "--lens", "gradient", "--target", "good")
+    assert (wrong.status, "is no class" in wrong.mistake) == (2, True)
+
+
+def test_every_lens_of_a_classifier_stands_side_by_side(folders, tmp_path):
+    folder = folders("BertForSequenceClassification")
+    done = attnviz(
+        "self", TEXT, "--model", folder, "--lens", "all", "-f", "json",
+        "--heatmap", tmp_path / "all.png",
+    )  # fmt: skip
+    streams = [item["stream"] for item in done.json()["maps"]]
+    assert streams == ["raw", "rollout", "flow", "gradient", "norm"]
+    assert "left out" not in done.err
+    assert (tmp_path / "all.png").stat().st_size > 10_000
+
+
+def test_a_lens_that_does_not_apply_is_left_out_with_the_reason(folders):
+    done = attnviz("self", TEXT, "--model", folders("bert"), "--lens", "all", "-f", "json")
+    streams = [item["stream"] for item in done.json()["maps"]]
+    assert streams == ["raw", "rollout", "flow", "norm"]
+    assert "lens gradient is left out: '" in done.err
+    insisted = attnviz("self", TEXT, "--model", folders("bert"), "--lens", "all", "--target", "x")
+    assert (insisted.status, "no head" in insisted.mistake) == (1, True)

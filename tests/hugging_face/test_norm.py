@@ -1,0 +1,125 @@
+"""Norms against every vector written out, from the families' own modules by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from attnviz.analyses.norm import norms, norms_by_head
+from attnviz.errors import AttentionError
+
+TEXT = "The professor published the red paper"
+PAIR = "The red car is fast", "La voiture rouge"
+SELF = {
+    "bert": ("attention.self.value", "attention.output.dense"),
+    "roberta": ("attention.self.value", "attention.output.dense"),
+    "gpt2": ("attn.c_attn", "attn.c_proj"),
+    "llama": ("self_attn.v_proj", "self_attn.o_proj"),
+    "gemma2": ("self_attn.v_proj", "self_attn.o_proj"),
+}
+CROSS = {
+    "t5": ("EncDecAttention.v", "EncDecAttention.o"),
+    "bart": ("encoder_attn.v_proj", "encoder_attn.out_proj"),
+    "marian": ("encoder_attn.v_proj", "encoder_attn.out_proj"),
+}
+
+
+def vectors(found, names, inputs, weights):
+    """fₕ(xⱼ) of every layer, shape (layers, heads, keys, size), from what the modules gave."""
+    heard = {}
+    value_name, output_name = names
+    modules = dict(found.named_modules())
+    for path in modules:
+        if path.endswith(value_name):
+            modules[path].register_forward_hook(
+                lambda _module, _inputs, output, path=path: heard.update({path: output})
+            )
+    with torch.no_grad():
+        output = found(**inputs, output_attentions=True)
+    layers = []
+    for path, value in heard.items():
+        projection = modules[path.removesuffix(value_name) + output_name]
+        linear = isinstance(projection, torch.nn.Linear)
+        matrix = (projection.weight.T if linear else projection.weight).detach().double()
+        value = value[0].double()
+        if "c_attn" in value_name:
+            value = value[:, -matrix.shape[0] :]
+        heads = weights.shape[1]
+        size = matrix.shape[0] // heads
+        value = value.reshape(len(value), -1, size)
+        value = value.repeat_interleave(heads // value.shape[1], dim=1)
+        layers.append(torch.einsum("jhd,hdo->hjo", value, matrix.reshape(heads, size, -1)))
+    return torch.stack(layers).numpy(), output
+
+
+def check(transformed, place, made):
+    weights = transformed.attention.maps[place].weights
+    added = weights[..., None].astype(float) * made[:, :, None]
+    products = transformed.products[place]
+    together = np.linalg.norm(added.sum(axis=1), axis=-1)
+    np.testing.assert_allclose(norms(weights, products), together, atol=1e-5)
+    np.testing.assert_allclose(
+        norms_by_head(weights, products), np.linalg.norm(added, axis=-1), atol=1e-5
+    )
+    assert transformed.projected
+
+
+@pytest.mark.parametrize("kind", SELF)
+def test_they_are_the_lengths_of_what_each_head_adds(kind, folder_of, loaded):
+    model = loaded(kind)
+    found = transformers.AutoModel.from_pretrained(folder_of(kind), attn_implementation="eager")
+    transformed = model.transform_self(TEXT)
+    ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
+    weights = transformed.attention.weights
+    made, output = vectors(found.eval(), SELF[kind], {"input_ids": ids}, weights)
+    expected = torch.cat(output.attentions).numpy()
+    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    check(transformed, 0, made)
+
+
+@pytest.mark.parametrize("kind", CROSS)
+def test_across_a_pair_too(kind, folder_of, loaded):
+    model = loaded(kind)
+    found = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        folder_of(kind), attn_implementation="eager"
+    )
+    transformed = model.transform_cross(*PAIR)
+    _, goal, inputs = model.read_pair(*PAIR)
+    assert len(goal.tokens) == transformed.attention.weights.shape[2]
+    made, _ = vectors(found.eval(), CROSS[kind], inputs, transformed.attention.weights)
+    check(transformed, 0, made)
+    assert [item.stream for item in transformed.attention.maps] == ["cross", "encoder", "decoder"]
+
+
+def test_a_pass_leaves_the_model_as_it_was(loaded):
+    model = loaded("bert")
+    before = model.attend_self(TEXT).weights
+    model.transform_self(TEXT)
+    np.testing.assert_array_equal(model.attend_self(TEXT).weights, before)
+
+
+def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkeypatch):
+    from attnviz.hugging_face import norm
+
+    monkeypatch.setattr(norm, "projection_of", lambda *_: None)
+    transformed = loaded("llama").transform_self(TEXT)
+    assert not transformed.projected
+    heads = transformed.attention.weights.shape[1]
+    apart = transformed.products[0][..., ~np.eye(heads, dtype=bool)]
+    assert not apart.any()
+
+
+def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
+    from contextlib import contextmanager
+
+    from attnviz.hugging_face import norm
+
+    @contextmanager
+    def unseen(look):
+        yield
+
+    monkeypatch.setattr(norm, "watching", unseen)
+    with pytest.raises(AttentionError, match="keeps its values to itself"):
+        loaded("bert").transform_self(TEXT)
