@@ -133,6 +133,24 @@ class AttentionMap:
         return replace(self, **{"links": (), **changes, "weights": weights})
 
 
+def check_single_tokens(item: AttentionMap, what: str) -> None:
+    """Refuse a map of blocks, where something is asked that only single tokens can answer.
+
+    Args:
+        item: any map.
+        what: what was asked, in words that begin a sentence.
+
+    Raises:
+        InputError: a row or a column stands for several tokens.
+    """
+    if item.is_pooled:
+        raise InputError(
+            f"{what} needs single tokens, and a row and a column of stream '{item.stream}' stand "
+            f"for {item.blocks[0]} and {item.blocks[1]}: give a larger --max-size, a --window A-B, "
+            "or a shorter text"
+        )
+
+
 def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
     """Refuse numbers that a cell of this kind cannot hold.
 

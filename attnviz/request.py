@@ -26,6 +26,10 @@ class Origin:
         generate: how many tokens the model writes at most; None: it writes a missing target only.
         chat: read the text as the user's turn of a conversation.
         keep_qk: keep queries and keys beside the weights, for an own layer.
+        max_size: tokens or blocks of them that a side of a map has at most; None: 1,024, or fewer
+            where many heads would fill the memory.
+        rows: the only tokens that attend, by number from 0 ("120-140").
+        window: the only tokens that attend and are attended to, likewise.
         to: the language to translate into ("en", "fr"); None: the other one.
     """
 
@@ -44,6 +48,9 @@ class Origin:
     generate: int | None = None
     chat: bool = False
     keep_qk: bool = False
+    max_size: int | None = None
+    rows: str | None = None
+    window: str | None = None
     to: str | None = None
 
 

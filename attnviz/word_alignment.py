@@ -19,7 +19,7 @@ from attnviz.analyses.alignment import (
 from attnviz.analyses.reduce import reduce_map
 from attnviz.analyses.select import select
 from attnviz.analyses.words import merge_attention
-from attnviz.attention_map import Attention, AttentionMap
+from attnviz.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.errors import InputError, UsageError, choose
 from attnviz.sources import Source
 from attnviz.texts import Text
@@ -114,10 +114,12 @@ def shifted(item: AttentionMap) -> AttentionMap:
 
 
 def _one_way(item: AttentionMap) -> Links:
+    check_single_tokens(item, "alignment")
     return align(item.weights[0, 0], item.query_tokens, item.key_tokens)
 
 
 def _shares(item: AttentionMap) -> NDArray[np.floating]:
+    check_single_tokens(item, "alignment")
     return words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.edit_script import Pair, pair_tokens
 from attnviz.analyses.jensen_shannon import jensen_shannon
 from attnviz.analyses.links import strongest_links
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.attention_map import AttentionMap, Token, check_single_tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.measures import Change, Comparison
 
@@ -77,6 +77,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
 
 def _check(first: AttentionMap, second: AttentionMap) -> None:
     for item in (first, second):
+        check_single_tokens(item, "a comparison")
         if item.values == "signed":
             raise UsageError(f"stream '{item.stream}' holds signed values, not shares to compare")
     if first.weights.shape[:2] != second.weights.shape[:2]:

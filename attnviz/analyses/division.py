@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnviz.attention_map import PARTS, SECOND_PART, Attention, AttentionMap, Token
+from attnviz.attention_map import (
+    PARTS,
+    SECOND_PART,
+    Attention,
+    AttentionMap,
+    Token,
+    check_single_tokens,
+)
 
 PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")
 """Which text of a pair attends to which."""
@@ -60,6 +67,7 @@ def pair_stream(attention: Attention, stream: str) -> Attention:
     sides = {"a": "source", "b": "target"}
     maps = []
     for item in attention.maps:
+        check_single_tokens(item, f"--stream {stream}")
         rows, queries = _part(item.query_tokens, start, stream[0])
         columns, keys = _part(item.key_tokens, start, stream[-1])
         maps.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnviz.attention_map import Attention, Token
+from attnviz.attention_map import Attention, Token, check_single_tokens
 from attnviz.errors import InputError
 
 
@@ -21,6 +21,7 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
         InputError: neither as many labels as tokens nor as many as words.
     """
     main = attention.main
+    check_single_tokens(main, "labelling")
     side, tokens = main.query_side, main.query_tokens
     if all(token.special for token in tokens):
         side, tokens = main.key_side, main.key_tokens

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import Attention, AttentionMap, Provenance
+from attnviz.attention_map import Attention, AttentionMap, Provenance, check_single_tokens
 from attnviz.errors import UsageError
 
 Steps = NDArray[np.float64]
@@ -93,6 +93,7 @@ def _steps(item: AttentionMap) -> NDArray[np.float64]:
 
 
 def _mean(item: AttentionMap) -> NDArray[np.float64]:
+    check_single_tokens(item, "this lens")
     if list(item.layers) != [str(layer) for layer in range(len(item.layers))]:
         raise UsageError(
             f"stream '{item.stream}' holds layers {', '.join(item.layers)}: "

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.attention_map import AttentionMap, Token, check_single_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
         Weights of shape (layers, heads, query groups, key groups); a group's row sums to the mean
         of its rows' sums.
     """
+    check_single_tokens(item, "grouping")
     key_members = _membership(keys)
     query_members = _membership(queries)
     query_shares = (query_members / query_members.sum(axis=0)).T

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.mask import evenly, visible_keys
-from attnviz.attention_map import Attention, AttentionMap, Token
+from attnviz.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.errors import UsageError, choose
 
 WAYS = ("keep", "drop", "renormalise")
@@ -46,6 +46,8 @@ def treat_special(attention: Attention, how: str) -> Attention:
     """
     if how == "keep":
         return attention
+    for item in attention.maps:
+        check_single_tokens(item, f"--special {how}")
     maps = tuple(_without(item, how) for item in attention.maps)
     held = ", ".join(
         f"{held_by_special(item):.0%} of {item.stream}"
@@ -83,7 +85,12 @@ def notable_holders(attention: Attention) -> tuple[str, ...]:
     A sink is a single key that takes the attention of most rows whatever they say.
     """
     item = attention.main
-    if item.values != "share" or attention.provenance.trained is False or not item.weights.sum():
+    if (
+        item.is_pooled
+        or item.values != "share"
+        or attention.provenance.trained is False
+        or not item.weights.sum()
+    ):
         return ()
     special = np.array([token.special for token in item.key_tokens])
     held = _share(item.weights, special)

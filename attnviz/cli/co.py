@@ -27,6 +27,7 @@ VARIANTS = ("parallel", "alternating", "two-stream")
         "allow_pickle",
         "allow_code",
         "keep_qk",
+        *("max_size", "rows", "window"),
         "explain",
     )
 )

@@ -21,7 +21,7 @@ def _side(panel: str, name: str, metavar: str, text: str) -> Any:
 @with_options(
     without=(
         *("to", "weights", "labels", "format", "output", "heatmap", "grid", "links", "top"),
-        *("html", "open_page", "keep_qk", "verbose"),
+        *("html", "open_page", "keep_qk", "verbose", "rows", "window"),
     )
 )
 def compare(

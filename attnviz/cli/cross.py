@@ -17,7 +17,7 @@ from attnviz.cli.input import InputOption, texts_of
 from attnviz.cli.options import Options, with_options
 
 
-@with_options(without=("causal", "chat"))
+@with_options(without=("causal", "chat", "rows", "window"))
 def cross(
     source: Annotated[
         str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")

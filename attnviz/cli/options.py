@@ -138,6 +138,19 @@ OPTIONS: dict[str, Any] = {
         "--keep-qk",
         help="Keep an own layer's queries and keys, for the query · key view of --html and --open.",
     ),
+    "max_size": _option(
+        CHOICE,
+        "--max-size",
+        metavar="N",
+        min=1,
+        help="Rows and columns of a map at most; a longer text is shown in blocks. Default 1024.",
+    ),
+    "rows": _option(
+        CHOICE, "--rows", metavar="A-B", help="Only tokens A to B attend, counted from 0: exact."
+    ),
+    "window": _option(
+        CHOICE, "--window", metavar="A-B", help="Only tokens A to B attend, and to each other."
+    ),
     "lens": _option(
         CHOICE,
         "--lens",

@@ -27,6 +27,7 @@ from attnviz.cli.options import ORIGIN, Options, with_options
         "allow_pickle",
         "allow_code",
         "keep_qk",
+        *("max_size", "rows", "window"),
         "explain",
     )
 )

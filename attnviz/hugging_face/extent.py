@@ -180,15 +180,3 @@ def note_of(frame: Frame, side: tuple[int, int]) -> str:
     if keys.stop - keys.start < side[1]:
         return f"only {what} attend, and only to each other: rows sum to what stays among them"
     return f"only {what} attend, to all of them"
-
-
-def parse_part(text: str, option: str) -> tuple[int, int]:
-    """The first and last token that "120-140" names; "120" is one token.
-
-    Raises:
-        UsageError: it is spelt otherwise.
-    """
-    first, dash, last = text.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise UsageError(f"{option} '{text}' is no range of tokens: write 120-140, counted from 0")
-    return int(first), int(last if dash else first)

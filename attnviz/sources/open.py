@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attnviz.errors import ModelError, UsageError
 from attnviz.registry import Command
 from attnviz.request import Origin
 from attnviz.sources import Source
+
+if TYPE_CHECKING:
+    from attnviz.hugging_face.extent import Extent
 
 POCKET = "pocket"
 
@@ -38,8 +43,40 @@ def check_origin(origin: Origin, command: Command) -> None:
         raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
     if origin.keep_qk and (origin.mechanism is None or command == "co"):
         raise UsageError("--keep-qk is for own layers: --mechanism NAME of 'self' or 'cross'")
+    check_extent(origin, command)
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
+
+
+def check_extent(origin: Origin, command: Command) -> None:
+    """Refuse a part of a text that cannot be asked for here, or not in these words.
+
+    Raises:
+        UsageError: what is wrong with it.
+    """
+    asked = {"--max-size": origin.max_size, "--rows": origin.rows, "--window": origin.window}
+    given = [option for option, value in asked.items() if value is not None]
+    if given and origin.model in (None, POCKET):
+        raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER")
+    if origin.rows is not None and origin.window is not None:
+        raise UsageError("--rows and --window contradict each other: give one")
+    for option, part in (("--rows", origin.rows), ("--window", origin.window)):
+        if part is not None:
+            parse_part(part, option)
+            if command != "self":
+                raise UsageError(f"{option} is for 'self': a pair has two texts to count tokens in")
+
+
+def parse_part(text: str, option: str) -> tuple[int, int]:
+    """The first and last token that "120-140" names; "120" is one token.
+
+    Raises:
+        UsageError: it is spelt otherwise.
+    """
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
+        raise UsageError(f"{option} '{text}' is no range of tokens: write 120-140, counted from 0")
+    return int(first), int(last if dash else first)
 
 
 def open_source(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
@@ -70,7 +107,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         return _open_pocket(origin)
     from attnviz.hugging_face import load_model
 
-    return load_model(
+    model = load_model(
         origin.model,
         device=origin.device,
         dtype=origin.dtype,
@@ -81,6 +118,17 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         chat=origin.chat,
         with_head=with_head,
     )
+    return replace(model, extent=_extent_of(origin))
+
+
+def _extent_of(origin: Origin) -> Extent:
+    """How much of a text is wanted."""
+    from attnviz.hugging_face.extent import Extent
+
+    rows, window = (
+        None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
+    )
+    return Extent(max_size=origin.max_size, rows=rows, window=window)
 
 
 def _pocket_ships() -> bool:
