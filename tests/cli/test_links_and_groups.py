@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.cells import cell_len
+from rich.text import Text
+
+from tests.invoke import attnviz
+
+OWN = ("--mechanism", "multi-head", "--size", "16", "-q")
+TEXT = "The old bridge was closed. Nobody knew."
+
+
+def test_links_are_listed_one_a_line_strongest_first():
+    done = attnviz("self", TEXT, *OWN, "-f", "links", "--top", "5")
+    assert done.status == 0, done.err
+    lines = done.text.splitlines()
+    weights = [float(line.split(" layer ")[0].rsplit(" ", 1)[1]) for line in lines]
+    assert len(lines) == 5
+    assert weights == sorted(weights, reverse=True)
+    assert all(" → " in line and " head " in line for line in lines)
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
+@pytest.mark.parametrize(
+    "arguments",
+    [("self", TEXT, *OWN), ("cross", "a b", "c d e", *OWN), ("co", "a b", "c d e", "-q")],
+    ids=["self", "cross", "co"],
+)
+def test_links_are_drawn_for_every_command(tmp_path, arguments, suffix):
+    path = tmp_path / f"links{suffix}"
+    done = attnviz(*arguments, "-f", "none", "--links", str(path))
+    assert done.status == 0, done.err
+    start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[suffix]
+    assert path.read_bytes().startswith(start)
+
+
+def test_a_saved_map_is_drawn_as_links_too(tmp_path):
+    saved, path = tmp_path / "map.npz", tmp_path / "links.svg"
+    assert attnviz("self", TEXT, *OWN, "-f", "none", "-o", str(saved)).status == 0
+    assert attnviz("render", str(saved), "-f", "none", "-q", "--links", str(path)).status == 0
+    assert b"<svg" in path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["heatmap", "grid"])
+@pytest.mark.parametrize("columns", [30, 50, 80])
+def test_pictures_in_text_follow_the_width(monkeypatch, name, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = attnviz("self", TEXT, *OWN, "-f", name)
+    assert done.status == 0, done.err
+    assert max(cell_len(line) for line in done.text.splitlines()) <= columns
+    assert "share of a row's attention" in done.text.replace("\n", " ")
+
+
+def test_colour_is_forced_and_refused_by_the_usual_variables(monkeypatch):
+    assert "\x1b[" not in attnviz("self", TEXT, *OWN, "-f", "heatmap").text
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    colored = attnviz("self", TEXT, *OWN, "-f", "heatmap").text
+    assert "▀" in colored
+    assert "▀" in Text.from_ansi(colored).plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in attnviz("self", TEXT, *OWN, "-f", "heatmap").text
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens"),
+    [
+        (("--words",), ["The", "old", "bridge", "was", "closed.", "Nobody", "knew."]),
+        (("--group", "words"), ["The", "old", "bridge", "was", "closed.", "Nobody", "knew."]),
+        (("--group", "sentences"), ["The old bridge was closed.", "Nobody knew."]),
+    ],
+)
+def test_groups_are_said_and_their_rows_keep_their_sums(options, tokens):
+    done = attnviz("self", TEXT, *OWN, *options, "-f", "json")
+    (item,) = json.loads(done.text)["maps"]
+    assert [token["text"] for token in item["key_tokens"]] == tokens
+    for head in item["weights"][0]:
+        assert [sum(row) for row in head] == pytest.approx([1.0] * len(tokens), abs=1e-5)
+    steps = json.loads(done.text)["provenance"]["steps"]
+    assert steps == [f"grouped by {options[-1].removeprefix('--')}"]
+
+
+def test_a_file_names_the_groups(tmp_path):
+    path = tmp_path / "groups.txt"
+    path.write_text("The old bridge\nNobody knew\n")
+    done = attnviz("self", TEXT, *OWN, "--group", str(path), "-f", "json")
+    (item,) = json.loads(done.text)["maps"]
+    found = [token["text"] for token in item["key_tokens"]]
+    assert found == ["The old bridge", "was", "closed", ".", "Nobody knew", "."]
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "status"),
+    [
+        (("--group", "wrods"), "Did you mean 'words'?", 2),
+        (("--words", "--group", "sentences"), "contradict each other", 2),
+        (("--links", "x.txt"), "names no picture", 2),
+        (("--links", "a.png", "--grid", "a.png"), "same file", 2),
+        (("--top", "0"), "--top", 2),
+    ],
+)
+def test_mistakes_are_one_line(options, message, status):
+    done = attnviz("self", TEXT, *OWN, *options)
+    assert done.status == status
+    assert message in done.err
+    assert done.err.count("\n") == 1
