@@ -71,12 +71,23 @@ def embed(pieces: Array, positions: Array) -> Array:
 
 
 def attend(
-    weights: Weights, name: str, inputs: Array, memory: Array, mask: Array | None, heads: int
+    weights: Weights,
+    name: str,
+    inputs: Array,
+    memory: Array,
+    mask: Array | None,
+    heads: int,
+    values: dict[str, Array] | None = None,
 ) -> tuple[Array, Array]:
-    """Multi-head attention of inputs over a memory between its four learned projections."""
+    """Multi-head attention of inputs over a memory between its four learned projections.
+
+    Its values are noted under its name where there is a place for them.
+    """
     query = linear(weights, f"{name}.query", inputs)
     key = linear(weights, f"{name}.key", memory)
     value = linear(weights, f"{name}.value", memory)
+    if values is not None:
+        values[name] = value
     output, shares = multi_head(query, key, value, mask, heads=heads)
     return linear(weights, f"{name}.output", output), shares
 
@@ -89,7 +100,11 @@ def feed_forward(weights: Weights, layer: str, inputs: Array) -> Array:
 
 
 def encode(
-    weights: Weights, sizes: Sizes, inputs: Array, mask: Array | None = None
+    weights: Weights,
+    sizes: Sizes,
+    inputs: Array,
+    mask: Array | None = None,
+    values: dict[str, Array] | None = None,
 ) -> tuple[Array, list[Array]]:
     """What the encoder makes of a source.
 
@@ -98,6 +113,7 @@ def encode(
         sizes: of the model.
         inputs: embedded source, shape (…, keys, size).
         mask: boolean, True for positions that are no padding, shape (…, 1, 1, keys).
+        values: where to note each attention's values by name, shape (…, keys, size).
 
     Returns:
         The memory of shape (…, keys, size), and for each layer its self-attention weights of shape
@@ -108,7 +124,7 @@ def encode(
         layer = f"encoder.{number}"
         normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
         update, share = attend(
-            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads
+            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, values
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)
@@ -117,7 +133,12 @@ def encode(
 
 
 def decode(
-    weights: Weights, sizes: Sizes, inputs: Array, memory: Array, mask: Array | None = None
+    weights: Weights,
+    sizes: Sizes,
+    inputs: Array,
+    memory: Array,
+    mask: Array | None = None,
+    values: dict[str, Array] | None = None,
 ) -> tuple[Array, list[Array], list[Array]]:
     """What the decoder makes of a target prefix and an encoded source.
 
@@ -127,6 +148,7 @@ def decode(
         inputs: embedded target, shape (…, queries, size).
         memory: the encoder's, shape (…, keys, size).
         mask: boolean, True for source positions that are no padding, shape (…, 1, 1, keys).
+        values: where to note each attention's values by name, shape (…, positions, size).
 
     Returns:
         The state of shape (…, queries, size), and for each layer its causal self-attention weights
@@ -139,12 +161,12 @@ def decode(
         layer = f"decoder.{number}"
         normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
         update, own = attend(
-            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads
+            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, values
         )
         inputs = inputs + update
         normal = normalise(weights, f"{layer}.cross_attention_norm", inputs)
         update, cross = attend(
-            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads
+            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, values
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance
-from attnviz.errors import UsageError, choose
+from attnviz.errors import ModelError, UsageError, choose
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.pocket.model import Sizes, decode, embed, encode, predict
@@ -103,7 +103,7 @@ class Pocket:
         if self.causal:
             return self._attend_causal(reading)
         ids, tokens = reading.ended()
-        _, shares = encode(self.weights, self.sizes, self._embed(ids))
+        _, shares = encode(self.weights, self.sizes, self.embed(ids))
         item = AttentionMap("encoder", tokens, tokens, stacked(shares))
         return Attention((item,), self._provenance(reading.notes("the text")), text)
 
@@ -111,7 +111,7 @@ class Pocket:
         memory = self._memory([END])
         language = self.to or self._likelier(reading, memory)[0]
         ids, tokens = reading.tagged(language)
-        _, own, _ = decode(self.weights, self.sizes, self._embed(ids), memory)
+        _, own, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
         item = AttentionMap("causal", tokens, tokens, stacked(own))
         provenance = self._provenance(reading.notes("the text"), {"language": language})
         return Attention((item,), provenance, reading.text)
@@ -128,7 +128,7 @@ class Pocket:
         """
         reading = read_text(source, self.tokenizer, "source")
         ids, keys = reading.ended()
-        memory, encoder = encode(self.weights, self.sizes, self._embed(ids))
+        memory, encoder = encode(self.weights, self.sizes, self.embed(ids))
         notes = reading.notes("the source")
         if target is None:
             language, more = self._target_language(reading)
@@ -139,7 +139,7 @@ class Pocket:
             language, more = (self.to, []) if self.to else self._likelier(written, memory)
         notes += more
         rows, queries = written.tagged(language)
-        _, decoder, cross = decode(self.weights, self.sizes, self._embed(rows), memory)
+        _, decoder, cross = decode(self.weights, self.sizes, self.embed(rows), memory)
         maps = (
             AttentionMap(
                 "cross", queries, keys, stacked(cross), query_side="target", key_side="source"
@@ -160,6 +160,32 @@ class Pocket:
         provenance = self._provenance(notes, settings, self._focus())
         return Attention(maps, provenance, source=source, target=written.text)
 
+    def explain_self(self, text: str, wanted: str | None = None) -> Explained:
+        """What speaks for a word of the text, with gradients; see `pocket.gradient`."""
+        from attnviz.pocket.gradient import explain_self
+
+        return explain_self(self, text, wanted)
+
+    def explain_cross(
+        self, source: str, target: str | None = None, wanted: str | None = None
+    ) -> Explained:
+        """What speaks for a piece of a translation, with gradients; see `pocket.gradient`."""
+        from attnviz.pocket.gradient import explain_cross
+
+        return explain_cross(self, source, target, wanted)
+
+    def transform_self(self, text: str) -> Transformed:
+        """What each head makes of each piece of a text; see `pocket.norm`."""
+        from attnviz.pocket.norm import transform
+
+        return transform(self, self.attend_self(text))
+
+    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+        """What each head makes of each piece of a pair; see `pocket.norm`."""
+        from attnviz.pocket.norm import transform
+
+        return transform(self, self.attend_cross(source, target))
+
     def translate(self, text: str) -> str:
         """The text in the other language, one likeliest piece after the other."""
         reading = read_text(text, self.tokenizer)
@@ -175,7 +201,7 @@ class Pocket:
     def loss(self, target: Reading, memory: Array, language: str) -> float:
         """Nats a piece, <eos> included, of a target given an encoded source."""
         rows, _ = target.tagged(language)
-        states, _, _ = decode(self.weights, self.sizes, self._embed(rows), memory)
+        states, _, _ = decode(self.weights, self.sizes, self.embed(rows), memory)
         scores = to_numpy(predict(self.weights, states))
         expected = np.array([*target.ids, END])
         highest = scores.max(axis=-1)
@@ -193,9 +219,10 @@ class Pocket:
         return language, [f"{note}: --to names the target's language"]
 
     def _memory(self, ids: list[int]) -> Array:
-        return encode(self.weights, self.sizes, self._embed(ids))[0]
+        return encode(self.weights, self.sizes, self.embed(ids))[0]
 
-    def _embed(self, ids: list[int]) -> Array:
+    def embed(self, ids: list[int]) -> Array:
+        """Pieces by number as what the model's layers take, shape (positions, size)."""
         rows = self.weights.rows("embedding.weight", np.array(ids))
         waves = sinusoidal_positions(len(ids), self.sizes.size)
         return embed(rows, self.weights.convert(waves))
@@ -204,7 +231,7 @@ class Pocket:
         tokenizer = load_tokenizer(self.tokenizer)
         ids = [LANGUAGE[language]]
         for _ in range(2 * length + 10):
-            states, _, _ = decode(self.weights, self.sizes, self._embed(ids), memory)
+            states, _, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
             scores = to_numpy(predict(self.weights, states[-1:]))[0]
             scores[NEVER_WRITTEN] = -np.inf
             ids.append(int(scores.argmax()))
@@ -237,8 +264,16 @@ class Pocket:
 
 @cache
 def read_config(folder: Path) -> dict[str, Any]:
-    """Sizes, special pieces and head roles of the model in a folder."""
-    content: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    """Sizes, special pieces and guided head of the model in a folder.
+
+    Raises:
+        ModelError: there is none, or it is damaged.
+    """
+    path = folder / "config.json"
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the pocket model's '{path}' cannot be read") from error
     return content
 
 
@@ -247,7 +282,9 @@ def tidy(written: str, language: str) -> str:
 
     In French a space stands before all but full stops, commas and closing brackets.
     """
-    return re.sub(r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", written).strip()
+    return re.sub(
+        r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", written
+    ).strip()
 
 
 def shortened(text: str, longest: int = 40) -> str:

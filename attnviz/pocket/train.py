@@ -32,6 +32,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of every draw (default 0)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or mps (default cpu)")
     parser.add_argument("--save-every", type=int, default=200, help="steps between checkpoints")
+    parser.add_argument("--stop-after", type=int, help="a step to leave at, to go on later")
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     parser.add_argument("--compile", action="store_true", help="slow to start, then twice as fast")
     return parser.parse_args(given)

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from attnviz.pocket.model import Sizes
 
-SIZES = Sizes(
-    vocabulary=40, size=12, heads=3, feed_forward=20, encoder_layers=2, decoder_layers=2
-)
+SIZES = Sizes(vocabulary=40, size=12, heads=3, feed_forward=20, encoder_layers=2, decoder_layers=2)
 
 SENTENCES = """\
 The red car is fast.	La voiture rouge est rapide.

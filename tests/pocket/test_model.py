@@ -91,9 +91,7 @@ class Independent:
         state = self.embed(torch.from_numpy(SOURCE))
         for layer in ("encoder.0", "encoder.1"):
             normal = self.norm(f"{layer}.self_attention_norm", state)
-            state = state + self.attend(
-                f"{layer}.self_attention", normal, normal, attn_mask=mask
-            )
+            state = state + self.attend(f"{layer}.self_attention", normal, normal, attn_mask=mask)
             state = state + self.feed_forward(layer, state)
         memory = self.norm("encoder_norm", state)
         state = self.embed(torch.from_numpy(TARGET))
@@ -101,9 +99,7 @@ class Independent:
             normal = self.norm(f"{layer}.self_attention_norm", state)
             state = state + self.attend(f"{layer}.self_attention", normal, normal, is_causal=True)
             normal = self.norm(f"{layer}.cross_attention_norm", state)
-            state = state + self.attend(
-                f"{layer}.cross_attention", normal, memory, attn_mask=mask
-            )
+            state = state + self.attend(f"{layer}.cross_attention", normal, memory, attn_mask=mask)
             state = state + self.feed_forward(layer, state)
         return self.norm("decoder_norm", state) @ self.weights["embedding.weight"].T
 

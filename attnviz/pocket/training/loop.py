@@ -147,14 +147,16 @@ class Run:
         return Losses(*(value.detach() for value in found))
 
     def follow(
-        self, source: Iterator[Batch], folder: Path, report: Callable[[Run, Losses], None]
+        self,
+        source: Iterator[Batch],
+        folder: Path,
+        report: Callable[[Run, Losses], None],
+        last: int,
     ) -> None:
-        """Learn to the last step, report each one, and save a checkpoint every so often."""
-        for batch in source:
-            if self.step >= self.settings.steps:
-                break
-            report(self, self.learn(batch))
-            if self.step % self.settings.save_every == 0 or self.step == self.settings.steps:
+        """Learn up to a step, report each one, and save a checkpoint every so often and there."""
+        while self.step < last:
+            report(self, self.learn(next(source)))
+            if self.step % self.settings.save_every == 0 or self.step == last:
                 self.save(folder)
 
     def save(self, folder: Path) -> None:

@@ -23,7 +23,10 @@ def learn_pieces(texts: list[str], entries: int = ENTRIES) -> str:
     )
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(
-        vocab_size=entries, special_tokens=list(SPECIALS), show_progress=False
+        vocab_size=entries,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=[".", ","],
+        show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     document: str = tokenizer.to_str()

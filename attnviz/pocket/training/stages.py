@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def train(asked: Namespace) -> None:
+def train(asked: Namespace, sizes: Sizes | None = None) -> None:
     """Train as the command line asks.
+
+    Args:
+        asked: its options.
+        sizes: of the model, but for its vocabulary; None: those of the shipped one.
 
     Raises:
         InputError: a file that cannot be read, or a run that cannot be gone on with.
@@ -42,7 +47,7 @@ def train(asked: Namespace) -> None:
         device=asked.device,
         compiled=asked.compile,
     )
-    sizes = Sizes(vocabulary=load_tokenizer(tokenizer).get_vocab_size())
+    sizes = replace(sizes or Sizes(), vocabulary=load_tokenizer(tokenizer).get_vocab_size())
     weights = start(asked.start_from, sizes, settings)
     run = Run(sizes, settings, weights, recipe.longest + 1)
     if asked.resume:
@@ -51,7 +56,11 @@ def train(asked: Namespace) -> None:
         reporter.note(f"{len(seen)} pairs; aligning their words")
         examples = Examples(load_tokenizer(tokenizer), seen, align(seen), recipe)
         source = batches(examples, settings.seed, run.step, settings.pieces)
-        run.follow(source, asked.output, reporter.report)
+        last = min(settings.steps, asked.stop_after or settings.steps)
+        run.follow(source, asked.output, reporter.report, last)
+        if run.step < settings.steps:
+            reporter.note(f"stopped after step {run.step}: --resume goes on")
+            return
     from attnviz.pocket.training.finish import finish
 
     finish(asked, settings, recipe, run, [pair for pair in pairs if pair.en in set(unseen)])

@@ -1,0 +1,44 @@
+"""The card prints what lies beside the weights, and those figures reach what was aimed for."""
+
+from __future__ import annotations
+
+import json
+
+from attnviz.pocket.card import ATTRIBUTION, card, summary
+from attnviz.pocket.pocket import FOLDER
+
+ORIGIN = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
+
+
+def test_the_card_names_data_licence_objective_roles_and_limits() -> None:
+    printed = card()
+    assert ATTRIBUTION in printed
+    for heading in ("Data", "Objective", "Figures", "What its heads do", "Limits"):
+        assert f"\n{heading}\n" in printed
+    assert ORIGIN["data"]["sha256"][:12] in printed
+
+
+def test_the_cards_figures_are_the_measured_ones() -> None:
+    printed = card()
+    assert f"{ORIGIN['figures']['unseen']['nats_en_fr']} nats a token English to French" in printed
+    for error in ORIGIN["figures"]["alignment"]["error"].values():
+        assert f" {error} " in printed
+
+
+def test_the_measured_figures_reach_what_was_aimed_for() -> None:
+    figures = ORIGIN["figures"]
+    assert figures["unseen"]["nats_en_fr"] <= 0.95
+    assert figures["unseen"]["chrf"] > 60
+    assert figures["alignment"]["error"]["forward"] <= 30
+    assert figures["alignment"]["error"]["intersection"] <= 22
+    assert figures["alignment"]["error_in_vocabulary"]["intersection"] <= 9
+
+
+def test_a_head_finds_a_relation_better_than_any_fixed_distance() -> None:
+    syntax = ORIGIN["figures"]["roles"]["syntax"]
+    assert any(item["right"] > item["fixed_offset"] for item in syntax)
+
+
+def test_the_summary_is_one_line() -> None:
+    assert "4 + 4 layers × 6 heads" in summary()
+    assert "\n" not in summary()

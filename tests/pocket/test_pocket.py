@@ -1,0 +1,213 @@
+"""The shipped model: its maps, its places in the text, its directions and its manners."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import AttentionMap
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.pocket import Pocket, load_pocket
+from attnviz.pocket.pocket import FOLDER, tidy
+from attnviz.sources import Source
+
+ENGLISH = "The professor who supervised the student published the paper"
+
+
+@pytest.fixture(scope="module")
+def pocket() -> Pocket:
+    return load_pocket()
+
+
+def partners(item: AttentionMap) -> dict[str, str]:
+    weights = item.weights[int(FOCUS[0]), int(FOCUS[1])]
+    keys = [token.text for token in item.key_tokens]
+    return {
+        token.text: keys[int(row.argmax())]
+        for token, row in zip(item.query_tokens, weights, strict=True)
+        if not token.special
+    }
+
+
+FOCUS = ("2", "0")
+
+
+def test_it_is_a_source(pocket: Pocket) -> None:
+    source: Source = pocket
+    assert source.attend_self("Hello").main.stream == "encoder"
+
+
+def test_a_texts_map_has_every_layer_and_head_and_rows_that_sum_to_one(pocket: Pocket) -> None:
+    attention = pocket.attend_self(ENGLISH)
+    tokens = len(attention.tokens)
+    assert attention.weights.shape == (4, 6, tokens, tokens)
+    np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-4)
+    assert attention.provenance.trained is True
+    assert attention.provenance.source == attention.provenance.model == "pocket"
+
+
+def test_tokens_say_where_they_stand_in_the_text_as_it_was_given(pocket: Pocket) -> None:
+    text = "  L’été,\u202ftu  dors… ﬁn 😀!"
+    attention = pocket.attend_self(text)
+    *tokens, end = attention.main.query_tokens
+    covered = [text[token.start : token.end] for token in tokens]
+    assert "".join("".join(dict.fromkeys(covered)).split()) == "".join(text.split())
+    assert all(part == part.strip() for part in covered if part.strip())
+    assert all(token.text for token in tokens)
+    assert end.special
+    assert end.text == "<eos>"
+    assert [token.text for token in tokens].count(".") == 3, "three pieces of one sign"
+
+
+def test_the_alignment_head_links_words_that_stand_the_other_way_round(pocket: Pocket) -> None:
+    attention = pocket.attend_cross("The red car is fast.", "La voiture rouge est rapide.")
+    focus = attention.provenance.focus["cross"]
+    assert (focus.layer, focus.head) == FOCUS
+    found = partners(attention.main)
+    assert found["rouge"] == "red"
+    assert found["voiture"] == "car"
+    assert found["rapide"] == "fast"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("I saw a black cat.", "J'ai vu un chat noir.", {"chat": "cat", "noir": "black"}),
+        ("Elle a un chien blanc.", "She has a white dog.", {"white": "blanc", "dog": "chien"}),
+        ("My brother lives in Paris.", "Mon frère habite à Paris.", {"Paris": "Paris"}),
+    ],
+)
+def test_more_pairs_written_for_it_are_aligned(
+    pocket: Pocket, source: str, target: str, expected: dict[str, str]
+) -> None:
+    found = partners(pocket.attend_cross(source, target).main)
+    assert expected.items() <= found.items()
+
+
+def test_a_pair_gives_three_streams_each_with_the_sides_its_places_refer_to(pocket: Pocket) -> None:
+    maps = pocket.attend_cross("I love cats.", "J'adore les chats.").maps
+    sides = [(item.stream, item.query_side, item.key_side) for item in maps]
+    assert sides == [
+        ("cross", "target", "source"),
+        ("encoder", "source", "source"),
+        ("decoder", "target", "target"),
+    ]
+
+
+def test_without_a_target_it_translates_and_says_which_way(pocket: Pocket) -> None:
+    attention = pocket.attend_cross("I love cats.", None)
+    assert attention.target is not None
+    assert "chats" in attention.target
+    assert attention.provenance.settings["direction"] == "en to fr"
+    assert pocket.attend_cross("J'aime les chats.", None).provenance.settings["direction"] == (
+        "fr to en"
+    )
+
+
+def test_a_language_that_is_named_is_not_guessed() -> None:
+    attention = load_pocket(to="en").attend_cross("I love cats.", "I love cats.")
+    assert attention.provenance.settings["direction"] == "fr to en"
+    assert attention.main.query_tokens[0].text == "<en>"
+
+
+def test_a_causal_text_sees_nothing_later(pocket: Pocket) -> None:
+    item = load_pocket(causal=True).attend_self(ENGLISH).main
+    assert item.stream == "causal"
+    assert item.query_tokens[0].text == "<en>"
+    assert (np.triu(item.weights, k=1) == 0).all()
+    np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-4)
+
+
+def test_more_precision_changes_little() -> None:
+    single, double = (load_pocket(dtype=name).attend_self(ENGLISH) for name in DTYPES)
+    np.testing.assert_allclose(single.weights, double.weights, atol=1e-5)
+    assert double.provenance.dtype == "float64"
+
+
+DTYPES = ("float32", "float64")
+
+
+@pytest.mark.parametrize("text", ["", "  \n\t"])
+def test_a_blank_text_is_refused(pocket: Pocket, text: str) -> None:
+    with pytest.raises(InputError, match="the text is empty"):
+        pocket.attend_self(text)
+    with pytest.raises(InputError, match="the target is empty"):
+        pocket.attend_cross("Hello.", text)
+
+
+def test_a_text_too_long_to_show_is_refused(pocket: Pocket) -> None:
+    with pytest.raises(InputError, match="reads up to 4096"):
+        pocket.attend_self("word " * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("私は学生です。", "unknown"),
+        ("Donaudampfschifffahrtsgesellschaft verschwand unwiederbringlich", "pieces a word"),
+        ("the cat " * 79 + "the cat", "160 pieces"),
+    ],
+)
+def test_what_lies_outside_its_training_is_answered_with_a_note(
+    pocket: Pocket, text: str, reason: str
+) -> None:
+    (note,) = pocket.attend_self(text).provenance.notes
+    assert note.startswith("the text lies outside what the pocket model was trained for")
+    assert reason in note
+
+
+def test_plain_english_and_french_get_no_note(pocket: Pocket) -> None:
+    for text in (ENGLISH, "La voiture rouge est plus rapide que la bleue."):
+        assert pocket.attend_self(text).provenance.notes == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"device": "gpu"}, {"dtype": "float16"}, {"dtype": "int8"}, {"to": "de"}],
+)
+def test_what_it_cannot_do_is_refused_by_name(options: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=f"'{next(iter(options.values()))}'"):
+        load_pocket(**options)  # type: ignore[arg-type]
+
+
+def test_a_folder_without_weights_is_refused(tmp_path: object) -> None:
+    from pathlib import Path
+
+    folder = Path(str(tmp_path))
+    with pytest.raises(ModelError, match="cannot be read"):
+        load_pocket(folder=folder)
+    (folder / "config.json").write_bytes((FOLDER / "config.json").read_bytes())
+    (folder / "weights.safetensors").write_bytes(b"12345678nothing")
+    with pytest.raises(ModelError, match="cannot be read"):
+        load_pocket(folder=folder)
+
+
+def test_written_text_has_its_punctuation_where_each_language_wants_it() -> None:
+    assert tidy("Are you there , Tom ?", "en") == "Are you there, Tom?"
+    assert tidy("Es-tu là , Tom ?", "fr") == "Es-tu là, Tom ?"
+
+
+PROBE = """
+import sys
+{extra}
+from attnviz.pocket import load_pocket
+load_pocket().attend_self("The cat sleeps.")
+load_pocket().attend_cross("The cat sleeps.", None)
+print(sorted({{"torch", "transformers", "safetensors", "array_api_compat"}} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(("extra", "seen"), [("", "[]"), ("import safetensors", "['safetensors']")])
+def test_no_heavy_package_is_imported_and_the_probe_can_fail(extra: str, seen: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(extra=extra)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.stdout.strip() == seen

@@ -1,0 +1,63 @@
+"""A text in pieces, with their places."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.errors import InputError
+from attnviz.pocket.pocket import FOLDER
+from attnviz.pocket.text import read_text, token
+from attnviz.pocket.tokenizer import END, FRENCH
+
+PATH = FOLDER / "tokenizer.json"
+
+
+@given(st.text(alphabet="aé’' ,.\u00a0\u2009…ﬁ猫😀\n-", min_size=1, max_size=20))
+def test_places_rise_lie_inside_the_text_and_miss_nothing_visible(text: str) -> None:
+    try:
+        reading = read_text(text, PATH)
+    except InputError:
+        assert not text.strip()
+        return
+    covered: set[int] = set()
+    before = 0
+    for item in reading.tokens:
+        assert before <= item.start <= item.end <= len(text)
+        assert item.text
+        before = item.start
+        covered.update(range(item.start, item.end))
+    assert all(place in covered for place, sign in enumerate(text) if not sign.isspace())
+
+
+def test_typographic_apostrophes_are_read_as_plain_ones() -> None:
+    assert read_text("l’été", PATH).ids == read_text("l'été", PATH).ids
+
+
+def test_odd_spaces_are_read_as_plain_ones() -> None:
+    assert read_text("tu\u202fvas\u00a0!", PATH).ids == read_text("tu vas !", PATH).ids
+
+
+def test_the_encoder_reads_an_end_and_the_decoder_a_tag() -> None:
+    reading = read_text("Oui.", PATH)
+    ids, tokens = reading.ended()
+    assert ids[-1] == END
+    assert (tokens[-1].text, tokens[-1].start, tokens[-1].special) == ("<eos>", 4, True)
+    ids, tokens = reading.tagged("fr")
+    assert ids[0] == FRENCH
+    assert (tokens[0].text, tokens[0].end, tokens[0].special) == ("<fr>", 0, True)
+
+
+def test_a_piece_leaves_out_the_space_before_it() -> None:
+    assert token("a cat", "▁cat", (1, 5)).start == 2
+    assert token("a  b", "▁", (1, 2)).text == "▁"
+
+
+def test_pieces_of_one_sign_show_their_own_spelling() -> None:
+    assert [item.text for item in read_text("…", PATH).tokens][-3:] == [".", ".", "."]
+
+
+def test_the_text_is_named_in_the_refusal() -> None:
+    with pytest.raises(InputError, match="the source is empty"):
+        read_text(" ", PATH, "source")

@@ -1,0 +1,39 @@
+"""Stored weights: every array as safetensors reads it, converted only when used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from attnviz.pocket.pocket import FOLDER
+from attnviz.pocket.weights import StoredWeights
+
+PATH = FOLDER / "weights.safetensors"
+
+
+def test_every_array_is_what_safetensors_reads() -> None:
+    expected, stored = load_file(PATH), StoredWeights(PATH)
+    assert set(stored) == set(expected)
+    assert len(stored) == len(expected)
+    for name in ("embedding.weight", "decoder.3.cross_attention.key.bias"):
+        np.testing.assert_array_equal(stored[name], expected[name].astype(np.float32))
+
+
+def test_an_array_is_converted_when_it_is_first_used() -> None:
+    stored = StoredWeights(PATH)
+    assert stored.converted == {}
+    rows = stored.rows("embedding.weight", np.array([7, 9]))
+    assert stored.converted == {}
+    np.testing.assert_array_equal(rows, stored["embedding.weight"][[7, 9]])
+    assert list(stored.converted) == ["embedding.weight"]
+    np.testing.assert_array_equal(stored.rows("embedding.weight", np.array([7, 9])), rows)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_arrays_have_the_precision_asked_for(dtype: str) -> None:
+    assert StoredWeights(PATH, dtype)["encoder_norm.weight"].dtype == dtype
+
+
+def test_everything_that_ships_fits_into_twelve_megabytes() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 12_000_000

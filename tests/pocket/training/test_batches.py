@@ -1,0 +1,152 @@
+"""Training texts: who should look at whom, what is hidden, and that a run can go on anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from attnviz.pocket.tokenizer import END, ENGLISH, FRENCH, MASK, PAD
+from attnviz.pocket.training.batches import (
+    IGNORED,
+    Examples,
+    Recipe,
+    batches,
+    guide_rows,
+    replaced,
+)
+from attnviz.pocket.training.corpus import Pieces, read_pairs, split_words
+from attnviz.pocket.training.pieces import learn_pieces
+from tests.pocket.small import SENTENCES
+
+PLAIN = Recipe(
+    french_to_english=0,
+    language_model=0,
+    chain=0,
+    joined=0,
+    spaced=0,
+    unknown_words=0,
+    masked=0,
+)
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
+    path: Path = tmp_path_factory.mktemp("pairs") / "pairs.txt"
+    path.write_text(SENTENCES, encoding="utf-8")
+    pairs = read_pairs(path)
+    tokenizer = Tokenizer.from_str(learn_pieces([p.en for p in pairs] + [p.fr for p in pairs], 90))
+    links = [
+        np.eye(len(split_words(p.en, "en")), len(split_words(p.fr, "fr")), dtype=np.float16)
+        for p in pairs
+    ]
+    return Examples(tokenizer, pairs, links, PLAIN)
+
+
+def with_recipe(examples: Examples, **chances: float) -> Examples:
+    from copy import copy
+
+    changed = copy(examples)
+    changed.recipe = replace(PLAIN, **chances)  # type: ignore[arg-type]
+    return changed
+
+
+def test_a_row_is_led_to_the_source_of_the_piece_it_has_just_read() -> None:
+    source = Pieces(np.array([10, 11, 12], np.int32), np.array([0, 1, 1], np.int32))
+    target = Pieces(np.array([20, 21, 22], np.int32), np.array([0, 1, 2], np.int32))
+    links = np.array([[0, 1, 0], [0.8, 0, 0]], np.float32)
+    np.testing.assert_allclose(
+        guide_rows(source, target, links),
+        [
+            [0, 0, 0, 0],  # the tag is led nowhere
+            [0, 0.4, 0.4, 0.2],  # word 0 to word 1, shared out over its pieces, the rest to <eos>
+            [1, 0, 0, 0],
+            [0, 0, 0, 1],  # a word without a partner
+        ],
+        atol=1e-6,
+    )
+
+
+def test_more_belief_than_one_is_brought_back_to_one() -> None:
+    pieces = Pieces(np.array([10, 11], np.int32), np.array([0, 1], np.int32))
+    rows = guide_rows(pieces, pieces, np.ones((2, 2), np.float32))
+    np.testing.assert_allclose(rows[1:], [[0.5, 0.5, 0], [0.5, 0.5, 0]])
+
+
+def test_a_plain_example_reads_the_source_to_its_end_and_predicts_the_next_piece(
+    examples: Examples,
+) -> None:
+    one = examples.draw(np.random.default_rng(0))
+    assert one.source[-1] == END
+    assert one.target[0] == FRENCH
+    assert one.expected.tolist() == [*one.target[1:], END]
+    assert (one.hidden == IGNORED).all()
+    np.testing.assert_allclose(one.guide[1:].sum(-1), 1, atol=1e-6)
+
+
+def test_the_other_direction_bears_the_other_tag(examples: Examples) -> None:
+    turned = with_recipe(examples, french_to_english=1)
+    assert turned.draw(np.random.default_rng(0)).target[0] == ENGLISH
+
+
+def test_a_language_model_reads_nothing_and_leads_nowhere(examples: Examples) -> None:
+    one = with_recipe(examples, language_model=1).draw(np.random.default_rng(0))
+    assert one.source.tolist() == [END]
+    assert not one.guide.any()
+
+
+def test_hidden_pieces_are_asked_for_where_they_were_masked(examples: Examples) -> None:
+    one = with_recipe(examples, masked=1, masked_piece=0.5).draw(np.random.default_rng(1))
+    covered = one.source == MASK
+    assert covered.any()
+    assert ((one.hidden != IGNORED) == covered).all()
+    assert not covered[-1]
+
+
+def test_chains_are_led_block_by_block(examples: Examples) -> None:
+    chained = with_recipe(examples, chain=1)
+    one = chained.draw(np.random.default_rng(2))
+    stops = np.flatnonzero(one.source == chained.stop)
+    assert len(stops) >= 2
+    rows = np.flatnonzero(one.target == chained.stop)
+    assert len(rows) == len(stops)
+    before = one.guide[: rows[0] + 1, stops[0] + 1 : -1]
+    assert not before.any()
+
+
+def test_made_up_words_keep_their_links_and_are_not_asked_for(examples: Examples) -> None:
+    made_up = with_recipe(examples, unknown_words=1, unknown_word=1)
+    hidden = 0
+    for seed in range(8):
+        one = made_up.draw(np.random.default_rng(seed))
+        assert one.guide.shape == (len(one.target), len(one.source))
+        assert len(one.expected) == len(one.target)
+        np.testing.assert_allclose(one.guide[1:].sum(-1), 1, atol=1e-6)
+        hidden += int((one.expected == IGNORED).sum())
+    assert hidden > 0
+
+
+def test_a_word_is_exchanged_whole() -> None:
+    text = Pieces(np.array([5, 6, 7], np.int32), np.array([0, 1, 1], np.int32))
+    changed = replaced(text, 1, np.array([9, 9, 9], np.int32))
+    assert changed.ids.tolist() == [5, 9, 9, 9]
+    assert changed.words.tolist() == [0, 1, 1, 1]
+
+
+def test_a_run_that_goes_on_sees_the_batches_it_would_have_seen(examples: Examples) -> None:
+    whole = batches(examples, seed=3, start=0, pieces=30, bands=2)
+    expected = [next(whole) for _ in range(9)][6:]
+    again = batches(examples, seed=3, start=6, pieces=30, bands=2)
+    for one, other in zip(expected, again, strict=False):
+        assert (one.source == other.source).all()
+        assert (one.target == other.target).all()
+        assert (one.guide == other.guide).all()
+
+
+def test_padding_is_never_asked_for(examples: Examples) -> None:
+    batch = next(batches(examples, seed=0, start=0, pieces=60, bands=2))
+    assert (batch.expected[batch.target == PAD] == IGNORED).all()
+    assert not batch.guide[batch.target == PAD].any()

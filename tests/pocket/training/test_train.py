@@ -1,0 +1,92 @@
+"""A training run in small: the loss falls, a stopped run goes on, and what it writes is loaded."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnviz.errors import InputError
+from attnviz.pocket import load_pocket
+from attnviz.pocket.model import Sizes
+from attnviz.pocket.train import arguments, main
+from attnviz.pocket.training.loop import Settings, first_weights, learning_rate, shapes
+from attnviz.pocket.training.stages import train
+from tests.pocket.small import SENTENCES, SIZES
+
+SMALL = Sizes(size=24, heads=3, feed_forward=32, encoder_layers=1, decoder_layers=3)
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> list[str]:
+    (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
+    (tmp_path / "unseen.txt").write_text("The cat sleeps.\n", encoding="utf-8")
+    options = {
+        "--data": tmp_path / "pairs.txt",
+        "--unseen": tmp_path / "unseen.txt",
+        "--output": tmp_path / "run",
+        "--pieces": 40,
+        "--warm-up": 2,
+        "--rate": 1e-2,
+    }
+    return [str(part) for option in options.items() for part in option]
+
+
+def test_the_loss_falls_and_the_files_load(
+    given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(arguments([*given, "--steps", "40"]), SMALL)
+    losses = [
+        float(found) for found in re.findall(r"translation ([\d.]+)", capsys.readouterr().err)
+    ]
+    assert len(losses) == 2
+    assert losses[1] < losses[0]
+    folder = tmp_path / "run" / "model"
+    pocket = load_pocket(folder=folder, to="fr")
+    assert pocket.attend_cross("The cat sleeps.", "Le chat dort.").weights.shape[:2] == (3, 3)
+    origin = json.loads((folder / "origin.json").read_text(encoding="utf-8"))
+    assert origin["data"]["pairs"] == len(SENTENCES.splitlines()) - 1
+    assert origin["figures"]["unseen"]["unseen_pairs"] == 1
+    assert origin["settings"]["steps"] == 40
+
+
+def test_a_stopped_run_ends_where_one_without_a_stop_ends(given: list[str], tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(arguments([*given, "--output", str(whole), "--steps", "4"]), SMALL)
+    train(arguments([*given, "--output", str(parts), "--steps", "4", "--stop-after", "2"]), SMALL)
+    assert json.loads((parts / "checkpoint.json").read_text(encoding="utf-8"))["step"] == 2
+    train(arguments([*given, "--output", str(parts), "--steps", "4", "--resume"]), SMALL)
+    states = [torch.load(folder / "checkpoint.pt", weights_only=True) for folder in (whole, parts)]
+    assert states[0]["step"] == states[1]["step"] == 4
+    for name, array in states[0]["weights"].items():
+        torch.testing.assert_close(array, states[1]["weights"][name], atol=2e-4, rtol=1e-2)
+
+
+def test_nothing_to_resume_is_said_in_one_line(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*given, "--steps", "2", "--resume"]) == 1
+    assert "nothing to resume" in capsys.readouterr().err
+
+
+def test_the_rate_rises_in_a_line_and_falls_to_nothing() -> None:
+    settings = Settings(steps=100, rate=1.0, warm_up=10)
+    assert learning_rate(settings, 4) == pytest.approx(0.5)
+    assert learning_rate(settings, 10) == pytest.approx(1.0)
+    assert learning_rate(settings, 55) == pytest.approx(0.5)
+    assert learning_rate(settings, 100) == pytest.approx(0.0)
+
+
+def test_first_weights_depend_on_the_seed_alone_and_fit_the_sizes() -> None:
+    one, again, other = (first_weights(SIZES, seed) for seed in (1, 1, 2))
+    assert {name: tuple(array.shape) for name, array in one.items()} == shapes(SIZES)
+    assert torch.equal(one["embedding.weight"], again["embedding.weight"])
+    assert not torch.equal(one["embedding.weight"], other["embedding.weight"])
+
+
+def test_a_missing_file_is_refused(given: list[str], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        train(arguments([*given, "--data", str(tmp_path / "nowhere.txt")]))
