@@ -16,7 +16,7 @@ from attnviz.analyses.reduce import check_reduction, reduce_attention
 from attnviz.analyses.select import check_selection, select
 from attnviz.analyses.special import check_special, treat_special
 from attnviz.analyses.view import views
-from attnviz.attention_map import Attention, Token
+from attnviz.attention_map import Attention, AttentionMap, Token
 from attnviz.errors import AttnvizError, InputError, OutputError, UsageError, choose, did_you_mean
 from attnviz.evidence import Explained, Transformed
 from attnviz.registry import FORMATS, LENSES, PICTURE_SUFFIXES, PICTURES, Command, Needs
@@ -29,6 +29,8 @@ from attnviz.texts import BadText, Text, check_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from attnviz.renderers.page import Patches
 
 NOTEBOOK_WEIGHTS = 2_500_000
 """More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
@@ -329,7 +331,12 @@ def draw_side_by_side(attention: Attention) -> Figure:
     )
 
 
-def page_html(attention: Attention, command: str = "", most_weights: int | None = None) -> str:
+def page_html(
+    attention: Attention,
+    command: str = "",
+    most_weights: int | None = None,
+    picture: bytes | None = None,
+) -> str:
     """Every map of one text as one interactive HTML file, with the measures of its heads.
 
     Args:
@@ -337,6 +344,8 @@ def page_html(attention: Attention, command: str = "", most_weights: int | None 
         command: the command that makes the page again, if there is one.
         most_weights: of more weights than these, tokens are pooled; None: as many as a browser
             opens quickly.
+        picture: the file of the picture (PNG, JPEG or WebP) whose patches stand at the end of the
+            keys of every map, if they do.
     """
     from attnviz.analyses.heads import measure_heads
     from attnviz.analyses.words import word_numbers
@@ -357,7 +366,7 @@ def page_html(attention: Attention, command: str = "", most_weights: int | None 
         measures={
             item.stream: list(measure_heads(item, repeated=False).values())
             for item in attention.maps
-            if item.values == "share"
+            if item.values == "share" and not item.is_pooled
         },
         words={
             item.stream: (
@@ -372,8 +381,17 @@ def page_html(attention: Attention, command: str = "", most_weights: int | None 
             if item.stream in attention.projections
             and (kept := attention.projections[item.stream].of(item)) is not None
         },
+        patches={item.stream: _patches(picture, item) for item in attention.maps if picture},
         most_weights=most_weights or MOST_WEIGHTS,
     )
+
+
+def _patches(picture: bytes, item: AttentionMap) -> Patches:
+    from attnviz.patches import patch_grid
+    from attnviz.renderers.page import Patches
+
+    rows, columns = patch_grid(item.key_tokens)
+    return Patches(picture, rows, columns, first=len(item.key_tokens) - rows * columns)
 
 
 def picture_bytes(attention: Attention, picture: str, suffix: str) -> bytes:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.pipeline import attend
+from attnviz.attention_map import Attention, AttentionMap, Link, Provenance, Token
+from attnviz.patches import patch_tokens
+from attnviz.pipeline import attend, page_html
 from tests.invoke import OWN
 from tests.invoke import attnviz as invoke
 
@@ -170,3 +172,34 @@ def test_python_writes_a_page(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     html = attend("the cat sat", mechanism="scaled").page(file)
     assert file.read_text("utf-8") == html
+
+
+def test_a_map_of_blocks_becomes_a_page_with_the_links_it_brings() -> None:
+    tokens = (Token("a … b", 0, 3), Token("c … d", 4, 7))
+    links = (Link("b", "c", 0.75, "0", "0", 1, 2),)
+    item = AttentionMap(
+        "self", tokens, tokens, np.full((1, 1, 2, 2), 0.5), blocks=(2, 2), links=links
+    )
+    found = document(page_html(Attention((item,), Provenance("file", "long"), "a b c d")))
+    (shown,) = found["maps"]
+    assert shown["queries"]["block"] == 2
+    assert shown["links"] == [[[[1, "b", 2, "c", 0.75]]]]
+    assert shown["measures"] == []
+
+
+def test_a_picture_lies_under_the_patches_at_the_end_of_the_keys() -> None:
+    tokens = (Token("[CLS]", special=True), *patch_tokens(2, 3))
+    item = AttentionMap(
+        "encoder",
+        tokens,
+        tokens,
+        np.full((1, 1, 7, 7), 1 / 7),
+        query_side="image",
+        key_side="image",
+    )
+    attention = Attention((item,), Provenance("hugging face", "vision"))
+    patches = document(page_html(attention, picture=b"\x89PNG..."))["maps"][0]["patches"]
+    keys = patches["keys"]
+    assert (keys["rows"], keys["columns"], keys["first"]) == (2, 3, 1)
+    assert keys["image"].startswith("data:image/png;base64,")
+    assert patches["queries"]["rows"] == 2

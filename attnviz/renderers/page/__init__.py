@@ -50,7 +50,7 @@ def page(
         words: for a stream, the number of the word that each query token belongs to, and each key
             token; None for a token that is no word's; nothing where tokens are all there is.
         projections: for a stream, the queries and keys behind its scores.
-        patches: for a side ("image"), the picture that its tokens are patches of.
+        patches: for a stream, the picture that its keys are patches of.
         most_weights: how many weights are kept one by one.
 
     Returns:

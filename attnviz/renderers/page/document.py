@@ -15,7 +15,7 @@ from attnviz.renderers.colors import limits_of
 from attnviz.renderers.page.codes import FINE_LEVELS, deflated, encode
 from attnviz.renderers.page.gap import gap
 from attnviz.renderers.page.patches import Patches
-from attnviz.renderers.page.pool import Pooled, block_length, pool
+from attnviz.renderers.page.pool import within
 from attnviz.renderers.page.schemes import schemes
 from attnviz.renderers.printable import printable
 
@@ -31,7 +31,7 @@ _FEW = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What belongs to maps without being in them, by stream (patches by side)."""
+    """What belongs to maps without being in them, by stream."""
 
     measures: Mapping[str, Sequence[HeadMeasure]]
     words: Mapping[str, tuple[Words, Words]]
@@ -85,12 +85,7 @@ def _map(
     name: str,
     blobs: Blobs,
 ) -> dict[str, Any]:
-    pooled = None
-    shown = item
-    lengths = block_length(item, room)
-    if lengths != (1, 1):
-        pooled = pool(item, *lengths)
-        shown = pooled.map
+    shown = within(item, room)
     codes = encode(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
     focus = attention.provenance.focus.get(item.stream)
@@ -109,17 +104,13 @@ def _map(
         "limits": limits_of(shown.weights, item.values),
         "scale": codes.scale,
         "levels": codes.levels,
-        "queries": _axis(attention, item.query_side, shown.query_tokens, words[0], lengths[0]),
-        "keys": _axis(attention, item.key_side, shown.key_tokens, words[1], lengths[1]),
+        "queries": _axis(attention, item.query_side, shown.query_tokens, words[0], shown.blocks[0]),
+        "keys": _axis(attention, item.key_side, shown.key_tokens, words[1], shown.blocks[1]),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
         "measures": [_measure(measure) for measure in extras.measures.get(item.stream, ())],
-        "links": _links(item, pooled) if pooled else None,
-        "projections": _projections(item, pooled, extras, name, blobs),
-        "patches": {
-            axis: extras.patches[side].as_json(item, side)
-            for axis, side in (("queries", item.query_side), ("keys", item.key_side))
-            if side in extras.patches and not pooled
-        },
+        "links": _links(shown) if shown.is_pooled else None,
+        "projections": _projections(shown, extras, name, blobs),
+        "patches": _patches(shown, extras),
     }
 
 
@@ -176,25 +167,35 @@ def _measure(measure: HeadMeasure) -> dict[str, Any]:
     }
 
 
-def _links(item: AttentionMap, pooled: Pooled) -> list[list[list[list[Any]]]]:
+def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
     """For each layer and head, [query position, its token, key position, its token, weight]."""
-    queries = [printable(token.text) for token in item.query_tokens]
-    keys = [printable(token.text) for token in item.key_tokens]
-    return [
-        [[[q, queries[q], k, keys[k], round(w, 4)] for q, k, w in head] for head in layer]
-        for layer in pooled.links
-    ]
+    found: dict[tuple[str, str], list[list[Any]]] = {}
+    for link in item.links:
+        cell = [link.query_position, printable(link.query), link.key_position, printable(link.key)]
+        found.setdefault((link.layer, link.head), []).append([*cell, round(link.weight, 4)])
+    return [[found.get((layer, head), []) for head in item.heads] for layer in item.layers]
+
+
+def _patches(item: AttentionMap, extras: Extras) -> dict[str, Any]:
+    """Where the picture is whose patches the keys are, and the queries where they are the same."""
+    if item.stream not in extras.patches or item.is_pooled:
+        return {}
+    patches = extras.patches[item.stream]
+    found = {"keys": patches.as_json(item.key_tokens)}
+    if item.query_side == item.key_side and len(item.query_tokens) == len(item.key_tokens):
+        found["queries"] = {**found["keys"], "image": ""}
+    return found
 
 
 def _projections(
-    item: AttentionMap, pooled: Pooled | None, extras: Extras, name: str, blobs: Blobs
+    item: AttentionMap, extras: Extras, name: str, blobs: Blobs
 ) -> dict[str, Any] | None:
     """Where queries and keys are, if they were kept and stand one for each token.
 
     Raises:
         InputError: their shapes do not fit the map.
     """
-    if item.stream not in extras.projections or pooled is not None:
+    if item.stream not in extras.projections or item.is_pooled:
         return None
     kept = extras.projections[item.stream]
     query, key = (np.asarray(array, np.float32) for array in (kept.query, kept.key))

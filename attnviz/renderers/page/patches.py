@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnviz.attention_map import AttentionMap
+from attnviz.attention_map import Token
 from attnviz.errors import InputError
 
 _TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RIFF": "image/webp"}
@@ -28,17 +29,16 @@ class Patches:
     columns: int
     first: int = 0
 
-    def as_json(self, item: AttentionMap, side: str) -> dict[str, Any]:
-        """What the page is told about one side of a map.
+    def as_json(self, tokens: Sequence[Token]) -> dict[str, Any]:
+        """What the page is told about an axis.
 
         Raises:
             InputError: there are fewer tokens than patches, or the bytes are no known picture.
         """
-        tokens = item.query_tokens if side == item.query_side else item.key_tokens
         if self.first + self.rows * self.columns > len(tokens):
             raise InputError(
                 f"{self.rows} × {self.columns} patches from token {self.first} on, "
-                f"but the {side} side has {len(tokens)} tokens"
+                f"but there are {len(tokens)} tokens"
             )
         kind = next((kind for mark, kind in _TYPES.items() if self.image.startswith(mark)), None)
         if kind is None:

@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import pairwise, product
 
 import numpy as np
 
-from attnviz.attention_map import AttentionMap, Token
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from attnviz.attention_map import AttentionMap, Link, Token
 
 STRONGEST = 20
+"""Links of each head that are kept exactly."""
 _SMALLEST_AXIS = 64
 
 Tokens = tuple[Token, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pooled:
-    """A map in blocks.
-
-    Attributes:
-        map: mean over the queries and sum over the keys of each block, so that rows sum to what
-            they summed to before; its tokens stand for blocks.
-        rows: queries to a block.
-        columns: keys to a block.
-        links: for each layer and head, the strongest cells of the whole map as (query, key,
-            weight), strongest first.
-    """
-
-    map: AttentionMap
-    rows: int
-    columns: int
-    links: tuple[tuple[tuple[tuple[int, int, float], ...], ...], ...]
-
-
-def block_length(item: AttentionMap, room: int) -> tuple[int, int]:
-    """Queries and keys to a block, so that at most `room` weights remain; 1 and 1 where all fit.
+def within(item: AttentionMap, room: int) -> AttentionMap:
+    """The map itself where it has at most `room` weights, else in blocks so that it has.
 
     An axis of 64 tokens or fewer stays whole.
     """
+    rows, columns = block_lengths(item, room)
+    return item if rows == columns == 1 else pool(item, rows, columns)
+
+
+def block_lengths(item: AttentionMap, room: int) -> tuple[int, int]:
+    """How many rows and columns go into a block."""
     layers, heads, queries, keys = item.weights.shape
     room = max(room // (layers * heads), 1)
     if queries * keys <= room:
@@ -56,32 +39,30 @@ def block_length(item: AttentionMap, room: int) -> tuple[int, int]:
     return length, length
 
 
-def pool(item: AttentionMap, rows: int, columns: int) -> Pooled:
-    """The map in blocks of so many queries and keys."""
-    weights = item.weights
-    starts = np.arange(0, weights.shape[3], columns)
-    pooled = np.add.reduceat(weights, starts, axis=3)
-    starts = np.arange(0, weights.shape[2], rows)
+def pool(item: AttentionMap, rows: int, columns: int) -> AttentionMap:
+    """The map in blocks: means over their queries of sums over their keys.
+
+    Rows sum to what they summed to before. The strongest links are those of the map's own cells,
+    or, if these are blocks already, those that it brings along.
+    """
+    starts = np.arange(0, item.weights.shape[3], columns)
+    pooled = np.add.reduceat(item.weights, starts, axis=3)
+    starts = np.arange(0, item.weights.shape[2], rows)
     pooled = np.add.reduceat(pooled, starts, axis=2)
-    pooled /= np.diff([*starts, weights.shape[2]])[:, None]
-    small = AttentionMap(
-        item.stream,
-        blocks(item.query_tokens, rows),
-        blocks(item.key_tokens, columns),
+    pooled /= np.diff([*starts, item.weights.shape[2]])[:, None]
+    if item.values == "share" and item.weights.max() <= 1:
         # Rounding may lift a sum of shares a little above 1.
-        np.minimum(pooled, 1) if item.values == "share" and weights.max() <= 1 else pooled,
-        layers=item.layers,
-        heads=item.heads,
-        values=item.values,
-        unit=item.unit,
-        query_side=item.query_side,
-        key_side=item.key_side,
+        pooled = np.minimum(pooled, 1)
+    return item.with_weights(
+        pooled,
+        query_tokens=joined(item.query_tokens, rows),
+        key_tokens=joined(item.key_tokens, columns),
+        blocks=(item.blocks[0] * rows, item.blocks[1] * columns),
+        links=item.links if item.is_pooled else strongest_links(item),
     )
-    links = tuple(tuple(strongest_cells(head) for head in layer) for layer in weights)
-    return Pooled(small, rows, columns, links)
 
 
-def blocks(tokens: Tokens, length: int) -> Tokens:
+def joined(tokens: Tokens, length: int) -> Tokens:
     """A token for each block, reading as its first and last."""
     if length == 1:
         return tokens
@@ -95,15 +76,24 @@ def _block(tokens: Tokens) -> Token:
     return Token(text, first.start, last.end, all(token.special for token in tokens))
 
 
-def strongest_cells(
-    weights: NDArray[np.float32], count: int = STRONGEST
-) -> tuple[tuple[int, int, float], ...]:
-    """The cells of largest size of one head, shape (queries, keys), largest first."""
-    size = np.abs(weights).ravel()
-    count = min(count, size.size)
-    places = np.argpartition(size, -count)[-count:]
-    places = places[np.argsort(-size[places], kind="stable")]
-    keys = weights.shape[1]
-    return tuple(
-        (int(place) // keys, int(place) % keys, float(weights.flat[place])) for place in places
-    )
+def strongest_links(item: AttentionMap, count: int = STRONGEST) -> tuple[Link, ...]:
+    """The cells of largest size of each head, largest first."""
+    keys = len(item.key_tokens)
+    links = []
+    for layer, head in product(range(len(item.layers)), range(len(item.heads))):
+        weights = item.weights[layer, head].ravel()
+        places = np.argpartition(np.abs(weights), -min(count, weights.size))[-count:]
+        for place in places[np.argsort(-np.abs(weights[places]), kind="stable")].tolist():
+            query, key = divmod(place, keys)
+            links.append(
+                Link(
+                    item.query_tokens[query].text,
+                    item.key_tokens[key].text,
+                    float(weights[place]),
+                    item.layers[layer],
+                    item.heads[head],
+                    query,
+                    key,
+                )
+            )
+    return tuple(links)

@@ -336,7 +336,7 @@ def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(
 
 def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Open) -> None:
     attention, image = picture()
-    html = page(attention, patches={"image": Patches(image, 2, 2, 1)})
+    html = page(attention, patches={"encoder": Patches(image, 2, 2, 1)})
     opened = open_page(html, "view=image&heads=0.0")
     opened.tab.locator(".image canvas").focus()
     opened.key("ArrowRight")

@@ -207,9 +207,9 @@ def test_projections_that_do_not_fit_are_refused() -> None:
 def test_patches_that_do_not_fit_are_refused() -> None:
     attention, image = picture()
     with pytest.raises(InputError, match="3 × 3 patches from token 1 on"):
-        page(attention, patches={"image": Patches(image, 3, 3, 1)})
+        page(attention, patches={"encoder": Patches(image, 3, 3, 1)})
     with pytest.raises(InputError, match="neither PNG"):
-        page(attention, patches={"image": Patches(b"GIF89a", 2, 2, 1)})
+        page(attention, patches={"encoder": Patches(b"GIF89a", 2, 2, 1)})
 
 
 def test_a_frame_holds_the_whole_page_as_an_attribute() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnviz.attention_map import AttentionMap, Token
-from attnviz.renderers.page.pool import block_length, blocks, pool, strongest_cells
+from attnviz.renderers.page.pool import joined, pool, strongest_links, within
 from tests.renderers.page.samples import softmax_rows
 
 
@@ -12,52 +12,62 @@ def words(count: int) -> tuple[Token, ...]:
     return tuple(Token(f"w{place}") for place in range(count))
 
 
-def test_what_fits_is_not_pooled() -> None:
+def test_what_fits_stays_as_it_is() -> None:
     item = AttentionMap("self", words(80), words(80), softmax_rows(1, 1, 80, 80))
-    assert block_length(item, 6400) == (1, 1)
-    assert block_length(item, 6399) == (2, 2)
+    assert within(item, 6400) is item
+    assert within(item, 6399).blocks == (2, 2)
 
 
 def test_an_axis_of_few_tokens_stays_whole() -> None:
     item = AttentionMap("cross", words(4), words(500), softmax_rows(1, 1, 4, 500))
-    assert block_length(item, 1000) == (1, 2)
+    assert within(item, 1000).blocks == (1, 2)
 
 
 @pytest.mark.parametrize("room", [1, 100, 5000, 10_000])
-def test_pooled_maps_fit_the_room_as_far_as_whole_axes_allow(room: int) -> None:
+def test_pooled_maps_fit_the_room(room: int) -> None:
     item = AttentionMap("self", words(150), words(130), softmax_rows(1, 2, 150, 130))
-    rows, columns = block_length(item, room)
-    kept = pool(item, rows, columns).map.weights.size
-    assert kept <= max(room, 2)
+    assert within(item, room).weights.size <= max(room, 2)
 
 
 def test_rows_of_a_pooled_map_sum_to_what_they_summed_to() -> None:
     item = AttentionMap("self", words(7), words(10), softmax_rows(2, 3, 7, 10))
     pooled = pool(item, 3, 4)
-    assert pooled.map.weights.shape == (2, 3, 3, 3)
-    np.testing.assert_allclose(pooled.map.weights.sum(axis=-1), 1, atol=1e-5)
+    assert pooled.weights.shape == (2, 3, 3, 3)
+    np.testing.assert_allclose(pooled.weights.sum(axis=-1), 1, atol=1e-5)
 
 
 def test_a_block_is_the_mean_over_its_queries_of_the_sum_over_its_keys() -> None:
     weights = softmax_rows(1, 1, 5, 5)
-    pooled = pool(AttentionMap("self", words(5), words(5), weights), 2, 3).map.weights[0, 0]
+    pooled = pool(AttentionMap("self", words(5), words(5), weights), 2, 3).weights[0, 0]
     assert pooled[0, 0] == pytest.approx(weights[0, 0, 0:2, 0:3].sum(axis=1).mean(), abs=1e-6)
     assert pooled[2, 1] == pytest.approx(weights[0, 0, 4, 3:5].sum(), abs=1e-6)
 
 
 def test_a_block_reads_as_its_first_and_last_token() -> None:
-    assert [token.text for token in blocks(words(5), 2)] == ["w0 … w1", "w2 … w3", "w4"]
+    assert [token.text for token in joined(words(5), 2)] == ["w0 … w1", "w2 … w3", "w4"]
 
 
 def test_the_strongest_links_of_a_pooled_map_are_those_of_the_whole_map() -> None:
     weights = softmax_rows(1, 2, 70, 70)
     item = AttentionMap("self", words(70), words(70), weights)
-    links = pool(item, 7, 7).links[0][1]
+    links = [link for link in pool(item, 7, 7).links if link.head == "1"]
     order = np.argsort(-weights[0, 1], axis=None)[: len(links)]
-    assert [(query, key) for query, key, _ in links] == [divmod(int(at), 70) for at in order]
-    assert links[0][2] == float(weights[0, 1].max())
+    found = [(link.query_position, link.key_position) for link in links]
+    assert found == [divmod(int(at), 70) for at in order]
+    assert links[0].weight == float(weights[0, 1].max())
+    assert links[0].query == f"w{found[0][0]}"
+
+
+def test_a_map_of_blocks_keeps_the_links_it_brings_when_pooled_further() -> None:
+    whole = AttentionMap("self", words(140), words(140), softmax_rows(1, 1, 140, 140))
+    blocks = pool(whole, 2, 2)
+    further = pool(blocks, 3, 3)
+    assert further.blocks == (6, 6)
+    assert further.links == blocks.links
 
 
 def test_negative_cells_count_by_their_size() -> None:
-    cells = strongest_cells(np.array([[0.1, -0.9], [0.5, 0.0]], np.float32), 2)
-    assert [cell[:2] for cell in cells] == [(0, 1), (1, 0)]
+    weights = np.array([[[[0.1, -0.9], [0.5, 0.0]]]], np.float32)
+    item = AttentionMap("affinity", words(2), words(2), weights, values="signed")
+    links = strongest_links(item, 2)
+    assert [(link.query_position, link.key_position) for link in links] == [(0, 1), (1, 0)]

@@ -131,7 +131,7 @@ function exactLinks() {
   const links = heads.flatMap(([layer, head]) => map.links?.[layer][head] ?? []);
   links.sort((one, other) => Math.abs(other[4]) - Math.abs(one[4]));
   const named = links.slice(0, 20).map(([query, from, key, to, weight]) => `${from} ${query} → ${to} ${key} ${spell(weight)}`);
-  return `Strongest single links, exact: ${named.join("; ")}.`;
+  return named.length ? `Strongest single links, exact: ${named.join("; ")}.` : "";
 }
 
 function showScale() {
