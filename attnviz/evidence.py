@@ -5,13 +5,14 @@ A lens that needs it takes one of these instead of the bare maps; torch ends bef
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import Attention
+from attnviz.attention_map import Attention, Token
 
 BLOCK = 256
 """Keys whose vectors exist at once: all of them would take heads × keys × size numbers."""
@@ -78,3 +79,31 @@ def inner_products(
         made = (value[:, block] @ slices).swapaxes(0, 1)
         found[block] = made @ made.swapaxes(1, 2)
     return found
+
+
+def find_token(tokens: Sequence[Token], wanted: str, first: int = 0) -> int | None:
+    """A token by its text, of several the last, or by its position; None where there is none.
+
+    Args:
+        tokens: what was read.
+        wanted: what the user wrote.
+        first: 0, or 1 of a model that predicts the next token: it does not predict the first one it
+            reads, but one after the last.
+    """
+    named = [
+        place
+        for place, token in enumerate(tokens)
+        if wanted in (token.text, token.text.removeprefix("##")) and place >= first
+    ]
+    if named:
+        return named[-1]
+    if wanted.isdecimal() and first <= int(wanted) < len(tokens) + first:
+        return int(wanted)
+    return None
+
+
+def last_word(tokens: Sequence[Token]) -> int:
+    """The last token that stands for text, if it can be one with a letter or a digit in it."""
+    plain = [place for place, token in enumerate(tokens) if not token.special]
+    worded = [place for place in plain if any(map(str.isalnum, tokens[place].text))]
+    return (worded or plain or [len(tokens) - 1])[-1]

@@ -82,11 +82,13 @@ def held_by_special(item: AttentionMap) -> float:
 def notable_holders(attention: Attention) -> tuple[str, ...]:
     """A sentence where special tokens or a sink hold much of the main map; none otherwise.
 
-    A sink is a single key that takes the attention of most rows whatever they say.
+    A sink is a single key that takes the attention of most rows whatever they say; what speaks for
+    an output is none.
     """
     item = attention.main
     if (
         item.is_pooled
+        or item.query_side == "output"
         or item.values != "share"
         or attention.provenance.trained is False
         or not item.weights.sum()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnviz.errors import ModelError, UsageError, did_you_mean
+from attnviz.evidence import find_token, last_word
 from attnviz.hugging_face.model import HuggingFaceModel
 from attnviz.hugging_face.whole import Reading
 
@@ -63,9 +64,9 @@ def chosen_class(model: HuggingFaceModel, logits: Tensor, wanted: str | None) ->
     number = int(logits.argmax()) if wanted is None else class_number(names, wanted)
     probability = None
     if getattr(model.model.config, "problem_type", None) == "multi_label_classification":
-        probability = float(logits[number].sigmoid())
+        probability = logits[number].sigmoid().item()
     elif len(names) > 1:
-        probability = float(logits.softmax(-1)[number])
+        probability = logits.softmax(-1)[number].item()
     return Chosen(logits[number], names[number], probability)
 
 
@@ -75,7 +76,7 @@ def chosen_label(
     """A label of one token: of the named one, of the one most like the named label, or the last."""
     tokens = reading.tokens["text"]
     names = label_names(model, logits.shape[-1])
-    position = default_position(reading) if wanted is None else find_token(reading, wanted)
+    position = default_position(reading) if wanted is None else find_token(tokens, wanted)
     if position is not None:
         number = int(logits[position].argmax())
     elif wanted in names:
@@ -86,7 +87,7 @@ def chosen_label(
             f"--target '{wanted}' is neither a token of the text (by its text, or 0 to "
             f"{len(tokens) - 1}) nor a label: {', '.join(names)[:200]}"
         )
-    probability = float(logits[position].softmax(-1)[number])
+    probability = logits[position].softmax(-1)[number].item()
     name = f"{names[number]} ({tokens[position].text})"
     return Chosen(logits[position, number], name, probability, (position,))
 
@@ -106,7 +107,7 @@ def chosen_word(
     position = default_position(reading, ahead, model.tokenizer.mask_token_id)
     number = None
     if wanted is not None:
-        found = find_token(reading, wanted, ahead)
+        found = find_token(tokens, wanted, ahead)
         number = vocabulary_number(model, wanted) if found is None else None
         if found is None and number is None:
             raise UsageError(
@@ -123,7 +124,7 @@ def chosen_word(
     name = tokens[position].text if written else spelled(model, number)
     if not ahead and not written and ids[position] != model.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
-    return Chosen(logits[row, number], name, float(logits[row].softmax(-1)[number]), (row,))
+    return Chosen(logits[row, number], name, logits[row].softmax(-1)[number].item(), (row,))
 
 
 def default_position(reading: Reading, ahead: int = 0, mask: int | None = None) -> int:
@@ -134,30 +135,13 @@ def default_position(reading: Reading, ahead: int = 0, mask: int | None = None) 
         return len(tokens) - 1 if side == "target" and len(tokens) > 1 else len(tokens)
     if mask is not None and mask in ids:
         return ids.index(mask)
-    return max(place for place, token in enumerate(tokens) if not token.special)
-
-
-def find_token(reading: Reading, wanted: str, ahead: int = 0) -> int | None:
-    """A token by its position or its text, the last of several; None where there is none.
-
-    What writes ahead has not predicted its first token, but predicts one after its last.
-    """
-    side = next(iter(reading.sides.values()))[0]
-    tokens = reading.tokens[side]
-    named = [
-        place
-        for place, token in enumerate(tokens)
-        if wanted in (token.text, token.text.removeprefix("##")) and place >= ahead
-    ]
-    if named:
-        return named[-1]
-    if wanted.isdecimal() and ahead <= int(wanted) < len(tokens) + ahead:
-        return int(wanted)
-    return None
+    return last_word(tokens)
 
 
 def vocabulary_number(model: HuggingFaceModel, wanted: str) -> int | None:
     """The number of a word that is one piece of the vocabulary, after a space or without one."""
+    if wanted.isdecimal():
+        return None  # A position that does not exist.
     unknown = model.tokenizer.unk_token_id
     for text in (f" {wanted}", wanted):
         ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]

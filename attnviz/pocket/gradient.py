@@ -103,7 +103,7 @@ def explain_masked(
 def explain_written(
     pocket: Pocket, attention: Attention, inputs: Inputs, position: int
 ) -> Explained:
-    """A piece that the decoder writes after the ones before it; one past the last: the likeliest."""
+    """A piece that the decoder writes after those before it; past the last one the likeliest."""
     weights = on_torch(pocket)
     memory, encoder = encode(weights, pocket.sizes, embedded(pocket, inputs.source))
     states, own, cross = decode(weights, pocket.sizes, embedded(pocket, inputs.target), memory)
@@ -152,7 +152,7 @@ def slopes_of(score: Tensor, streams: list[list[Tensor]]) -> list[NDArray[Any]]:
 
 def chance(logits: Tensor, number: int) -> float:
     """The probability of one piece among all."""
-    return float(logits.softmax(-1)[number])
+    return float(logits.detach().softmax(-1)[number])
 
 
 def spelled(pocket: Pocket, number: int) -> str:

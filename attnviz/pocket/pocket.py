@@ -12,6 +12,7 @@ import numpy as np
 
 from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance
 from attnviz.errors import ModelError, UsageError, choose
+from attnviz.evidence import Explained, Transformed
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.pocket.model import Sizes, decode, embed, encode, predict
