@@ -50,7 +50,7 @@ def treat_special(attention: Attention, how: str) -> Attention:
         check_single_tokens(item, f"--special {how}")
     maps = tuple(_without(item, how) for item in attention.maps)
     held = ", ".join(
-        f"{held_by_special(item):.0%} of {item.stream}"
+        f"{_percent(held_by_special(item))} of {item.stream}"
         for item in attention.maps
         if item.values == "share" and len(_text_places(item.key_tokens)) < len(item.key_tokens)
     )
@@ -128,6 +128,10 @@ def _without(item: AttentionMap, how: str) -> AttentionMap:
         query_tokens=tuple(item.query_tokens[place] for place in queries),
         key_tokens=tuple(item.key_tokens[place] for place in keys),
     )
+
+
+def _percent(share: float) -> str:
+    return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def _text_places(tokens: Sequence[Token]) -> list[int]:

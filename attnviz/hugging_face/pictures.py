@@ -55,14 +55,15 @@ def load_processor(folder: Path, name: str) -> Any:
     Raises:
         ModelError: the model's folder has none.
     """
-    from transformers import AutoImageProcessor
+    import transformers
 
     if not any((folder / file).is_file() for file in PROCESSORS):
         raise ModelError(
             f"'{name}' has no image processor (preprocessor_config.json): it is not known how to "
             "resize and normalise a picture for it"
         )
-    return AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+    auto: Any = transformers.AutoImageProcessor
+    return auto.from_pretrained(folder, local_files_only=True)
 
 
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")

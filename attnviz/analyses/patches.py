@@ -1,0 +1,130 @@
+"""Attention over the patches of a picture: one patch's look, and where in the picture it goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.head_line import head_lines
+from attnviz.analyses.reduce import reduce_map
+from attnviz.analyses.view import describe_run
+from attnviz.attention_map import Attention, AttentionMap, Token
+from attnviz.measures import Link, View
+from attnviz.patches import AVERAGE, check_patch, patch_grid, patch_name
+
+
+def look_from(attention: Attention, patch: str | None) -> Attention:
+    """The attention of one query only.
+
+    Args:
+        attention: over patches and perhaps special tokens.
+        patch: "ROW,COLUMN"; None: the first special token (the class token), or where there is
+            none the mean over the patches.
+
+    Raises:
+        UsageError: a patch that the picture does not have.
+    """
+    maps = tuple(_one_query(item, patch) for item in attention.maps)
+    query = maps[0].query_tokens[0].text
+    provenance = attention.provenance
+    provenance = replace(provenance, steps=(*provenance.steps, f"look from {query}"))
+    return replace(attention, maps=maps, provenance=provenance)
+
+
+def _one_query(item: AttentionMap, patch: str | None) -> AttentionMap:
+    tokens = item.query_tokens
+    if len(tokens) == 1:
+        return item
+    if patch is None and not tokens[0].special:
+        mean = item.weights.mean(axis=-2, keepdims=True, dtype=np.float64).astype(np.float32)
+        return item.with_weights(mean, query_tokens=(AVERAGE,))
+    place = 0
+    if patch is not None:
+        rows, columns = patch_grid(tokens)
+        row, column = check_patch(patch, rows, columns)
+        place = len(tokens) - rows * columns + row * columns + column
+    return item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
+
+
+def over_picture(item: AttentionMap) -> NDArray[np.float32]:
+    """A single query's attention where the patches lie, shape (layers, heads, rows, columns)."""
+    rows, columns = patch_grid(item.key_tokens)
+    weights = item.weights[:, :, 0, -rows * columns :]
+    return weights.reshape(*weights.shape[:2], rows, columns)
+
+
+def picture_views(attention: Attention, every_layer: bool = False) -> list[View]:
+    """The matrices to show for one picture, rows and columns being those of its patches.
+
+    A picture has hundreds of patches, whose shares are all small: they are shown in relation to the
+    largest.
+
+    Args:
+        attention: of one query.
+        every_layer: one for each layer, because the reader chose them; else the last.
+    """
+    chosen = [(item, place) for item in attention.maps for place in range(len(item.layers))]
+    return [_view(attention, *one) for one in (chosen if every_layer else chosen[-1:])]
+
+
+def _view(attention: Attention, item: AttentionMap, place: int) -> View:
+    one = item.with_weights(item.weights[place : place + 1], layers=item.layers[place : place + 1])
+    shown, which = one_picture(one)
+    grid = over_picture(shown)
+    largest = float(grid.max())
+    laid_out = AttentionMap(
+        item.stream,
+        tuple(Token(str(row)) for row in range(grid.shape[-2])),
+        tuple(Token(str(column)) for column in range(grid.shape[-1])),
+        grid / (largest or 1.0),
+        layers=shown.layers,
+        heads=shown.heads,
+        unit=f"share of the largest weight, {largest:.2g}",
+        key_side="columns",
+    )
+    many = len(item.heads) > 1
+    return View(
+        map=laid_out,
+        caption=f"{describe_run(attention, item)} · {which}",
+        orientation=f"{said_looks(item)}; 1 stands for the largest weight, {largest:.2g}",
+        heads=head_lines(one) if many else (),
+        strongest=strongest_patch(item),
+    )
+
+
+def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
+    """One matrix out of a map's last layer, and which it is in words."""
+    last = item.with_weights(item.weights[-1:], layers=item.layers[-1:])
+    layer = f"layer {last.layers[0]}" if last.layers[0].isdecimal() else f"{last.layers[0]} layer"
+    if len(item.heads) == 1:
+        return last, f"{layer} head {last.heads[0]}"
+    return reduce_map(last, "mean", "heads"), f"mean over the heads of {layer}"
+
+
+def said_looks(item: AttentionMap) -> str:
+    """Who looks, and how much of it goes to the picture, in one line."""
+    query = item.query_tokens[0]
+    who = query.text if query.special else f"patch {query.text}"
+    share = float(item.weights[-1, :, 0].sum(-1).mean())
+    on_patches = float(over_picture(item)[-1].sum((-1, -2)).mean())
+    beside = (
+        "" if share - on_patches < 0.005 else f"; {share - on_patches:.0%} goes to other tokens"
+    )
+    return f"where {who} looks: rows and columns of patches{beside}"
+
+
+def strongest_patch(item: AttentionMap) -> Link:
+    """The patch that gets the largest weight in any layer and head."""
+    grid = over_picture(item)
+    layer, head, row, column = (int(k) for k in np.unravel_index(grid.argmax(), grid.shape))
+    return Link(
+        item.query_tokens[0].text,
+        patch_name(row, column),
+        float(grid[layer, head, row, column]),
+        item.layers[layer],
+        item.heads[head],
+        0,
+        len(item.key_tokens) - grid[0, 0].size + row * grid.shape[-1] + column,
+    )

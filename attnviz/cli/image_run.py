@@ -1,0 +1,224 @@
+"""One run of `attnviz image`: a picture's attention, written as data and over the picture."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.analyses.patches import look_from, one_picture, over_picture, picture_views, said_looks
+from attnviz.analyses.view import describe_run
+from attnviz.attention_map import Attention
+from attnviz.cli.options import Options
+from attnviz.cli.output import (
+    Draft,
+    check_writable,
+    refuse_binary_on_terminal,
+    write_bytes,
+    write_file,
+)
+from attnviz.cli.run import say_notes
+from attnviz.cli.sinks import display_of_stdout
+from attnviz.errors import UsageError, choose
+from attnviz.patches import parse_patch, patch_grid
+from attnviz.pipeline import (
+    apply_choice,
+    as_bytes,
+    check_choice,
+    format_of,
+    make_renderer,
+    picture_suffix,
+)
+from attnviz.registry import FORMATS
+from attnviz.renderers import Display
+
+if TYPE_CHECKING:
+    from attnviz.renderers.overlay import Seen
+
+ALL = "all"
+LENSES = ("raw", "rollout")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for beside the shared options.
+
+    Attributes:
+        options: the shared ones.
+        file: the picture.
+        patch: the query: "ROW,COLUMN", "all", or None for the class token or the mean.
+        size: height and width to read it in, or None.
+        overlay: a file for one head, or a mean of heads, over the picture.
+    """
+
+    options: Options
+    file: Path
+    patch: str | None = None
+    size: str | None = None
+    overlay: Path | None = None
+
+    @property
+    def grid(self) -> Path | None:
+        """A file for every head over the picture."""
+        return self.options.output.grid
+
+    def check(self) -> None:
+        """Find out before a model loads whether everything can be done and written.
+
+        Raises:
+            UsageError: a wrong suffix, choice or patch, or one file asked for twice.
+            OutputError: a place that cannot be written.
+        """
+        output, origin = self.options.output, self.options.origin
+        if origin.model is None or origin.model == "pocket":
+            raise UsageError("'attnviz image' needs a vision model: --model ID_OR_FOLDER")
+        check_choice(self.options.choice)
+        choose(self.options.choice.lens, LENSES, "lens for pictures")
+        choose(output.format, FORMATS, "format")
+        paths = [path for path in (output.output, self.overlay, self.grid) if path]
+        if len({path.absolute() for path in paths}) < len(paths):
+            raise UsageError("two outputs go to the same file: name different ones")
+        for path in (self.overlay, self.grid):
+            if path is not None:
+                picture_suffix(path)
+        if self.patch is not None and self.patch != ALL:
+            parse_patch(self.patch)
+        if self.patch == ALL and (self.overlay or self.grid or output.format == "table"):
+            raise UsageError(
+                "--patch all gives every patch's look, which is data: use -f json, csv, … or -o, "
+                "or choose one patch to see"
+            )
+        for path in paths:
+            check_writable(path)
+
+
+def show(asked: Asked) -> None:
+    """Read the picture, ask the model, and write what was asked for.
+
+    Raises:
+        AttnvizError: something could not be done.
+    """
+    from attnviz.hugging_face.pictures import parse_size, read_picture
+    from attnviz.hugging_face.vision import load_vision_model
+
+    asked.check()
+    size = None if asked.size is None else parse_size(asked.size)
+    picture = read_picture(asked.file)
+    origin = asked.options.origin
+    if FORMATS[asked.options.output.format].binary:
+        refuse_binary_on_terminal(asked.options.output.format)
+    model = load_vision_model(
+        str(origin.model),
+        device=origin.device,
+        dtype=origin.dtype,
+        revision=origin.revision,
+        allow_pickle=origin.allow_pickle,
+        allow_code=origin.allow_code,
+    )
+    with ExitStack() as stack:
+        path = asked.options.output.output
+        draft = stack.enter_context(Draft(path)) if path else None
+        attention = model.attend_image(picture, asked.patch, size)
+        settings = {**attention.provenance.settings, "picture": asked.file.name}
+        attention = replace(
+            attention,
+            id=asked.file.stem,
+            provenance=replace(attention.provenance, settings=settings),
+        )
+        found = chosen(attention, asked)
+        if not asked.options.output.quiet:
+            say_notes(found, set())
+        if asked.overlay is not None or asked.grid is not None:
+            left, top, right, bottom = map(round, model.seen(picture, size))
+            part = picture.crop((left, top, right, bottom))
+            write_pictures(found, asked, seen(attention, part, asked.patch))
+        write_data(found, asked, draft)
+
+
+def chosen(attention: Attention, asked: Asked) -> Any:
+    """The attention seen through a lens, from one query, selected and reduced, in this order."""
+    choice = asked.options.choice
+    if asked.patch == ALL:
+        return apply_choice(attention, choice)
+    if choice.lens != "raw":
+        attention = apply_choice(attention, replace(choice, **PLAIN))
+    return apply_choice(look_from(attention, asked.patch), replace(choice, lens="raw"))
+
+
+PLAIN: dict[str, Any] = {
+    "layer": None,
+    "head": None,
+    "stream": None,
+    "reduce": "none",
+    "special": "keep",
+}
+"""A choice of nothing but a lens, which needs the whole."""
+
+
+def seen(attention: Attention, part: Any, patch: str | None) -> Seen:
+    """The part of the picture that the patches cover, with the one that looks."""
+    from attnviz.renderers.overlay import Seen
+
+    outlined = None
+    if patch is not None:
+        outlined = (*parse_patch(patch), *patch_grid(attention.main.key_tokens))
+    return Seen(np.asarray(part), outlined)
+
+
+def write_pictures(found: Attention, asked: Asked, picture: Seen) -> None:
+    """Draw the last chosen layer, and every chosen head, over the picture."""
+    from attnviz.renderers.figure import figure_bytes
+    from attnviz.renderers.overlay import overlay, overlay_grid
+
+    item = found.maps[-1]
+    words: dict[str, Any] = {"subtitle": said_looks(item), "unit": item.unit}
+    if asked.overlay is not None:
+        shown, which = one_picture(item)
+        title = f"{describe_run(found, item)} · {which}"
+        figure = overlay(picture, over_picture(shown)[0, 0], title=title, **words)
+        write_file(asked.overlay, figure_bytes(figure, picture_suffix(asked.overlay)))
+    if asked.grid is not None:
+        title = describe_run(found, found.main)
+        figure = overlay_grid(picture, **every_head(found), title=title, **words)
+        write_file(asked.grid, figure_bytes(figure, picture_suffix(asked.grid)))
+
+
+def every_head(found: Attention) -> dict[str, Any]:
+    """All layers of all maps as one array; coarser ones are spread, their shares shared out."""
+    grids = [over_picture(item) for item in found.maps]
+    rows, columns = (max(grid.shape[axis] for grid in grids) for axis in (-2, -1))
+    heads = max((item.heads for item in found.maps), key=len)
+    count = sum(len(grid) for grid in grids)
+    whole = np.full((count, len(heads), rows, columns), np.nan, dtype=np.float32)
+    place = 0
+    for item, grid in zip(found.maps, grids, strict=True):
+        down = np.arange(rows) * grid.shape[-2] // rows
+        across = np.arange(columns) * grid.shape[-1] // columns
+        share = grid[0, 0].size / (rows * columns)
+        spread = grid[:, :, down[:, None], across] * share
+        for head, name in enumerate(item.heads):
+            whole[place : place + len(grid), heads.index(name)] = spread[:, head]
+        place += len(grid)
+    layers = tuple(name for item in found.maps for name in item.layers)
+    return {"weights": whole, "layers": layers, "heads": heads}
+
+
+def write_data(found: Any, asked: Asked, draft: Draft | None) -> None:
+    """The numbers on stdout and, if asked, in a file."""
+    display = display_of_stdout(many=False)
+    every_layer = asked.options.choice.layer is not None
+
+    def views() -> Any:
+        return picture_views(found, every_layer)
+
+    if draft is not None:
+        renderer = make_renderer(format_of(draft.path), Display(width=display.width))
+        draft.write(as_bytes(renderer.add(found, views)))
+        draft.write(as_bytes(renderer.finish()))
+        draft.keep()
+    renderer = make_renderer(asked.options.output.format, display)
+    write_bytes(as_bytes(renderer.add(found, views)))
+    write_bytes(as_bytes(renderer.finish()))

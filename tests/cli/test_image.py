@@ -1,0 +1,140 @@
+"""attnviz image: data, pictures and mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
+from tests.invoke import attnviz
+
+SHAPES = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return VISION_BUILDERS["vit"](tmp_path_factory.mktemp("vit"))
+
+
+@pytest.fixture(scope="module")
+def swin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return VISION_BUILDERS["swin"](tmp_path_factory.mktemp("swin"))
+
+
+def test_the_table_is_laid_out_like_the_picture(folder: Path) -> None:
+    done = attnviz("image", SHAPES, "--model", folder, "-q")
+    assert (done.status, done.err) == (0, "")
+    assert "where [CLS] looks" in done.text
+    start = next(place for place, line in enumerate(done.lines) if line.split() == list("0123"))
+    assert [line.split()[0] for line in done.lines[start + 1 :][:4]] == list("0123")
+    assert "heads of layer 1" in done.text
+
+
+def test_data_is_one_row_of_the_whole_matrix(folder: Path) -> None:
+    whole = attnviz("image", SHAPES, "--model", folder, "--patch", "all", "-f", "json").json()
+    weights = np.array(whole["maps"][0]["weights"])
+    assert weights.shape == (2, 4, 17, 17)
+    for patch, place in ((None, 0), ("0,0", 1), ("3,1", 14)):
+        chosen = () if patch is None else ("--patch", patch)
+        found = attnviz("image", SHAPES, "--model", folder, *chosen, "-f", "json").json()
+        np.testing.assert_array_equal(found["maps"][0]["weights"], weights[:, :, place : place + 1])
+    assert found["provenance"]["settings"]["picture"] == "shapes.png"
+
+
+def test_special_tokens_can_be_left_out_and_heads_chosen(folder: Path) -> None:
+    done = attnviz(
+        "image", SHAPES, "--model", folder, "--special", "drop", "--layer", 1, "--head", "0,2",
+        "-f", "json",
+    )  # fmt: skip
+    (item,) = done.json()["maps"]
+    assert np.array(item["weights"]).shape == (1, 2, 1, 16)
+    assert (item["layers"], item["heads"]) == (["1"], ["0", "2"])
+    assert "special tokens were left out" in done.err
+
+
+def test_rollout_looks_through_all_layers(folder: Path) -> None:
+    done = attnviz("image", SHAPES, "--model", folder, "--lens", "rollout", "-f", "json")
+    (item,) = done.json()["maps"]
+    weights = np.array(item["weights"])
+    assert weights.shape == (2, 1, 1, 17)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_pictures_and_files_are_written(suffix: str, folder: Path, tmp_path: Path) -> None:
+    one, every, data = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}", tmp_path / "c.npz"
+    done = attnviz(
+        "image", SHAPES, "--model", folder, "--patch", "1,2", "--overlay", one, "--grid", every,
+        "-o", data, "-f", "none",
+    )  # fmt: skip
+    assert (done.status, done.out) == (0, b"")
+    assert all(path.stat().st_size > 1000 for path in (one, every))
+    again = attnviz("render", data, "-f", "json").json()
+    assert [token["text"] for token in again["maps"][0]["query_tokens"]] == ["1,2"]
+
+
+def test_windows_are_drawn_with_their_coarser_patches(swin: Path, tmp_path: Path) -> None:
+    done = attnviz(
+        "image", SHAPES, "--model", swin, "--patch", "11,11", "--grid", tmp_path / "a.png",
+        "--overlay", tmp_path / "b.png", "-f", "tsv",
+    )  # fmt: skip
+    assert done.status == 0
+    assert {row[1] for row in done.rows[1:]} == {"self"}
+    assert {row[2] for row in done.rows[1:]} == set("0123")
+
+
+def test_another_size_gives_more_patches(folder: Path) -> None:
+    done = attnviz("image", SHAPES, "--model", folder, "--image-size", "48x64", "-f", "json")
+    assert done.json()["provenance"]["settings"]["patches"] == "6 × 8"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("nothing.png",), 1, "'nothing.png' does not exist"),
+        ((SHAPES, "--patch", "x"), 2, "--patch 'x' is no patch: write ROW,COLUMN"),
+        ((SHAPES, "--patch", "9,9"), 2, "the picture has 4 × 4, 0,0 to 3,3"),
+        ((SHAPES, "--patch", "all"), 2, "--patch all gives every patch's look, which is data"),
+        ((SHAPES, "--image-size", "big"), 2, "--image-size 'big' is no size"),
+        ((SHAPES, "--image-size", "30"), 2, "is no multiple"),
+        ((SHAPES, "--overlay", "a.bmp"), 2, "'a.bmp' names no picture"),
+        ((SHAPES, "--overlay", "no/a.png"), 1, "there is no folder 'no'"),
+        ((SHAPES, "--layer", "7"), 2, "layer 7 does not exist"),
+        ((SHAPES, "--lens", "flow"), 2, "choose from raw, rollout"),
+        ((SHAPES, "-f", "jsn"), 2, "Did you mean 'json'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: tuple[str, ...], status: int, message: str, folder: Path
+) -> None:
+    done = attnviz("image", *arguments, "--model", folder)
+    assert done.status == status
+    assert message in done.mistake
+
+
+def test_two_outputs_may_not_be_one_file(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    done = attnviz("image", SHAPES, "--model", folder, "--overlay", path, "--grid", path)
+    assert (done.status, done.mistake) == (
+        2, "two outputs go to the same file: name different ones",
+    )  # fmt: skip
+
+
+def test_a_vision_model_must_be_named() -> None:
+    for model in ((), ("--model", "pocket")):
+        done = attnviz("image", SHAPES, *model)
+        assert (done.status, done.mistake) == (
+            2, "'attnviz image' needs a vision model: --model ID_OR_FOLDER",
+        )  # fmt: skip
+
+
+def test_the_file_must_be_a_picture(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_text("hello")
+    done = attnviz("image", path, "--model", folder)
+    assert done.status == 1
+    assert "cannot be read as a picture" in done.mistake
+    picture().save(path)
+    assert attnviz("image", path, "--model", folder, "-f", "none", "-q").status == 0

@@ -1,0 +1,74 @@
+"""Attention over pictures: what is drawn where, and in which colour."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnviz.renderers.colors import colors_of
+from attnviz.renderers.overlay import Seen, blended, overlay, overlay_grid, resized
+
+WORDS = {"title": "a model", "subtitle": "where [CLS] looks", "unit": "share"}
+GREY = np.full((40, 60, 3), 128, np.uint8)
+
+
+def image_of(figure):
+    return figure.axes[0].images[0].get_array()
+
+
+def test_each_patch_has_the_colour_of_its_weight_over_the_picture_in_grey() -> None:
+    weights = np.array([[0.0, 1.0], [0.5, 0.25]], np.float32)
+    found = blended(GREY, weights, (0.0, 1.0))
+    for row, column in np.ndindex(2, 2):
+        part = found[row * 20 : row * 20 + 20, column * 30 : column * 30 + 30]
+        expected = 0.65 * colors_of(weights[row, column]) + 0.35 * 128
+        assert abs(part - expected).max() <= 1
+
+
+def test_the_picture_stands_beside_its_overlay_unsmoothed() -> None:
+    weights = np.array([[0.0, 0.9]], np.float32)
+    image = image_of(overlay(Seen(GREY), weights, **WORDS))
+    width = (image.shape[1] - 24) // 2
+    assert (image[:, :width] == 128).all()
+    over = image[:, width + 24 :]
+    assert len(np.unique(over.reshape(-1, 3), axis=0)) == 2
+
+
+def test_the_patch_that_looks_is_outlined_in_both() -> None:
+    figure = overlay(Seen(GREY, (0, 1, 1, 2)), np.array([[0.2, 0.9]], np.float32), **WORDS)
+    outlines = [patch for patch in figure.axes[0].patches if patch.get_gid() == "looking patch"]
+    image = image_of(figure)
+    width = (image.shape[1] - 24) // 2
+    lefts = sorted({round(patch.get_x() + 0.5) for patch in outlines})
+    assert lefts == [width // 2, width + 24 + width // 2]
+    assert all(patch.get_height() == image.shape[0] for patch in outlines)
+
+
+def test_a_grid_has_a_tile_for_each_head_on_one_scale() -> None:
+    weights = np.zeros((2, 3, 2, 2), np.float32)
+    weights[1, 2, 0, 0] = 0.8
+    weights[0, 1] = np.nan  # a layer of fewer heads
+    names = {"layers": ("0", "5"), "heads": ("0", "1", "2")}
+    figure = overlay_grid(Seen(GREY), weights, **names, **WORDS)
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "5"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2"]
+    image = image_of(figure)
+    high, wide = (image.shape[0] + 6) // 2, (image.shape[1] + 6) // 3
+    assert (image[: high - 6, wide : 2 * wide - 6] == 255).all()
+    strongest = image[high + 2, 2 * wide + 2]
+    expected = 0.65 * colors_of(np.float32(0.8)) + 0.35 * 128
+    assert abs(strongest - expected).max() <= 1
+
+
+def test_many_heads_stay_within_the_page() -> None:
+    weights = np.full((24, 16, 2, 2), 0.1, np.float32)
+    names = {"layers": tuple(map(str, range(24))), "heads": tuple(map(str, range(16)))}
+    for shape in ((40, 60, 3), (60, 40, 3)):
+        image = image_of(overlay_grid(Seen(np.zeros(shape, np.uint8)), weights, **names, **WORDS))
+        assert image.shape[1] <= 1800
+        assert image.shape[0] <= 2100
+
+
+def test_a_picture_keeps_its_shape_when_it_is_resized() -> None:
+    assert resized(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
+    assert resized(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
