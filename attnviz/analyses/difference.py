@@ -90,6 +90,8 @@ def _check(first: AttentionMap, second: AttentionMap) -> None:
 
 def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -> Weights:
     """Weights of the rows over all columns, 0 for a key that this side lacks."""
+    if (rows, columns) == tuple(list(range(length)) for length in weights.shape[2:]):
+        return weights
     spread = np.zeros((*weights.shape[:2], len(rows), len(columns)), dtype=np.float32)
     present = [place for place, column in enumerate(columns) if column is not None]
     taken = [column for column in columns if column is not None]

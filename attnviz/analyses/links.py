@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.attention_map import AttentionMap
 from attnviz.measures import Link
@@ -22,22 +23,32 @@ def strongest_links(item: AttentionMap, count: int, between_words: bool = True) 
     """
     if item.is_pooled and item.links:
         return sorted(item.links, key=lambda link: -link.weight)[:count]
-    size = np.abs(item.weights)
-    if between_words:
-        allowed = np.ones((len(item.query_tokens), len(item.key_tokens)), dtype=bool)
-        allowed[[token.special for token in item.query_tokens]] = False
-        allowed[:, [token.special for token in item.key_tokens]] = False
-        if item.query_side == item.key_side and allowed.shape[0] == allowed.shape[1]:
-            np.fill_diagonal(allowed, False)
-        if allowed.any():
-            size = np.where(allowed, size, -1.0)
-    flat = size.ravel()
-    count = min(count, flat.size)
-    least = np.partition(flat, -count)[-count]
-    larger, equal = np.flatnonzero(flat > least), np.flatnonzero(flat == least)
-    found = np.concatenate([larger, equal[: count - len(larger)]])
-    order = found[np.lexsort((found, -flat[found]))]
-    return [_link(item, int(place)) for place in order if flat[place] >= 0]
+    allowed = _between_words(item) if between_words else None
+    queries, keys = item.weights.shape[2:]
+    largest = np.stack([_sizes(layer, allowed).max(axis=-1) for layer in item.weights])
+    # The strongest cells lie in the rows of largest maxima, so that few rows need sorting.
+    rows = np.argsort(-largest, axis=None, kind="stable")[:count]
+    chosen = item.weights.reshape(-1, keys)[rows]
+    size = _sizes(chosen, None if allowed is None else allowed[rows % queries]).ravel()
+    flat = (rows[:, None] * keys + np.arange(keys)).ravel()
+    order = np.lexsort((flat, -size))[:count]
+    return [_link(item, int(flat[place])) for place in order if size[place] >= 0]
+
+
+def _between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
+    """True for links between different words, shape (queries, keys); None where there are none."""
+    allowed = np.ones((len(item.query_tokens), len(item.key_tokens)), dtype=bool)
+    allowed[[token.special for token in item.query_tokens]] = False
+    allowed[:, [token.special for token in item.key_tokens]] = False
+    if item.query_side == item.key_side and allowed.shape[0] == allowed.shape[1]:
+        np.fill_diagonal(allowed, False)
+    return allowed if allowed.any() else None
+
+
+def _sizes(weights: NDArray[np.float32], allowed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
+    """How far weights are from 0; -1 for what is not allowed."""
+    sizes: NDArray[np.float32] = np.abs(weights)
+    return sizes if allowed is None else np.where(allowed, sizes, np.float32(-1))
 
 
 def sharpest(item: AttentionMap) -> Link | None:

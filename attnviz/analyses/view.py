@@ -76,7 +76,7 @@ def _matrix(attention: Attention, item: AttentionMap) -> tuple[AttentionMap, str
 
 def _named(what: str, name: str) -> str:
     """Such as "layer 3", or for a reduced axis "mean over layers"."""
-    return f"{what} {name}" if name.isdecimal() else f"{name} over {what}s"
+    return f"{what} {name}" if name[:1].isdecimal() else f"{name} over {what}s"
 
 
 def describe_run(attention: Attention, item: AttentionMap) -> str:
@@ -100,7 +100,7 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
 
 def orientation(item: AttentionMap) -> str:
     """Who attends to whom, in one line."""
-    if item.values == "signed":
+    if item.values == "signed" and item.query_side != item.key_side:
         return f"rows ({item.query_side}) against columns ({item.key_side})"
     if item.query_side == "output":
         return f"the row is what is predicted, columns ({item.key_side}) what speaks for it"
@@ -123,7 +123,7 @@ def few_heads(attention: Attention) -> tuple[AttentionMap, str]:
     layers, heads = item.weights.shape[:2]
     if 1 < layers * heads <= MOST_SIDE_BY_SIDE:
         chosen = " · ".join(
-            f"{what} {', '.join(names)}" if names[0].isdecimal() else f"{names[0]} over {what}s"
+            f"{what}s {', '.join(names)}" if len(names) > 1 else _named(what, names[0])
             for what, names in (("layer", item.layers), ("head", item.heads))
         )
         return item, f"{describe_run(attention, item)} · {chosen}"
@@ -133,7 +133,7 @@ def few_heads(attention: Attention) -> tuple[AttentionMap, str]:
 
 def sides(item: AttentionMap) -> str:
     """Which side attends to which, in one line."""
-    if item.values == "signed":
+    if item.values == "signed" and item.query_side != item.key_side:
         return f"left ({item.query_side}) against right ({item.key_side})"
     if item.query_side == "output":
         return f"left is what is predicted, right ({item.key_side}) what speaks for it"

@@ -185,10 +185,10 @@ def _as_attention(first: Result, found: Comparison, captions: tuple[str, str]) -
     """The difference as an attention of its own, which renders and saves like any other."""
     provenance = replace(
         first.provenance,
-        model=f"B − A (A: {captions[0]}; B: {captions[1]})",
+        model="B − A",
         trained=None,
         focus={},
-        notes=(*first.provenance.notes, *found.notes),
+        notes=(f"A: {captions[0]}", f"B: {captions[1]}", *first.provenance.notes, *found.notes),
         steps=(*first.provenance.steps, "difference B − A"),
     )
     return Attention((found.map,), provenance, first.text, first.source, first.target, id=first.id)

@@ -55,7 +55,7 @@ PALE: Color = (205, 205, 205)
 
 _EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 32
 _LABEL_CELLS, _SMALLEST = 18, 5.5
-_WIDEST, _NARROWEST = 4.0, 0.4
+_WIDEST, _NARROWEST, _LANES = 4.0, 0.4, 0.75
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,9 +250,9 @@ def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
     return ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
 
 
-def _line_width(share: float) -> float:
+def _line_width(share: float, widest: float = _WIDEST) -> float:
     """Points for a share of the scale."""
-    return _NARROWEST + (_WIDEST - _NARROWEST) * min(share, 1.0)
+    return _NARROWEST + (widest - _NARROWEST) * min(share, 1.0)
 
 
 def _framed(
@@ -323,7 +323,11 @@ def _draw(
 ) -> None:
     """The lines, weak ones below strong ones, grey ones below all."""
     heads = item.weights.shape[1]
-    several = item.weights.shape[0] * heads > 1
+    count = item.weights.shape[0] * heads
+    several = count > 1
+    # Heads that agree would hide one another: each has a lane of its own.
+    lane = _LANES * spacing / count if several else 0.0
+    widest = min(_WIDEST, max(lane * 72 / DPI, 3 * _NARROWEST)) if several else _WIDEST
     top = limits_of(item.weights, item.values)[1]
     order = np.lexsort((np.abs(drawn.weights), ~drawn.pale))
     segments, widths, colors, styles = [], [], [], []
@@ -331,9 +335,11 @@ def _draw(
         layer, head, query, key = drawn.places[number].tolist()
         weight = float(drawn.weights[number])
         share = abs(weight) / top
-        segments.append([(ends[0], (query + 0.5) * spacing), (ends[1], (key + 0.5) * spacing)])
+        shift = (layer * heads + head - (count - 1) / 2) * lane
+        rows = [(place + 0.5) * spacing + shift for place in (query, key)]
+        segments.append(list(zip(ends, rows, strict=True)))
         thin = 0.5 if drawn.pale[number] else 1.0
-        widths.append(_line_width(share) * thin * min(1.0, spacing / 16 + 0.3))
+        widths.append(_line_width(share, widest) * thin * min(1.0, spacing / 16 + 0.3))
         own = ink(HEAD_COLORS[layer * heads + head]) if several else _color(item, weight)
         color = ink(PALE) if drawn.pale[number] else own
         colors.append((*color, 0.5 + 0.45 * min(share, 1.0)))
