@@ -76,7 +76,7 @@ FormatOption = Annotated[
             "reduce",
         ),
         *("over", "labels", "format", "heatmap", "grid", "links", "html", "open_page", "top"),
-        *("keep_qk", "rows", "window"),
+        *("keep_qk", "group", "words", "rows", "window"),
     )
 )
 def align(

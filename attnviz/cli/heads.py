@@ -30,7 +30,7 @@ FORMATS = ("table", "tsv", "json", "none")
         "output",
         "heatmap",
         "grid",
-        *("keep_qk", "links", "html", "open_page", "top", "rows", "window"),
+        *("keep_qk", "group", "words", "links", "html", "open_page", "top", "rows", "window"),
         "verbose",
     )
 )
