@@ -113,20 +113,19 @@ def ask_source(
         raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
     if needs == "gradients":
         if not isinstance(source, Explaining):
-            others = "rollout, flow or norm" if isinstance(source, Transforming) else OTHERS
+            others = ["rollout", "flow"] if alone else ["raw"]
+            if isinstance(source, Transforming):
+                others.append("norm")
             raise UsageError(
                 "--lens gradient explains what a model predicts, and here is no model that "
-                f"predicts anything: use --lens {others}"
+                f"predicts anything: use --lens {either(others)}"
             )
         if alone:
             return source.explain_self(text, wanted)
         return source.explain_cross(text, target, wanted)
     if not isinstance(source, Transforming):
-        raise refuse_values()
+        raise refuse_values(["rollout", "flow"] if alone else ["raw"])
     return source.transform_self(text) if alone else source.transform_cross(text, target)
-
-
-OTHERS = "rollout or flow"
 
 
 def ask_nobody(needs: Needs) -> Explained | Transformed:
@@ -138,14 +137,20 @@ def ask_nobody(needs: Needs) -> Explained | Transformed:
     if needs == "gradients":
         raise UsageError(
             "--lens gradient needs the model, and saved maps hold its weights only: use --lens "
-            f"{OTHERS} here, or 'attnviz self' with --model"
+            "rollout or flow here, or 'attnviz self' with --model"
         )
-    raise refuse_values()
+    raise refuse_values(["rollout", "flow"])
 
 
-def refuse_values() -> UsageError:
+def either(names: list[str]) -> str:
+    """Names as a choice: "rollout, flow or norm"."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def refuse_values(others: list[str]) -> UsageError:
     """The error where the vectors that weights add up are not known."""
     return UsageError(
         "--lens norm needs the vectors that the weights add up, and here are only weights: use "
-        f"--lens {OTHERS}"
+        f"--lens {either(others)}"
     )

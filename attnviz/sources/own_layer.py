@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.attention_map import Attention, AttentionMap, Projections, Provenance, Token
 from attnviz.errors import InputError, UsageError, choose
+from attnviz.evidence import Transformed, inner_products
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.causal import causal_mask
 from attnviz.mechanisms.multi_head import split_heads
@@ -95,6 +96,23 @@ class OwnLayer:
         return Attention(
             (cross,), self._provenance(), source=source, target=target, projections=projections
         )
+
+    def transform_self(self, text: str) -> Transformed:
+        """The values of a text's words, as each head sees them; there is no output projection."""
+        return self._transform(self.attend_self(text))
+
+    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+        """The values of the source's words, as each head sees them.
+
+        Raises:
+            InputError: no target.
+        """
+        return self._transform(self.attend_cross(source, target))
+
+    def _transform(self, attention: Attention) -> Transformed:
+        value = self._project("value", self.embedding.embed(attention.main.key_tokens))
+        products = inner_products(split_heads(value, self.heads), None)
+        return Transformed(attention, (products[None],), projected=False)
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]

@@ -1,0 +1,104 @@
+"""Gradients of the pocket model against its numpy pass nudged by hand, and what is explained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.gradient import gradient
+from attnviz.errors import UsageError
+from attnviz.mechanisms.multi_head import join_heads, split_heads
+from attnviz.pocket import Pocket, load_pocket, model
+from attnviz.pocket.gradient import explain_cross, explain_self
+from attnviz.pocket.inputs import inputs_of
+from attnviz.pocket.tokenizer import MASK
+
+TEXT = "The red car is fast"
+PAIR = TEXT, "La voiture rouge est rapide"
+
+
+@pytest.fixture(scope="module")
+def pocket() -> Pocket:
+    return load_pocket(dtype="float64")
+
+
+def nudged(monkeypatch: pytest.MonkeyPatch, call: int, place: tuple[int, ...], by: float) -> None:
+    """Add to one weight of one attention, after the softmax, in the order of the calls."""
+    calls = iter(range(1000))
+
+    def attend(query, key, value, mask=None, *, heads, dropout=None):  # type: ignore[no-untyped-def]
+        from attnviz.mechanisms.scaled import scaled
+
+        parts = [split_heads(inputs, heads) for inputs in (query, key, value)]
+        weights = scaled(*parts, mask)[1].copy()
+        if next(calls) == call:
+            weights[place] += by
+        return join_heads(weights @ parts[2]), weights
+
+    monkeypatch.setattr(model, "multi_head", attend)
+
+
+@pytest.mark.parametrize(("stream", "layer", "call"), [("encoder", 3, 3), ("cross", 1, 7)])
+def test_a_gradient_is_what_a_nudge_of_the_weight_changes(
+    stream: str, layer: int, call: int, pocket: Pocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explained = explain_cross(pocket, *PAIR, "rouge")
+    inputs = inputs_of(pocket, explained.attention)
+    (row,) = explained.positions
+    at = [item.stream for item in explained.attention.maps].index(stream)
+    place = (2, min(row, 2), 1)
+
+    def score() -> float:
+        memory, _ = model.encode(pocket.weights, pocket.sizes, pocket.embed(inputs.source))
+        target = pocket.embed(inputs.target)
+        states, _, _ = model.decode(pocket.weights, pocket.sizes, target, memory)
+        logits = model.predict(pocket.weights, states[row])
+        return float(logits[inputs.target[row + 1]])
+
+    found = []
+    for by in (1e-4, -1e-4):
+        with monkeypatch.context() as patch:
+            nudged(patch, call, place, by)
+            found.append(score())
+    expected = (found[0] - found[1]) / 2e-4
+    assert explained.gradients[at][(layer, *place)] == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_rouge_is_written_because_of_red(pocket: Pocket) -> None:
+    result = gradient(explain_cross(pocket, *PAIR, "rouge"))
+    keys = [token.text for token in result.main.key_tokens]
+    assert keys[int(result.weights[0, 0, 0].argmax())] == "red"
+    assert result.main.query_tokens[0].text.startswith("→ rouge .")
+    assert [item.stream for item in result.maps] == ["cross", "decoder"]
+    assert [token.text for token in result.maps[1].key_tokens] == ["<fr>", "La", "voiture"]
+
+
+def test_the_last_piece_of_a_translation_is_explained_by_default(pocket: Pocket) -> None:
+    assert explain_cross(pocket, *PAIR).output == "rapide"
+    assert explain_cross(pocket, *PAIR, "1").output == "La"
+
+
+def test_a_word_of_a_text_is_masked_to_see_what_speaks_for_it(pocket: Pocket) -> None:
+    explained = explain_self(pocket, TEXT, "car")
+    assert (explained.output, explained.positions) == ("car", (2,))
+    assert explained.attention.tokens[2] == "<mask>"
+    assert "'car' was masked, to see what speaks for it" in explained.attention.provenance.notes
+    ids = inputs_of(pocket, pocket.attend_self(TEXT)).source
+    masked = [MASK if place == 2 else number for place, number in enumerate(ids)]
+    _, shares = model.encode(pocket.weights, pocket.sizes, pocket.embed(masked))
+    np.testing.assert_allclose(explained.attention.weights, np.stack(shares), atol=1e-6)
+    assert explain_self(pocket, TEXT).output == "fast"
+
+
+def test_a_decoder_says_what_it_would_write_next() -> None:
+    causal = load_pocket(causal=True)
+    explained = explain_self(causal, "The cat sat on the")
+    assert explained.positions == (len(explained.attention.tokens) - 1,)
+    assert not explained.output.startswith("<")
+    assert explain_self(causal, "The cat sat on the", "cat").output == "cat"
+
+
+@pytest.mark.parametrize("wanted", ["walrus", "99", "<eos>"])
+def test_what_is_no_word_of_the_text_is_refused(wanted: str, pocket: Pocket) -> None:
+    with pytest.raises(UsageError, match=r"no token of the text|no word that could be masked"):
+        explain_self(pocket, TEXT, wanted)

@@ -1,0 +1,65 @@
+"""Norms of the pocket model against its own update of each position."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.norm import norms
+from attnviz.pocket import load_pocket, model
+from attnviz.pocket.norm import transform
+
+PAIR = "The red car is fast", "La voiture rouge est rapide"
+
+
+def vectors(pocket, name, values):
+    """fₕ(xⱼ) of one layer, shape (heads, keys, size)."""
+    heads, size = pocket.sizes.heads, pocket.sizes.size
+    value = values[name].reshape(-1, heads, size // heads)
+    matrix = pocket.weights[f"{name}.output.weight"].T.reshape(heads, size // heads, size)
+    return np.einsum("jhd,hdo->hjo", value, matrix)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
+    pocket = load_pocket(causal=causal, dtype="float64")
+    attention = pocket.attend_self(PAIR[0])
+    found = transform(pocket, attention)
+    assert found.projected
+    values = {}
+    seen = []
+    whole = model.attend
+
+    def attend(weights, name, *rest):
+        update, shares = whole(weights, name, *rest)
+        seen.append((name, update, shares))
+        return update, shares
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "attend", attend)
+        from attnviz.pocket.inputs import inputs_of
+
+        inputs = inputs_of(pocket, attention)
+        source = pocket.embed(inputs.source)
+        memory, _ = model.encode(pocket.weights, pocket.sizes, source, values=values)
+        if causal:
+            target = pocket.embed(inputs.target)
+            model.decode(pocket.weights, pocket.sizes, target, memory, values=values)
+    own = [item for item in seen if item[0].startswith("decoder" if causal else "encoder")]
+    own = [item for item in own if item[0].endswith("self_attention")]
+    for layer, (name, update, shares) in enumerate(own):
+        added = np.einsum("hij,hjo->ijo", shares, vectors(pocket, name, values))
+        bias = pocket.weights[f"{name}.output.bias"]
+        np.testing.assert_allclose(added.sum(axis=1) + bias, update, atol=1e-10)
+        lengths = norms(attention.weights[layer : layer + 1], found.products[0][layer][None])[0]
+        np.testing.assert_allclose(lengths, np.linalg.norm(added, axis=-1), atol=1e-5)
+
+
+def test_a_pair_has_them_for_each_stream():
+    pocket = load_pocket()
+    found = pocket.transform_cross(*PAIR)
+    shapes = [products.shape for products in found.products]
+    keys, queries = len(found.attention.main.key_tokens), len(found.attention.tokens)
+    assert shapes == [(4, keys, 6, 6), (4, keys, 6, 6), (4, queries, 6, 6)]
+    for products in found.products:
+        np.testing.assert_allclose(products, products.swapaxes(-1, -2), atol=1e-12)

@@ -1,0 +1,178 @@
+"""What a lens is given, and what is said where it does not apply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.norm import norm
+from attnviz.attention_map import Attention, Focus
+from attnviz.errors import ModelError, UsageError
+from attnviz.evidence import Explained, Transformed
+from attnviz.mechanisms.multi_head import split_heads
+from attnviz.registry import LENSES, Needs
+from attnviz.request import Origin
+from attnviz.sources.lens import ask_nobody, ask_source, needs_head, see
+from attnviz.sources.open import open_source
+from attnviz.sources.own_layer import OwnLayer
+from tests.invoke import OWN, attnviz
+from tests.samples import attention_of, self_map
+
+TEXT = "the cat sat on the mat"
+
+
+def own(**options: object) -> OwnLayer:
+    return OwnLayer(Origin(mechanism="multi-head", **options), "self")  # type: ignore[arg-type]
+
+
+def given(words: str = "a b c") -> Attention:
+    item = self_map(words.split(), layers=2, heads=2)
+    return attention_of(item, text=words, focus={"self": Focus("1", "0", "it is named")})
+
+
+def ask(needs: Needs) -> Explained | Transformed:
+    attention = given()
+    weights = attention.weights
+    if needs == "gradients":
+        return Explained(attention, (np.ones_like(weights),), (1,), "b", 0.5)
+    layers, heads, _, keys = weights.shape
+    return Transformed(attention, (np.tile(np.eye(heads), (layers, keys, 1, 1)),), projected=True)
+
+
+def same(attention: Attention) -> Attention:
+    return attention
+
+
+def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first() -> None:
+    found = see("all", given, ask, same)
+    assert [item.stream for item in found.maps] == ["raw", *LENSES]
+    assert found.provenance.steps == ("lens all",)
+    assert found.provenance.focus == {"raw": Focus("1", "0", "it is named")}
+    assert found.provenance.settings["output"] == "b"
+    alone = {name: see(name, given, ask, same).main for name in LENSES}
+    for item in found.maps[1:]:
+        np.testing.assert_array_equal(item.weights, alone[item.stream].weights)
+
+
+def test_a_lens_that_does_not_apply_is_left_out_and_said() -> None:
+    found = see("all", given, ask_nobody, same)
+    assert [item.stream for item in found.maps] == ["raw", "rollout", "flow"]
+    left = [note for note in found.provenance.notes if "left out" in note]
+    assert [note.split()[1] for note in left] == ["gradient", "norm"]
+
+
+def test_what_was_asked_for_by_name_is_not_left_out() -> None:
+    with pytest.raises(UsageError, match="saved maps hold its weights only"):
+        see("all", given, ask_nobody, same, insisted=True)
+
+
+def test_a_bug_is_not_left_out() -> None:
+    def fail(needs: Needs) -> Explained:
+        raise ValueError(needs)
+
+    with pytest.raises(ValueError, match="gradients"):
+        see("all", given, fail, same)
+
+
+def test_maps_are_prepared_before_any_lens_looks() -> None:
+    def renamed(attention: Attention) -> Attention:
+        tokens = tuple(replace(token, label="X") for token in attention.main.key_tokens)
+        item = replace(attention.main, query_tokens=tokens, key_tokens=tokens)
+        return replace(attention, maps=(item,))
+
+    for item in see("all", given, ask, renamed).maps:
+        assert all(token.label == "X" for token in item.key_tokens)
+
+
+def test_only_predictions_need_a_head() -> None:
+    needing = [lens for lens in ("raw", "all", *LENSES) if needs_head(lens)]
+    assert needing == ["all", "gradient"]
+
+
+def test_an_own_layer_has_values_and_no_output_projection() -> None:
+    layer = own(size=8, heads=2)
+    found = ask_source(layer, "values", (TEXT, None), alone=True)
+    assert isinstance(found, Transformed)
+    assert not found.projected
+    vectors = layer.embedding.embed(found.attention.main.key_tokens)
+    value = split_heads(vectors @ layer.embedding.projection("value"), 2)
+    lengths = np.linalg.norm(found.attention.weights[0][..., None] * value[:, None], axis=-1)
+    expected = lengths / lengths.sum(-1, keepdims=True)
+    by_head = norm(found).stream("self-by-head").weights[0]
+    np.testing.assert_allclose(by_head, expected, atol=1e-6)
+
+
+def test_an_own_layer_predicts_nothing() -> None:
+    with pytest.raises(UsageError, match="predicts anything: use --lens rollout, flow or norm"):
+        ask_source(own(), "gradients", (TEXT, None), alone=True)
+
+
+def test_a_file_of_weights_knows_neither(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    np.savez(path, weights=np.eye(2), tokens=np.array(["x", "y"]))
+    source = open_source(Origin(weights=path), "self")
+    for needs in ("gradients", "values"):
+        with pytest.raises(UsageError, match="use --lens rollout or flow"):
+            ask_source(source, needs, ("", None), alone=True)  # type: ignore[arg-type]
+
+
+def test_a_sentence_pair_is_told_its_lenses() -> None:
+    with pytest.raises(UsageError, match="raw, rollout or flow only"):
+        ask_source(own(), "values", ("a", "b"), alone=True)
+
+
+def test_a_model_that_cannot_is_left_out_like_any_other() -> None:
+    def cannot(needs: Needs) -> Explained:
+        raise ModelError("it has no head")
+
+    found = see("all", given, cannot, same)
+    assert "lens gradient is left out: it has no head" in found.provenance.notes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("--lens", "gradient"), 2, "no model that predicts anything"),
+        (("--lens", "norms"), 2, "unknown lens 'norms'"),
+        (("--target", "cat"), 2, "add --lens gradient"),
+        (("--lens", "rollout", "--target", "cat"), 2, "add --lens gradient"),
+        (("--lens", "all", "--target", "cat"), 2, "no model that predicts anything"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], status: int, message: str) -> None:
+    done = attnviz("self", TEXT, *OWN, *arguments)
+    assert (done.status, message in done.mistake) == (status, True)
+
+
+def test_all_lenses_in_a_table_stand_one_below_the_other() -> None:
+    done = attnviz("self", TEXT, *OWN, "--lens", "all")
+    for lens in ("raw", "rollout", "flow", "norm"):
+        assert f" · {lens} · lens all" in done.text
+    rows = attnviz("self", TEXT, *OWN, "--lens", "all", "-f", "tsv", "-q").rows
+    assert {row[rows[0].index("stream")] for row in rows[1:]} == {"raw", "rollout", "flow", "norm"}
+
+
+def test_one_lens_can_be_picked_out_of_all() -> None:
+    picked = attnviz(
+        "self", TEXT, *OWN, "--lens", "all", "--stream", "rollout", "-f", "json"
+    ).json()
+    alone = attnviz("self", TEXT, *OWN, "--lens", "rollout", "-f", "json").json()
+    assert picked["maps"][0]["weights"] == alone["maps"][0]["weights"]
+
+
+def test_saved_lenses_are_drawn_side_by_side_again(tmp_path: Path) -> None:
+    saved, fresh, again = (tmp_path / name for name in ("all.npz", "fresh.svg", "again.svg"))
+    attnviz("self", TEXT, *OWN, "--lens", "all", "-f", "none", "-o", saved, "--heatmap", fresh)
+    attnviz("render", saved, "-f", "none", "--heatmap", again)
+    assert again.read_bytes() == fresh.read_bytes()
+
+
+def test_a_saved_map_is_told_which_lenses_work(tmp_path: Path) -> None:
+    saved = tmp_path / "raw.npz"
+    attnviz("self", TEXT, *OWN, "-f", "none", "-o", saved)
+    done = attnviz("render", saved, "--lens", "gradient")
+    assert (done.status, "use --lens rollout or flow here" in done.mistake) == (2, True)
+    assert attnviz("render", saved, "--lens", "rollout").status == 0
