@@ -19,6 +19,7 @@ class Origin:
         heads: heads of an own layer.
         seed: of an own layer's random numbers.
         device: "auto", "cpu", "cuda" or "mps".
+        device_map: how accelerate spreads a model over devices ("auto"); None: it is on one.
         dtype: precision to compute in; None: float32, or what the device prefers.
         revision: of a model on the hub.
         allow_pickle: load pickled weights, which can run code.
@@ -41,6 +42,7 @@ class Origin:
     heads: int = 4
     seed: int = 0
     device: str = "auto"
+    device_map: str | None = None
     dtype: str | None = None
     revision: str | None = None
     allow_pickle: bool = False

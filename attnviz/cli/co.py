@@ -26,6 +26,7 @@ VARIANTS = ("parallel", "alternating", "two-stream")
         "revision",
         "allow_pickle",
         "allow_code",
+        "device_map",
         "keep_qk",
         *("max_size", "rows", "window"),
         "explain",

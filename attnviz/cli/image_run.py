@@ -117,6 +117,7 @@ def show(asked: Asked) -> None:
         revision=origin.revision,
         allow_pickle=origin.allow_pickle,
         allow_code=origin.allow_code,
+        device_map=origin.device_map,
     )
     with ExitStack() as stack:
         path = asked.options.output.output

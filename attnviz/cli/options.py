@@ -117,6 +117,13 @@ OPTIONS: dict[str, Any] = {
         help="auto, cpu, cuda or mps.",
         autocompletion=completing(("auto", "cpu", "cuda", "mps")),
     ),
+    "device_map": _option(
+        ORIGIN,
+        "--device-map",
+        metavar="HOW",
+        help="Spread a model larger than one device: auto, balanced, sequential (accelerate).",
+        autocompletion=completing(("auto", "balanced", "sequential")),
+    ),
     "dtype": _option(
         ORIGIN,
         "--dtype",

@@ -26,6 +26,7 @@ from attnviz.cli.options import ORIGIN, Options, with_options
         "revision",
         "allow_pickle",
         "allow_code",
+        "device_map",
         "keep_qk",
         *("max_size", "rows", "window"),
         "explain",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+DEVICE_MAPS = ("auto", "balanced", "sequential")
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
@@ -36,6 +37,33 @@ def choose_device(name: str) -> torch.device:
             "choose one of these, or 'auto'"
         )
     return torch.device(name)
+
+
+def check_device_map(how: str | None, device: str) -> None:
+    """Refuse a way to spread a model that cannot be had, before anything is loaded.
+
+    Args:
+        how: what was asked for, if anything.
+        device: the one device that was asked for, "auto" where none was.
+
+    Raises:
+        UsageError: an unknown way, or one device and several at once.
+        ModelError: accelerate, which does it, is not installed.
+    """
+    if how is None:
+        return
+    choose(how, DEVICE_MAPS, "device map")
+    if device != "auto":
+        raise UsageError(f"--device {device} and --device-map {how} contradict each other")
+    if not has_accelerate():
+        raise ModelError("--device-map needs the package accelerate: pip install 'attnviz[big]'")
+
+
+def has_accelerate() -> bool:
+    """True where the package is installed that spreads models."""
+    from importlib.util import find_spec
+
+    return find_spec("accelerate") is not None
 
 
 def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) -> str:

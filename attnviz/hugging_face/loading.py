@@ -13,7 +13,13 @@ from attnviz.errors import ModelError
 from attnviz.hugging_face.border import loading
 from attnviz.hugging_face.checkpoint import Checkpoint, check_folder
 from attnviz.hugging_face.continuation import writer_kind
-from attnviz.hugging_face.devices import BYTES, check_fit, choose_device, choose_dtype
+from attnviz.hugging_face.devices import (
+    BYTES,
+    check_device_map,
+    check_fit,
+    choose_device,
+    choose_dtype,
+)
 from attnviz.hugging_face.locate import locate
 from attnviz.hugging_face.parts import (
     check_report,
@@ -131,6 +137,7 @@ def load_parts(
         UsageError: a device, precision or revision that does not exist.
         ModelError: something cannot be found or loaded.
     """
+    check_device_map(terms.device_map, terms.device)
     folder = locate(name, terms.revision, allow_code=terms.allow_code)
     checkpoint = check_folder(folder, allow_pickle=terms.allow_pickle)
     with quick_imports():

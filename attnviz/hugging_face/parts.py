@@ -127,18 +127,9 @@ def load_weights(
     """The model, and transformers' report on what did not fit.
 
     It is on the CPU, or with a device map spread as accelerate sees fit.
-
-    Raises:
-        ModelError: a device map without accelerate.
     """
-    from importlib.util import find_spec
-
     import torch
 
-    if device_map is not None and find_spec("accelerate") is None:
-        raise ModelError(
-            "--device-map needs the package accelerate: pip install 'attnviz[big]'"
-        )
     model, report = kind.from_pretrained(
         checkpoint.folder,
         config=config,

@@ -38,6 +38,8 @@ def check_origin(origin: Origin, command: Command) -> None:
         from attnviz.sources.own_layer import check_mechanism
 
         check_mechanism(origin.mechanism, command)
+    if origin.device_map and origin.model in (None, POCKET):
+        raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
     if (origin.generate or origin.chat) and origin.model in (None, POCKET):
         option = "--generate" if origin.generate else "--chat"
         raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
@@ -114,6 +116,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         revision=origin.revision,
         allow_pickle=origin.allow_pickle,
         allow_code=origin.allow_code,
+        device_map=origin.device_map,
         generate=origin.generate,
         chat=origin.chat,
         with_head=with_head,

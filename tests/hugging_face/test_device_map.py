@@ -1,0 +1,50 @@
+"""Spreading a model over devices: who does it, and what is said where it cannot be done."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.errors import ModelError, UsageError
+from attnviz.hugging_face import devices, load_model
+from attnviz.hugging_face.devices import check_device_map, has_accelerate
+from tests.invoke import attnviz
+
+
+def test_without_accelerate_there_is_one_line(folder_of, monkeypatch):
+    monkeypatch.setattr(devices, "has_accelerate", lambda: False)
+    done = attnviz("self", "the car", "--model", folder_of("bert"), "--device-map", "auto")
+    assert (done.status, done.mistake) == (
+        1, "--device-map needs the package accelerate: pip install 'attnviz[big]'",
+    )  # fmt: skip
+    with pytest.raises(ModelError, match=r"attnviz\[big\]"):
+        check_device_map("auto", "auto")
+
+
+def test_one_device_and_several_contradict_each_other(folder_of):
+    with pytest.raises(UsageError, match=r"--device cpu and --device-map auto contradict"):
+        load_model(str(folder_of("bert")), device="cpu", device_map="auto")
+
+
+def test_unknown_ways_are_guessed():
+    with pytest.raises(UsageError, match=r"Did you mean 'balanced'"):
+        check_device_map("balance", "auto")
+
+
+def test_other_sources_have_one_device():
+    done = attnviz("self", "the car", "--device-map", "auto")
+    assert (done.status, done.mistake) == (
+        2, "--device-map is for large models: --model ID_OR_FOLDER",
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not has_accelerate(), reason="accelerate is not installed")
+def test_a_spread_model_gives_the_same_weights(folder_of, loaded):
+    text = "The professor published."
+    for kind in ("bert", "llama"):
+        # On a machine with one device all of the model ends up there.
+        spread = load_model(str(folder_of(kind)), device_map="auto").attend_self(text)
+        np.testing.assert_allclose(
+            spread.weights, loaded(kind).attend_self(text).weights, atol=1e-5
+        )
+        assert spread.provenance.device == "cpu"
