@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from attnviz.attention_map import AttentionMap
 
 QUERY_AXIS, KEY_AXIS = "query (attends)", "key (attended)"
+OUTPUT_AXES = "output", "what speaks for it"
 _MOST_NUMBERS = 400
 _SMALLEST_NUMBER, _LARGEST_NUMBER = 5.0, 8.0
 
@@ -91,7 +92,8 @@ def heatmap(
     figure, axes = framed(image, columns.pixels, rows.pixels, frame)
     axes.images[0].set_extent((-0.5, len(sides[1]) - 0.5, len(sides[0]) - 0.5, -0.5))
     label_axes(axes, rows, columns, angle, face)
-    _name_axes(axes, rows, columns, frame)
+    names = OUTPUT_AXES if attention_map.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
+    _name_axes(axes, rows, columns, frame, names)
     separate(axes, rows, columns)
     _divide(axes, rows, columns, divided)
     write_numbers(axes, weights, rows, columns, limits, face)
@@ -139,7 +141,9 @@ def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face
                 text.set_fontweight("bold")
 
 
-def _name_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame) -> None:
+def _name_axes(
+    axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame, names: tuple[str, str]
+) -> None:
     """Who attends and who is attended to, outside of the tokens."""
     looks: dict[str, Any] = {
         "fontproperties": frame.face.font(TEXT_SIZE),
@@ -149,7 +153,7 @@ def _name_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame) ->
     axes.text(
         0.5,
         1 + (frame.top - 2) / rows.pixels,
-        KEY_AXIS,
+        names[1],
         transform=axes.transAxes,
         ha="center",
         va="top",
@@ -158,7 +162,7 @@ def _name_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame) ->
     axes.text(
         -(frame.left - 2) / columns.pixels,
         0.5,
-        QUERY_AXIS,
+        names[0],
         transform=axes.transAxes,
         ha="left",
         va="center",

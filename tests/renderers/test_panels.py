@@ -88,3 +88,11 @@ def test_notes_stand_at_the_foot() -> None:
 def test_any_tokens_of_any_number_are_drawn(words: list[str]) -> None:
     figure = panels(lenses(words, 1), title="x", subtitle="y")
     assert figure_bytes(figure, ".png").startswith(b"\x89PNG")
+
+
+def test_an_output_alone_is_not_called_a_query() -> None:
+    from attnviz.renderers.heatmap import OUTPUT_AXES, heatmap
+
+    row = lenses()[2]
+    texts = {text.get_text() for text in heatmap(row, title="x").axes[0].texts}
+    assert set(OUTPUT_AXES) <= texts
