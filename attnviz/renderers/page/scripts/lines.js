@@ -2,7 +2,7 @@
 
 import { headColor, theme } from "./colors.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
-import { clamp, counted, largest, spell } from "./numbers.js";
+import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
 import { font, make, onceAFrame, part, sized } from "./surface.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
@@ -81,7 +81,7 @@ export function createLines(store, readout) {
     slider.value = String(threshold);
     every = linesOf(matrices(), Math.max(threshold, 1e-6), -1, -1, theme().accent);
     const drawn = Math.min(every.length, MOST_LINES);
-    const cut = drawn < every.length ? `, the strongest ${counted(drawn, "line")} of ${every.length.toLocaleString("en")}` : `, ${counted(drawn, "line")}`;
+    const cut = drawn < every.length ? `, the strongest ${counted(drawn, "line")} of ${inThousands(every.length)}` : `, ${counted(drawn, "line")}`;
     least.textContent = ` ${spell(threshold)}${cut}`;
     every = every.slice(-MOST_LINES);
     legend.replaceChildren(...headNames(scene));

@@ -230,6 +230,10 @@ async function save(kind) {
   else download(`${name}.png`, await asPng(view, title));
 }
 
+if (!("DecompressionStream" in globalThis)) {
+  part("caption").textContent =
+    "This browser cannot unpack the weights: it needs one of 2023 or later (DecompressionStream).";
+}
 const every = new Set(Object.keys(store.state));
 fillHelp(/** @type {HTMLDialogElement} */ (part("help")));
 listen(page, store, /** @type {HTMLDialogElement} */ (part("help")));

@@ -5,12 +5,12 @@ import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
 import { beginning } from "./labels.js";
 import { make } from "./surface.js";
-import { codePixels, drawThumbnail } from "./thumbnail.js";
+import { codePixels, drawThumbnail, thumbnailSize } from "./thumbnail.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").PageMap} PageMap */
 
-const [PIXELS, LINKS] = [96, 6];
+const LINKS = 6;
 
 /**
  * @param {HTMLElement} element
@@ -32,10 +32,11 @@ export function createOverview(element, store) {
   function build(next) {
     map = next;
     buttons = new Map();
+    const [width, height] = thumbnailSize(map.queries.tokens.length, map.keys.tokens.length);
     for (const head of everyHead(map)) {
       const name = `${head[0]}.${head[1]}`;
       const button = make("button", { type: "button", class: "head", tabindex: -1 }, [
-        make("canvas", { width: 1, height: 1 }),
+        make("canvas", { width, height }),
         make("span", { class: "name" }),
         make("span", { class: "value" }),
       ]);
@@ -109,14 +110,16 @@ export function createOverview(element, store) {
     /** @type {{head: Head, at: number, code: number}[]} */
     const best = [];
     links.replaceChildren();
+    // All are unpacked at once, so that many are drawn between two frames.
+    const unpacking = map.layers.map((_, layer) => layerCodes(map, layer));
     for (let layer = 0; layer < map.layers.length; layer++) {
-      const codes = await layerCodes(map, layer);
+      const codes = await unpacking[layer];
       if (map !== drawn) return;
       for (let head = 0; head < map.heads.length; head++) {
         const button = /** @type {HTMLButtonElement} */ (buttons.get(`${layer}.${head}`));
         const canvas = /** @type {HTMLCanvasElement} */ (button.firstChild);
         const one = codes.subarray(head * rows * columns, (head + 1) * rows * columns);
-        drawThumbnail(canvas, one, rows, columns, table, PIXELS);
+        drawThumbnail(canvas, one, rows, columns, table);
         best.push({ head: [layer, head], ...strongestCell(one, between) });
       }
     }
@@ -181,7 +184,10 @@ function strongestCell(codes, between) {
 
 /** @param {PageMap} map */
 function headNames(map) {
-  return map.heads.map((name) => make("span", { class: "head-name" }, [name]));
+  // Where there are many, not every name has room above its column.
+  const step = map.heads.length > 14 ? 4 : 1;
+  return map.heads.map((name, place) =>
+    make("span", { class: "head-name" }, place % step ? [] : [name]));
 }
 
 /**

@@ -86,18 +86,34 @@ function sentence(query, key, weight) {
   return key ? [tokenElement(key), " (key)"] : [];
 }
 
+/** @type {WeakMap<Shown, number[]>} */
+const strongest = new WeakMap();
+
 /**
- * The strongest links between different words.
+ * The cells of the strongest links between different words.
  * @param {Shown} shown
  */
-function strongestLinks({ queries, keys, values }) {
-  const width = keys.length;
-  const between = values.map((value, at) => {
-    const [query, key] = [queries[Math.floor(at / width)], keys[at % width]];
-    const counts = !query.special && !key.special && (query.at !== key.at || query.text !== key.text);
-    return counts ? value : 0;
+function strongestCells(shown) {
+  const { queries, keys } = shown;
+  const between = shown.values.slice();
+  queries.forEach((query, row) => {
+    const start = row * keys.length;
+    if (query.special) between.fill(0, start, start + keys.length);
+    keys.forEach((key, column) => {
+      const same = query.at === key.at && query.text === key.text;
+      if (key.special || same) between[start + column] = 0;
+    });
   });
-  const links = largest(between, 3).filter((at) => between[at]);
+  const cells = largest(between, 3).filter((at) => between[at]);
+  strongest.set(shown, cells);
+  return cells;
+}
+
+/** @param {Shown} shown */
+function strongestLinks(shown) {
+  const { queries, keys, values } = shown;
+  const width = keys.length;
+  const links = strongest.get(shown) ?? strongestCells(shown);
   return links.map((at) =>
     make("span", { class: "entry" }, [
       make("bdi", {}, [beginning(queries[Math.floor(at / width)].text, 24)]),

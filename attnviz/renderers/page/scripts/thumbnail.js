@@ -50,22 +50,36 @@ export function codePixels(weights, colors) {
   });
 }
 
+/** Pixels that a side has at most. */
+const MOST_PIXELS = 96;
+
+/** @param {number} rows @param {number} columns */
+const blockLength = (rows, columns) => Math.ceil(Math.max(rows, columns) / MOST_PIXELS);
+
 /**
- * @param {HTMLCanvasElement} canvas
+ * Pixels of a thumbnail from left to right and from top to bottom.
+ * @param {number} rows
+ * @param {number} columns
+ */
+export function thumbnailSize(rows, columns) {
+  const length = blockLength(rows, columns);
+  return [Math.ceil(columns / length), Math.ceil(rows / length)];
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas of a thumbnail's size
  * @param {Int16Array} codes of one head
  * @param {number} rows
  * @param {number} columns
  * @param {Uint32Array} colors of every code
- * @param {number} most pixels of a side
  */
-export function drawThumbnail(canvas, codes, rows, columns, colors, most) {
-  const length = Math.max(Math.ceil(rows / most), Math.ceil(columns / most), 1);
+export function drawThumbnail(canvas, codes, rows, columns, colors) {
+  const length = blockLength(rows, columns);
   const pooled = strongestBlocks(codes, rows, columns, length, length);
   const image = new ImageData(pooled.width, pooled.height);
   const data = new Uint32Array(image.data.buffer);
   const zero = (colors.length - 1) / 2;
   for (let place = 0; place < data.length; place++) data[place] = colors[pooled.values[place] + zero];
-  canvas.width = pooled.width;
-  canvas.height = pooled.height;
-  /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).putImageData(image, 0, 0);
+  const surface = canvas.getContext("2d", { willReadFrequently: true });
+  /** @type {CanvasRenderingContext2D} */ (surface).putImageData(image, 0, 0);
 }
