@@ -122,8 +122,8 @@ def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]])
     if open_ended:
         missed = max(links.missing for links in open_ended)
         notes[
-            f"{len(open_ended)} of {len(lists)} heads spread so evenly that a link of up to "
-            f"{missed:.2g} may be missing among their strongest"
+            f"among those of {len(open_ended)} of {len(lists)} heads, links of up to {missed:.2f} "
+            "may be missing: too many blocks could hold one; a larger --max-size finds them"
         ] = None
     return tuple(note for note in notes if note)
 

@@ -1,8 +1,8 @@
 """The strongest single links of a head whose map is pooled, found without its whole matrix.
 
-No weight in a block is larger than the block's mass. So the rows whose largest block has the most
-mass are read exactly first, and once the weakest of the links found is stronger than any block of
-the rows still unread, nothing can be missing.
+No weight in a block of keys is larger than the most mass that any query gives the block. So the
+blocks that may hold most are read key by key first, and once the weakest link found is about as
+strong as anything that a block still unread can hold, nothing that matters is missing.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.hugging_face.blocks import Axis
+from attnviz.hugging_face.extent import Frame
 from attnviz.hugging_face.interface import Call
-from attnviz.hugging_face.probe import exact_rows, key_masses
+from attnviz.hugging_face.probe import key_masses
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROUNDS = 6
-"""How often rows are read exactly before an even head is given up; each costs about three runs of
-the kernel."""
+CALLS = 16
+"""How often a layer's kernel is asked for single keys before a head whose blocks could all hold a
+strong link is left as it is; as often as for the map itself, if that is more."""
 
-CELLS = 2**25
-"""How many exact weights are at hand at once."""
+SLACK = 0.01
+"""Links that are stronger than the weakest one listed by no more than this may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,7 @@ class Strongest:
 
     Attributes:
         cells: exact weights.
-        missing: no link that is not among them is stronger than this; at most the weakest of
-            them where the list is complete.
+        missing: no link that is not among them is stronger than this.
     """
 
     cells: tuple[Cell, ...]
@@ -66,97 +66,120 @@ class Strongest:
 
     @property
     def is_complete(self) -> bool:
-        """True where no stronger link can have been missed."""
-        return not self.cells or self.missing <= self.cells[-1].weight + 1e-6
+        """True where no link that is clearly stronger than the weakest of them is missing."""
+        return self.missing <= (self.cells[-1].weight if self.cells else 0.0) + SLACK
 
 
 class Bounds:
-    """For each head and query the largest mass that any block of keys gets."""
+    """For each head and block of keys the most mass that any query gives it."""
 
-    def __init__(self, call: Call, keys: Axis, hidden: Hidden) -> None:
-        import torch
-
-        self.call, self.keys, self.hidden = call, keys, hidden
-        _, heads, queries, _ = call.query.shape
-        self.highest = torch.zeros((heads, queries), device=call.query.device)
+    def __init__(self, call: Call, frame: Frame, hidden: Hidden) -> None:
+        self.call, self.frame, self.hidden = call, frame, hidden
+        keys = frame.keys
         counted = [key for key in hidden.keys if keys.start <= key < keys.stop]
         self.apart = [(key, next(key_masses(call, Axis(key, key + 1)))[1]) for key in counted]
+        heads = call.query.shape[1]
+        self.highest = call.query.new_zeros((heads, keys.blocks))
 
     def add(self, first: int, masses: Any) -> None:
         """Count some more blocks, shape (1, queries, heads, blocks), from number `first` on."""
-        masses = masses.clone() if self.apart else masses
+        queries, keys = self.frame.queries, self.frame.keys
+        counted = masses[0, queries.start : queries.stop].clone()
         for key, mass in self.apart:
-            block = (key - self.keys.start) // self.keys.length - first
-            if 0 <= block < masses.shape[-1]:
-                masses[..., block] -= mass[..., 0]
-        highest = masses[0].amax(-1).T.float()
-        self.highest = self.highest.maximum(highest)
+            block = (key - keys.start) // keys.length - first
+            if 0 <= block < counted.shape[-1]:
+                counted[..., block] -= mass[0, queries.start : queries.stop, :, 0]
+        counted[[query - queries.start for query in self.hidden.queries
+                 if queries.start <= query < queries.stop]] = 0  # fmt: skip
+        self.highest[:, first : first + counted.shape[-1]] = counted.amax(0)
 
 
-def strongest(call: Call, bounds: Bounds, count: int) -> list[Strongest]:
+def strongest(bounds: Bounds, count: int) -> list[Strongest]:
     """Each head's strongest links.
 
     Args:
-        call: a kernel's call with a batch of one.
-        bounds: with every block of its keys added.
+        bounds: of a call with a batch of one, with every block of its keys added.
+        count: how many links a head.
+    """
+    call, keys, highest = bounds.call, bounds.frame.keys, bounds.highest.float()
+    heads, (groups, size) = len(highest), call.value.shape[1::2]
+    best: list[list[Cell]] = [[] for _ in range(heads)]
+    blocks, parts = max(size // keys.length, 1), -(-keys.length // size)
+    for _ in range(max(max(CALLS, keys.blocks // size) // parts, 1)):
+        weakest = [cells[-1].weight if len(cells) == count else 0.0 for cells in best]
+        wanted = highest.where(highest > highest.new_tensor(weakest)[:, None] + SLACK, 0.0)
+        chosen = wanted.view(groups, heads // groups, -1).amax(1).topk(min(blocks, keys.blocks), 1)
+        if not bool(chosen.values.any()):
+            break
+        for part in range(parts):
+            unread = chosen.indices.masked_fill(chosen.values == 0, -1)
+            positions = keys_of(unread, keys, part, size)
+            for head, cells in enumerate(single_keys(bounds, positions, count)):
+                merged = sorted([*best[head], *cells], key=lambda cell: -cell.weight)
+                best[head] = merged[:count]
+        for head in range(heads):
+            highest[head, chosen.indices[head // (heads // groups)]] = 0
+    missing = highest.amax(1).tolist()
+    return [Strongest(tuple(best[head]), missing[head]) for head in range(heads)]
+
+
+def keys_of(blocks: Any, keys: Axis, part: int, size: int) -> Any:
+    """The keys in some blocks, as many as values are wide.
+
+    Args:
+        blocks: their numbers, shape (groups, blocks); −1 for none.
+        keys: what the numbers count.
+        part: of blocks longer than `size` the how-manieth stretch.
+        size: how many keys at most.
+
+    Returns:
+        positions, shape (groups, keys); −1 for none.
+    """
+    import torch
+
+    inside = part * size + torch.arange(min(keys.length, size), device=blocks.device)
+    positions = (keys.start + blocks[..., None] * keys.length + inside).flatten(1)
+    past = (inside >= keys.length) | (blocks[..., None] < 0)
+    return positions.masked_fill(past.flatten(1) | (positions >= keys.stop), -1)
+
+
+def single_keys(bounds: Bounds, positions: Any, count: int) -> list[list[Cell]]:
+    """Each head's strongest links to some keys.
+
+    Args:
+        bounds: whose call is asked again.
+        positions: of the keys, for each group of heads that share their values; −1 for none.
         count: how many links a head.
     """
     import torch
 
-    hidden, highest = bounds.hidden, bounds.highest.clone()
-    heads, queries = highest.shape
-    keys = call.key.shape[2]
-    highest[:, list(hidden.queries)] = 0
-    at_once = max(min(queries, 4 * call.value.shape[-1], CELLS // (heads * keys)), 1)
-    best = torch.full((heads, count), -1.0, device=highest.device)
-    places = torch.zeros((heads, count), dtype=torch.long, device=highest.device)
-    for _ in range(ROUNDS):
-        top = highest.topk(at_once, dim=1)
-        if bool((top.values[:, 0] <= best[:, -1].clamp(min=0)).all()):
-            break
-        rows = exact_rows(call, top.indices)
-        hide(rows, top.indices, hidden)
-        rows = rows[..., bounds.keys.start : bounds.keys.stop]
-        numbers = (
-            top.indices[..., None] * keys
-            + torch.arange(bounds.keys.start, bounds.keys.stop, device=rows.device)
-        ).flatten(1)
-        found = torch.cat([best, rows.flatten(1)], 1).topk(count, dim=1)
-        places = torch.cat([places, numbers], 1).gather(1, found.indices)
-        best = found.values
-        highest.scatter_(1, top.indices, 0)
-    return [
-        Strongest(
-            tuple(
-                Cell(place // keys, place % keys, weight)
-                for weight, place in zip(*pair, strict=True)
+    call, hidden, queries = bounds.call, bounds.hidden, bounds.frame.queries
+    groups, columns = positions.shape
+    value = torch.zeros_like(call.value)
+    group, column = torch.arange(groups, device=value.device)[:, None], torch.arange(columns)
+    value[0, group, positions.clamp(min=0), column.to(value.device)] = 1
+    weights = call.mix(value)[0, :, :, :columns].clone()
+    weights[[*range(queries.start), *hidden.queries]] = -1
+    weights[queries.stop :] = -1
+    found = []
+    for head in range(weights.shape[1]):
+        places = positions[head // (weights.shape[1] // groups)]
+        own = weights[:, head]
+        own[:, (places < 0) | torch.isin(places, places.new_tensor(hidden.keys))] = -1
+        if hidden.itself:
+            inside = (places >= 0).nonzero()[:, 0]
+            own[places[inside], inside] = -1
+        top = own.flatten().topk(min(count, own.numel()))
+        cells = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        keys = places.tolist()
+        found.append(
+            [
+                Cell(place // columns, keys[place % columns], weight)
+                for place, weight in cells
                 if weight > 0
-            ),
-            missing,
+            ]
         )
-        for *pair, missing in zip(
-            best.tolist(), places.tolist(), highest.amax(1).tolist(), strict=True
-        )
-    ]
-
-
-def hide(rows: Any, queries: Any, hidden: Hidden) -> None:
-    """Put the cells that do not count below all others.
-
-    Args:
-        rows: shape (heads, rows, keys), changed in place.
-        queries: which queries they are of, shape (heads, rows).
-        hidden: what does not count.
-    """
-    import torch
-
-    rows[..., list(hidden.keys)] = -1
-    for query in hidden.queries:
-        rows[queries == query] = -1
-    if hidden.itself:
-        rows.scatter_(
-            2, queries[..., None], torch.full_like(queries[..., None], -1, dtype=rows.dtype)
-        )
+    return found
 
 
 def strongest_in(weights: NDArray[np.float32], hidden: Hidden, count: int) -> list[Strongest]:

@@ -92,11 +92,11 @@ def every_weight(path: str, call: Call) -> Wish:
 
 def read_call(path: str, call: Call, wish: Wish) -> Reading:
     """One call's attention."""
-    bounds = Bounds(call, wish.frame.keys, wish.hidden) if wish.links else None
+    bounds = Bounds(call, wish.frame, wish.hidden) if wish.links else None
     weights = read_frame(call, wish.frame, bounds.add if bounds else None)
     if not wish.frame.is_pooled and weights.shape[2:] == (call.query.shape[2], call.key.shape[2]):
         check_mixture(path, call, weights)
-    links = strongest(call, bounds, wish.links) if bounds else []
+    links = strongest(bounds, wish.links) if bounds else []
     return Reading(path, weights.numpy(), tuple(links))
 
 

@@ -1,0 +1,103 @@
+"""Every head of a long text, pooled, against a plain forward pass, side by side in one run.
+
+A Llama of 6 layers × 12 heads of size 32 with random weights, float32 on the CPU. Run it as a
+script; it prints times, their ratios and the memory above the loaded model, and judges none.
+
+    python tests/benchmarks/capture_length.py [TOKENS] [ROUNDS]
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter, sleep
+from typing import Any
+
+import torch
+from transformers import AutoModel, LlamaConfig
+
+from attnviz.hugging_face.capture import capture
+from attnviz.hugging_face.exact_links import Hidden
+from attnviz.hugging_face.extent import Extent
+
+LAYERS, HEADS, HEAD_SIZE = 6, 12, 32
+AIMS = {128: 3.5, 256: 5.5}
+MEMORY_AIM = 600
+"""MiB above the loaded model."""
+
+
+def make(tokens: int) -> Any:
+    """The model, with values as small as training leaves them."""
+    torch.manual_seed(0)
+    size = HEADS * HEAD_SIZE
+    config = LlamaConfig(
+        vocab_size=1000,
+        hidden_size=size,
+        intermediate_size=8 * size // 3,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        max_position_embeddings=tokens,
+    )
+    return AutoModel.from_config(config).eval()
+
+
+def resident() -> float:
+    """MiB of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 2**20
+
+
+def measured(work: Callable[[], object]) -> tuple[float, float]:
+    """The seconds that work takes, and the most MiB that it had above what was there before."""
+    before, peak, running = resident(), [0.0], True
+
+    def watch() -> None:
+        while running:
+            peak[0] = max(peak[0], resident() - before)
+            sleep(0.005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = perf_counter()
+    work()
+    took = perf_counter() - start
+    running = False
+    watcher.join()
+    return took, peak[0]
+
+
+def main(tokens: int = 4096, rounds: int = 3) -> None:
+    """Print the figures."""
+    model = make(tokens)
+    inputs = {"input_ids": torch.randint(0, 1000, (1, tokens))}
+    sides = {"causal": (tokens, tokens)}
+    hidden = {"causal": Hidden(keys=(0,), itself=True)}
+
+    def plain() -> object:
+        with torch.no_grad():
+            return model(**inputs, use_cache=False)
+
+    def pooled(size: int, links: int = 0) -> Callable[[], object]:
+        extent = Extent(max_size=size, links=links)
+        return lambda: capture(model, inputs, sides, extent=extent, hidden=hidden)
+
+    runs = {"plain": plain, **{f"{size} × {size}": pooled(size) for size in AIMS}}
+    runs["128 × 128 and links"] = pooled(128, links=20)
+    plain()
+    found = [{name: measured(work) for name, work in runs.items()} for _ in range(rounds)]
+    print(f"{tokens:,} tokens, {LAYERS} layers × {HEADS} heads of size {HEAD_SIZE}, "
+          f"{torch.get_num_threads()} threads, median of {rounds} rounds")  # fmt: skip
+    for name in runs:
+        took = median(row[name][0] for row in found)
+        ratio = median(row[name][0] / row["plain"][0] for row in found)
+        memory = max(row[name][1] for row in found)
+        aim = next((f"  (aim {AIMS[size]}, {MEMORY_AIM} MiB)" for size in AIMS
+                    if name == f"{size} × {size}"), "")  # fmt: skip
+        print(f"{name:22} {took:6.2f} s  {ratio:5.2f} ×  {memory:5.0f} MiB{aim}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

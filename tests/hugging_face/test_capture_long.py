@@ -1,0 +1,198 @@
+"""Texts that are longer than a map: blocks, exact rows, windows, and what is said about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers.modeling_utils import AttentionInterface
+
+from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.hugging_face import extent as extents
+from attnviz.hugging_face.blocks import in_blocks
+from attnviz.hugging_face.exact_links import SLACK
+from attnviz.hugging_face.extent import Extent, Frame, frame_streams, note_of
+from attnviz.hugging_face.interface import watching
+from attnviz.hugging_face.streams import layer_names, stream_of, take
+from attnviz.storage.document import from_document, to_document
+
+TEXT = "The professor who supervised the student published the paper."
+
+
+def read(model, text=TEXT, **wanted):
+    return replace(model, extent=Extent(**wanted)).attend_self(text)
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "t5"])
+def test_a_pooled_map_is_the_whole_one_in_blocks(kind, loaded):
+    model = loaded(kind)
+    whole, pooled = read(model), read(model, max_size=5)
+    length = len(whole.tokens)
+    axis = in_blocks(0, length, 5)
+    starts = [first for first, _ in axis.spans]
+    sums = np.add.reduceat(np.add.reduceat(whole.weights, starts, 3), starts, 2)
+    expected = sums / np.diff([*starts, length])[:, None]
+    np.testing.assert_allclose(pooled.weights, expected, atol=1e-5)
+    assert pooled.main.blocks == (axis.length, axis.length)
+    assert pooled.main.stream == whole.main.stream
+    assert any("pooled to 5 × 5 blocks" in note for note in pooled.provenance.notes)
+    assert whole.main.links == ()
+    assert not whole.provenance.notes
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama", "gpt2"])
+def test_links_beside_a_pooled_map_are_cells_of_the_whole_one(kind, loaded):
+    whole, pooled = read(loaded(kind)), read(loaded(kind), max_size=5, links=4)
+    layers, heads = whole.weights.shape[:2]
+    assert len(pooled.main.links) == layers * heads * 4
+    for link in pooled.main.links:
+        place = int(link.layer), int(link.head), link.query_position, link.key_position
+        assert whole.weights[place] == pytest.approx(link.weight, abs=1e-5)
+        assert whole.tokens[link.query_position] == link.query
+        assert not whole.main.key_tokens[link.key_position].special
+
+
+def test_nothing_stronger_than_the_links_is_left_out(loaded):
+    whole, pooled = read(loaded("bert")), read(loaded("bert"), max_size=5, links=4)
+    weights = whole.weights.copy()
+    special = [token.special for token in whole.main.key_tokens]
+    weights[:, :, special], weights[..., special] = 0, 0
+    np.einsum("lhii->lhi", weights)[:] = 0
+    links = np.array([link.weight for link in pooled.main.links]).reshape(*weights.shape[:2], 4)
+    best = -np.sort(-weights.reshape(*weights.shape[:2], -1), -1)[..., :4]
+    assert np.abs(links - best).max() <= SLACK
+
+
+def test_tokens_of_a_pooled_map_stand_for_blocks_and_cover_the_text(loaded):
+    tokens = read(loaded("llama"), max_size=6).main.query_tokens
+    assert tokens[0].text.startswith("0–")
+    assert " … " in tokens[0].text
+    assert (tokens[0].start, tokens[-1].end) == (0, len(TEXT))
+
+
+def test_rows_are_exact_and_see_every_key(loaded):
+    whole, rows = read(loaded("llama")), read(loaded("llama"), rows=(3, 5))
+    np.testing.assert_allclose(rows.weights, whole.weights[:, :, 3:6], atol=1e-5)
+    assert rows.tokens == whole.tokens[3:6]
+    assert rows.main.stream == "causal"
+    assert "only tokens 3 to 5" in rows.provenance.notes[0]
+
+
+def test_a_window_holds_queries_and_keys(loaded):
+    whole, part = read(loaded("bert")), read(loaded("bert"), window=(2, 7))
+    np.testing.assert_allclose(part.weights, whole.weights[:, :, 2:8, 2:8], atol=1e-5)
+    assert part.main.key_tokens == whole.main.key_tokens[2:8]
+    assert "rows sum to what stays among them" in part.provenance.notes[0]
+
+
+@pytest.mark.parametrize("wanted", [{"rows": (0, 99)}, {"window": (5, 4)}])
+def test_a_part_that_the_text_does_not_have_is_refused(wanted, loaded):
+    with pytest.raises(UsageError, match=r"does not lie in this text: it has 14 tokens, 0 to 13"):
+        read(loaded("bert"), **wanted)
+
+
+def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
+    model = loaded("bert")
+    expected = read(model, max_size=5)
+    monkeypatch.setattr("attnviz.hugging_face.capture.read_calls", lambda *_: [])
+    by_hand = read(model, max_size=5)
+    np.testing.assert_allclose(by_hand.weights, expected.weights, atol=1e-5)
+    weights = [[link.weight for link in item.main.links] for item in (by_hand, expected)]
+    np.testing.assert_allclose(*weights, atol=SLACK)
+
+
+def test_a_pooled_map_travels_through_a_document(loaded):
+    pooled = read(loaded("bert"), max_size=5)
+    again = from_document(to_document(pooled))
+    assert again.main.blocks == pooled.main.blocks
+    assert again.main.links == pooled.main.links
+
+
+def test_what_needs_single_tokens_is_refused_on_blocks(loaded):
+    from attnviz.analyses.rollout import rollout
+
+    with pytest.raises(InputError, match=r"needs single tokens, .* stand for 3 and 3: give"):
+        rollout(read(loaded("bert"), max_size=5))
+
+
+class Shape:
+    """As much of a model as memory depends on."""
+
+    device = torch.device("cpu")
+
+    class config:  # noqa: N801
+        num_hidden_layers, num_attention_heads = 32, 32
+
+        @classmethod
+        def get_text_config(cls):
+            return cls
+
+
+def frame(tokens, free, monkeypatch, **wanted):
+    monkeypatch.setattr(extents, "free_bytes", lambda device: free)
+    return frame_streams(Shape, {"causal": (tokens, tokens)}, Extent(**wanted))["causal"]
+
+
+def test_many_heads_get_smaller_maps(monkeypatch):
+    assert frame(131_072, 2**36, monkeypatch).keys.blocks == 256
+    assert frame(500, 2**36, monkeypatch).keys.blocks == 500
+
+
+def test_a_short_text_is_pooled_only_where_it_has_to_be(monkeypatch):
+    assert frame(1000, 2**34, monkeypatch).keys.blocks == 1000
+    assert frame(1000, 2**32, monkeypatch).keys.blocks == 500
+
+
+def test_a_size_that_does_not_fit_names_one_that_does(monkeypatch):
+    with pytest.raises(ModelError, match=r"about 68\.7 GiB, .*: --max-size 512 would fit"):
+        frame(9000, 2**32, monkeypatch, max_size=4096)
+
+
+def test_the_note_names_the_largest_block():
+    axis = in_blocks(0, 48_213, 256)
+    note = note_of(Frame(axis, axis), (48_213, 48_213))
+    assert note.startswith("48,213 tokens: the maps are pooled to 256 × 256 blocks of 189 tokens")
+
+
+def test_transformers_is_left_as_it_was_also_after_a_failure():
+    before = AttentionInterface.get_interface
+
+    def fail():
+        with watching(lambda call: None):
+            assert AttentionInterface.get_interface is not before
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert AttentionInterface.get_interface is before
+
+
+@pytest.mark.parametrize(
+    ("path", "stream"),
+    [
+        ("encoder.layer.3.attention.self", "encoder"),
+        ("model.decoder.layers.0.encoder_attn", "cross"),
+        ("decoder.block.1.layer.1.EncDecAttention", "cross"),
+        ("h.0.attn", "self"),
+        ("vision_tower.encoder.layers.0.self_attn", "vision"),
+        ("text_model.encoder.layers.0.self_attn", "text"),
+    ],
+)
+def test_a_modules_path_tells_its_stream(path, stream):
+    assert stream_of(path) == stream
+
+
+def test_a_model_of_one_stack_has_one_stream_whatever_it_is_called():
+    assert take("encoder", {"self": ()}) == take("decoder", {"self": ()}) == "self"
+    assert take("cross", {"self": ()}) is None
+    assert take("vision", {"self": ()}) is None
+    assert take("self", {"encoder": (), "decoder": (), "cross": ()}) is None
+
+
+def test_layers_are_numbered_by_their_paths_and_counted_where_these_agree():
+    assert layer_names(["layers.1.attn", "layers.5.attn"]) == ["1", "5"]
+    assert layer_names(["groups.0.inner.0.attn"] * 3) == ["0", "1", "2"]
+    assert layer_names(["stages.0.blocks.0.a", "stages.0.blocks.1.a"]) == ["0", "1"]
+    assert layer_names(["shared.attn"] * 2, attending=[3, 7]) == ["3", "7"]

@@ -1,0 +1,136 @@
+"""Kernels asked with indicators, against the softmax written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from attnviz.errors import AttentionError
+from attnviz.hugging_face.blocks import Axis, in_blocks, whole
+from attnviz.hugging_face.exact_links import Bounds, Hidden, strongest, strongest_in
+from attnviz.hugging_face.extent import Frame
+from attnviz.hugging_face.interface import Call
+from attnviz.hugging_face.pooling import pool_array, read_frame
+from attnviz.hugging_face.probe import exact_rows, key_masses
+from attnviz.hugging_face.readings import check_mixture, every_weight, read_call
+
+
+class Module(torch.nn.Module):
+    def __init__(self, groups: int, causal: bool) -> None:
+        super().__init__()
+        self.num_key_value_groups, self.is_causal = groups, causal
+
+
+def softmaxed(query, key, members, causal):
+    """The slow, obvious weights, shape (heads, queries, keys)."""
+    scores = (
+        query[0] @ key[0].repeat_interleave(members, 0).transpose(1, 2) / query.shape[-1] ** 0.5
+    )
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[1:]).triu(1).bool(), -torch.inf)
+    return scores.softmax(-1)
+
+
+def sdpa(tokens=21, heads=4, groups=2, size=6, causal=True, sharp=1.0):
+    """A call of PyTorch's kernel and the weights it applies."""
+    torch.manual_seed(0)
+    query, key, value = (
+        torch.randn(1, count, tokens, size) * sharp for count in (heads, groups, groups)
+    )
+    module = Module(heads // groups, causal)
+    output, _ = sdpa_attention_forward(module, query, key, value, None)
+    call = Call(sdpa_attention_forward, module, query, key, value, None, {}, output)
+    return call, softmaxed(query, key, heads // groups, causal)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2), (8, 1)])
+def test_indicators_of_single_keys_give_the_weights(heads, groups, causal):
+    call, weights = sdpa(heads=heads, groups=groups, causal=causal)
+    found = torch.cat([masses for _, masses in key_masses(call, whole(21))], -1)
+    torch.testing.assert_close(found[0].transpose(0, 1), weights, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2), (8, 1)])
+def test_the_gradient_by_the_values_gives_whole_rows(heads, groups):
+    call, weights = sdpa(heads=heads, groups=groups)
+    queries = torch.stack([torch.randperm(21)[:9] for _ in range(heads)])
+    rows = exact_rows(call, queries)
+    expected = torch.stack([head[chosen] for head, chosen in zip(weights, queries, strict=True)])
+    torch.testing.assert_close(rows, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("most", [1, 4, 5, 20, 21, 100])
+def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
+    call, weights = sdpa()
+    frame = Frame(in_blocks(0, 21, most), in_blocks(0, 21, most))
+    found = read_frame(call, frame)[0]
+    expected = torch.stack([
+        torch.stack([weights[:, a:b, c:d].sum(2).mean(1) for c, d in frame.keys.spans], -1)
+        for a, b in frame.queries.spans
+    ], 1)  # fmt: skip
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(found.sum(-1), torch.ones(found.shape[:2]), atol=1e-5, rtol=0)
+    np.testing.assert_allclose(pool_array(weights.numpy(), frame), expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("frame", [Frame(Axis(3, 5), whole(21)), Frame(Axis(3, 9), Axis(3, 9)),
+                                   Frame(Axis(2, 21, 4), Axis(5, 20, 3))])  # fmt: skip
+def test_a_part_of_the_text_is_the_part_of_the_whole(frame):
+    call, weights = sdpa(heads=2, groups=1, tokens=21)
+    found = read_frame(call, frame)[0].numpy()
+    np.testing.assert_allclose(found, pool_array(weights.numpy(), frame), atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [3, 10])
+@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2)])
+def test_the_strongest_links_are_those_of_the_whole_matrix(most, heads, groups):
+    call, weights = sdpa(heads=heads, groups=groups, sharp=1.7)
+    frame = Frame(in_blocks(0, 21, most), in_blocks(0, 21, most))
+    hidden = Hidden(queries=(2,), keys=(0, 7), itself=True)
+    bounds = Bounds(call, frame, hidden)
+    read_frame(call, frame, bounds.add)
+    expected = strongest_in(weights.numpy(), hidden, 5)
+    for found, own in zip(strongest(bounds, 5), expected, strict=True):
+        assert found.is_complete
+        best = [cell.weight for cell in found.cells]
+        assert best == pytest.approx([cell.weight for cell in own.cells], abs=0.011)
+
+
+def test_each_link_is_the_cell_it_names():
+    call, weights = sdpa()
+    frame = Frame(in_blocks(0, 21, 7), in_blocks(0, 21, 7))
+    bounds = Bounds(call, frame, Hidden(itself=True))
+    read_frame(call, frame, bounds.add)
+    for head, found in enumerate(strongest(bounds, 9)):
+        assert len(found.cells) == len({(cell.query, cell.key) for cell in found.cells}) == 9
+        for cell in found.cells:
+            assert cell.query != cell.key
+            assert weights[head, cell.query, cell.key] == pytest.approx(cell.weight, abs=1e-6)
+
+
+def test_by_hand_the_strongest_links_leave_out_what_is_hidden():
+    weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
+    (found,) = strongest_in(weights, Hidden(queries=(0,), keys=(2,), itself=True), 9)
+    assert [(cell.query, cell.key) for cell in found.cells] == [(2, 1), (1, 0), (2, 0)]
+
+
+def test_weights_that_do_not_explain_the_output_are_refused():
+    call, weights = sdpa()
+    check_mixture("layer", call, weights[None])
+    with pytest.raises(AttentionError, match="does more than mix values by weights"):
+        check_mixture("layer", call, weights[None].flip(-1))
+
+
+def test_a_kernel_that_is_not_linear_in_its_values_is_refused():
+    call, _ = sdpa(heads=2, groups=2)
+
+    def squares(module, query, key, value, mask, **options):
+        return sdpa_attention_forward(module, query, key, value + value**2, mask)
+
+    output, _ = squares(call.module, call.query, call.key, call.value, None)
+    crooked = Call(squares, call.module, call.query, call.key, call.value, None, {}, output)
+    with pytest.raises(AttentionError, match="cannot be read"):
+        read_call("layer", crooked, every_weight("layer", crooked))
