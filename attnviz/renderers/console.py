@@ -13,11 +13,10 @@ from attnviz.renderers import Display
 from attnviz.renderers.colors import color_of, ink_on
 
 
-def shown(parts: Iterable[RenderableType], display: Display) -> str:
-    """The parts one below the other; nothing in them is read as markup, no line ends in spaces."""
-    written = io.StringIO()
-    console = Console(
-        file=written,
+def console_of(display: Display) -> Console:
+    """A console that writes into memory as the display would show it; nothing is read as markup."""
+    return Console(
+        file=io.StringIO(),
         width=display.width,
         color_system=display.colors,  # type: ignore[arg-type]
         force_terminal=display.colors is not None,
@@ -27,9 +26,21 @@ def shown(parts: Iterable[RenderableType], display: Display) -> str:
         emoji=False,
         markup=False,
     )
+
+
+def written(console: Console) -> str:
+    """What was printed on the console, without spaces at the ends of lines."""
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
+
+
+def shown(parts: Iterable[RenderableType], display: Display) -> str:
+    """The parts one below the other, as the display would show them."""
+    console = console_of(display)
     for part in parts:
         console.print(part)
-    return "\n".join(line.rstrip() for line in written.getvalue().split("\n"))
+    return written(console)
 
 
 def paragraph(text: str, width: int, style: str = "") -> list[Text]:

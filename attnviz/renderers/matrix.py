@@ -195,7 +195,7 @@ def _too_wide(keys: int, width: int) -> str:
 def _numbered(item: AttentionMap) -> Iterable[Text]:
     digits = len(str(len(item.query_tokens) - 1))
     for place, token in enumerate(item.query_tokens):
-        yield Text(f"{place:>{digits}} ", style="dim") + row_label(token) + Text(" ")
+        yield Text.assemble((f"{place:>{digits}} ", "dim"), row_label(token), " ")
 
 
 def _cell(text: str, value: float, limits: Limits) -> Text:

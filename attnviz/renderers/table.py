@@ -15,10 +15,10 @@ from rich.text import Text
 from attnviz.attention_map import Attention
 from attnviz.measures import HeadLine, Link, View
 from attnviz.renderers import Display, Views
+from attnviz.renderers.console import console_of, written
 from attnviz.renderers.matrix import matrix
 from attnviz.renderers.numerals import two_digits
 from attnviz.renderers.printable import printable, shorten
-from attnviz.renderers.terminal import console_of, written
 
 BARS = "▁▂▃▄▅▆▇█"
 PROFILE_WIDTH = 16

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.color import Color
-from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
 from attnviz.attention_map import AttentionMap
-from attnviz.renderers import Display
 from attnviz.renderers.colors import Limits, color_of, limits_of
 from attnviz.renderers.matrix import NEGATIVE_SHADES, SHADE_STEPS, SHADES
 from attnviz.renderers.numerals import two_digits
@@ -29,28 +26,6 @@ _NEGATIVE = ("bright_white", "bright_yellow", "yellow", "bright_red", "red")
 # Of the 256: chosen by hand, since the nearest of them to a smooth scale jump in hue.
 _SHARES_256 = (231, 189, 153, 111, 68, 32, 26, 25, 18, 17)
 _NEGATIVE_256 = (231, 230, 223, 215, 208, 172, 166, 130, 94, 52)
-
-
-def console_of(display: Display) -> Console:
-    """A console that writes into memory as the display would show it."""
-    return Console(
-        file=io.StringIO(),
-        width=display.width,
-        color_system=display.colors,  # type: ignore[arg-type]
-        force_terminal=display.colors is not None,
-        no_color=display.colors is None,
-        legacy_windows=False,
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-
-
-def written(console: Console) -> str:
-    """What was printed on the console, without spaces at the ends of lines."""
-    file = console.file
-    assert isinstance(file, io.StringIO)
-    return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
 
 
 def painted(image: NDArray[np.float32], limits: Limits, colors: str | None) -> list[Text]:

@@ -11,9 +11,10 @@ from rich.text import Text
 from attnviz.attention_map import Attention, AttentionMap
 from attnviz.renderers import Display, Views
 from attnviz.renderers.blocks import strongest
+from attnviz.renderers.console import console_of, written
 from attnviz.renderers.printable import printable, shorten
 from attnviz.renderers.table import broken
-from attnviz.renderers.terminal import console_of, legend, painted, scale_of, written
+from attnviz.renderers.terminal import legend, painted, scale_of
 
 SMALLEST, LARGEST = 8, 16
 """Columns of a thumbnail; fewer would show nothing of a head but its sinks."""

@@ -11,10 +11,11 @@ from attnviz.attention_map import Attention, AttentionMap, Token
 from attnviz.measures import View
 from attnviz.renderers import Display, Views
 from attnviz.renderers.blocks import strongest
+from attnviz.renderers.console import console_of, written
 from attnviz.renderers.matrix import numbered_width, row_label
 from attnviz.renderers.printable import printable, shorten
 from attnviz.renderers.table import broken
-from attnviz.renderers.terminal import console_of, legend, painted, scale_of, written
+from attnviz.renderers.terminal import legend, painted, scale_of
 
 LARGEST_CELL, TALLEST = 4, 80
 """Pixels of a cell's side, and of the whole picture's height before it may shrink no further."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.errors import ModelError, UsageError
+from attnviz.errors import UsageError
 from attnviz.registry import Command
 from attnviz.request import Origin
 from attnviz.sources import Source
@@ -38,6 +38,12 @@ def check_origin(origin: Origin, command: Command) -> None:
         from attnviz.sources.own_layer import check_mechanism
 
         check_mechanism(origin.mechanism, command)
+    if origin.mechanism is None and command != "co":
+        usual = Origin()
+        for name in ("size", "heads", "seed"):
+            seeds_inputs = name == "seed" and origin.weights is not None
+            if getattr(origin, name) != getattr(usual, name) and not seeds_inputs:
+                raise UsageError(f"--{name} is for own layers: add --mechanism NAME")
     if origin.device_map and origin.model in (None, POCKET):
         raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
     if (origin.generate or origin.chat) and origin.model in (None, POCKET):
@@ -101,7 +107,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         return OwnCoLayer(origin)
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
-    if origin.mechanism is not None or (origin.model is None and not _pocket_ships()):
+    if origin.mechanism is not None:
         from attnviz.sources.own_layer import OwnLayer
 
         return OwnLayer(origin, command)
@@ -134,14 +140,7 @@ def _extent_of(origin: Origin) -> Extent:
     return Extent(max_size=origin.max_size, rows=rows, window=window)
 
 
-def _pocket_ships() -> bool:
-    """False until there is a trained model to be the default; till then `multi-head` is."""
-    return (Path(__file__).parents[1] / "pocket" / "files" / "config.json").is_file()
-
-
 def _open_pocket(origin: Origin) -> Source:
-    if not _pocket_ships():
-        raise ModelError("the pocket model is not part of this version: leave --model out")
     from attnviz.pocket import load_pocket
 
     pocket: Source = load_pocket(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from itertools import groupby
 from typing import Any
 
 from numpy.typing import NDArray
 from rich.cells import cell_len
-from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
 from attnviz.renderers import Display
 from attnviz.renderers.colors import color_of, ink_on
+from attnviz.renderers.console import shown
 from attnviz.renderers.printable import printable, shorten
 from attnviz.steps.arithmetic import Matrix, Steps
 from attnviz.steps.numerals import numerals
@@ -41,18 +40,7 @@ def table(steps: Steps, display: Display) -> str:
         lines.append(Text())
         blocks = [_block(matrix, steps.origin, display) for matrix in stage]
         lines += _side_by_side(blocks, display.width)
-    console = Console(
-        file=StringIO(),
-        width=display.width,
-        color_system=display.colors,  # type: ignore[arg-type]
-        force_terminal=display.colors is not None,
-        no_color=display.colors is None,
-        legacy_windows=False,
-    )
-    with console.capture() as capture:
-        for line in lines:
-            console.print(line, highlight=False)
-    return "\n".join(line.rstrip() for line in capture.get().split("\n"))
+    return shown(lines, display)
 
 
 @dataclass(frozen=True, slots=True)

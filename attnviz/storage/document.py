@@ -54,7 +54,9 @@ def from_document(document: Any) -> Attention:
             maps=tuple(_read_map(item) for item in document["maps"]),
             provenance=read_provenance(document.get("provenance", {})),
             id=str(document.get("id", "0")),
-            **{name: document.get(name) for name in ("text", "source", "target")},
+            text=document.get("text"),
+            source=document.get("source"),
+            target=document.get("target"),
         )
     except KeyError as error:
         raise InputError(f"the document lacks {error}") from error

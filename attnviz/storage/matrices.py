@@ -96,9 +96,16 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
 
 def _numbers(value: Any, name: str, path: Path) -> NDArray[np.float64]:
     try:
-        numbers = np.asarray(value, dtype=np.float64)
+        found = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"'{name}' in '{path}' has rows of different lengths") from error
+    try:
+        # Texts and complex numbers would be read, or cut down, without a word.
+        numbers = np.asarray(value if found.dtype.kind in "biufO" else None, dtype=np.float64)
+        if found.size and numbers.shape != found.shape:
+            raise ValueError
     except (TypeError, ValueError) as error:
-        raise InputError(f"'{name}' in '{path}' is no matrix of numbers: {error}") from error
+        raise InputError(f"'{name}' in '{path}' is no matrix of numbers") from error
     if not np.isfinite(numbers).all():
         raise InputError(f"'{name}' in '{path}' holds numbers that are not finite")
     return numbers
