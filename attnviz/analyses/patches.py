@@ -11,6 +11,7 @@ from attnviz.analyses.head_line import head_lines
 from attnviz.analyses.reduce import reduce_map
 from attnviz.analyses.view import describe_run
 from attnviz.attention_map import Attention, AttentionMap, Token
+from attnviz.errors import UsageError
 from attnviz.measures import Link, View
 from attnviz.patches import AVERAGE, check_patch, patch_grid, patch_name
 
@@ -31,6 +32,33 @@ def look_from(attention: Attention, patch: str | None) -> Attention:
     provenance = attention.provenance
     provenance = replace(provenance, steps=(*provenance.steps, f"look from {query}"))
     return replace(attention, maps=maps, provenance=provenance)
+
+
+def look_from_token(attention: Attention, which: str | None) -> Attention:
+    """The attention of one token of a text over a picture.
+
+    Args:
+        attention: queries of a text, keys of a picture.
+        which: the token's number from 0; None: the last one, from which the next is predicted.
+
+    Raises:
+        UsageError: the text has no such token.
+    """
+    tokens = attention.main.query_tokens
+    last = len(tokens) - 1
+    if which is not None and (not which.isdecimal() or int(which) > last):
+        listed = " ".join(f"{number}:{token.text}" for number, token in enumerate(tokens))
+        raise UsageError(f"token {which} does not exist: the text has 0 to {last} ({listed[:200]})")
+    place = last if which is None else int(which)
+    maps = tuple(
+        item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
+        for item in attention.maps
+    )
+    provenance = attention.provenance
+    step = f"look from token {place} ('{tokens[place].text}')"
+    return replace(
+        attention, maps=maps, provenance=replace(provenance, steps=(*provenance.steps, step))
+    )
 
 
 def _one_query(item: AttentionMap, patch: str | None) -> AttentionMap:
@@ -106,12 +134,10 @@ def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
 def said_looks(item: AttentionMap) -> str:
     """Who looks, and how much of it goes to the picture, in one line."""
     query = item.query_tokens[0]
-    who = query.text if query.special else f"patch {query.text}"
-    share = float(item.weights[-1, :, 0].sum(-1).mean())
-    on_patches = float(over_picture(item)[-1].sum((-1, -2)).mean())
-    beside = (
-        "" if share - on_patches < 0.005 else f"; {share - on_patches:.0%} goes to other tokens"
-    )
+    within = item.query_side == item.key_side
+    who = query.text if query.special else f"patch {query.text}" if within else f"'{query.text}'"
+    elsewhere = 1 - float(over_picture(item)[-1].sum((-1, -2)).mean())
+    beside = "" if elsewhere < 0.005 else f"; {elsewhere:.0%} goes elsewhere"
     return f"where {who} looks: rows and columns of patches{beside}"
 
 

@@ -49,6 +49,24 @@ def image(
             "default: what the model was trained on.",
         ),
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text",
+            metavar="TEXT",
+            rich_help_panel=ORIGIN,
+            help="Text that is read with the picture, by a model of LLaVA's kind: its tokens look.",
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            metavar="N",
+            rich_help_panel=CHOICE,
+            help="Token of --text that looks, from 0, or all (as data); default: the last.",
+        ),
+    ] = None,
     overlay: Annotated[
         Path | None,
         typer.Option(
@@ -68,7 +86,9 @@ def image(
     attnviz image sample_inputs/shapes.png --model ./my-vit --patch 3,5 --grid heads.png
 
     attnviz image sample_inputs/shapes.png --model ./my-vit --head 2 -f csv
+
+    attnviz image sample_inputs/shapes.png --model ./my-llava --text "Where is the tree?"
     """
     from attnviz.cli.image_run import Asked, show
 
-    show(Asked(options, Path(file), patch, image_size, overlay))
+    show(Asked(options, Path(file), patch, image_size, overlay, text, token))

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.patches import look_from, one_picture, over_picture, picture_views, said_looks
+from attnviz.analyses.patches import (
+    look_from,
+    look_from_token,
+    one_picture,
+    over_picture,
+    picture_views,
+    said_looks,
+)
 from attnviz.analyses.view import describe_run
 from attnviz.attention_map import Attention
 from attnviz.cli.options import Options
@@ -34,12 +41,15 @@ from attnviz.pipeline import (
 )
 from attnviz.registry import FORMATS
 from attnviz.renderers import Display
+from attnviz.texts import check_text
 
 if TYPE_CHECKING:
     from attnviz.renderers.overlay import Seen
 
 ALL = "all"
 LENSES = ("raw", "rollout")
+TERMS = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map")
+"""What of an origin says how a model is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,8 @@ class Asked:
         patch: the query: "ROW,COLUMN", "all", or None for the class token or the mean.
         size: height and width to read it in, or None.
         overlay: a file for one head, or a mean of heads, over the picture.
+        text: what is read with the picture, or None.
+        token: of that text the query: its number, "all", or None for the last.
     """
 
     options: Options
@@ -59,6 +71,13 @@ class Asked:
     patch: str | None = None
     size: str | None = None
     overlay: Path | None = None
+    text: str | None = None
+    token: str | None = None
+
+    @property
+    def everything(self) -> bool:
+        """True where no single query was chosen."""
+        return ALL in (self.patch, self.token)
 
     @property
     def grid(self) -> Path | None:
@@ -86,13 +105,32 @@ class Asked:
                 picture_suffix(path)
         if self.patch is not None and self.patch != ALL:
             parse_patch(self.patch)
-        if self.patch == ALL and (self.overlay or self.grid or output.format == "table"):
+        if self.everything and (self.overlay or self.grid or output.format == "table"):
+            what = "patch" if self.patch == ALL else "token"
             raise UsageError(
-                "--patch all gives every patch's look, which is data: use -f json, csv, … or -o, "
-                "or choose one patch to see"
+                f"--{what} all gives every {what}'s look, which is data: use -f json, csv, …, or "
+                f"choose one {what} to see"
             )
+        self.check_text()
         for path in paths:
             check_writable(path)
+
+    def check_text(self) -> None:
+        """Refuse options that are for pictures alone, or for pictures with a text.
+
+        Raises:
+            UsageError: one of them.
+        """
+        if self.text is None:
+            if self.token is not None:
+                raise UsageError("--token chooses a token of --text: give that too")
+            return
+        lens = self.options.choice.lens
+        alone = {"--patch": self.patch, "--image-size": self.size}
+        alone["--lens"] = None if lens == "raw" else lens
+        if given := [option for option, value in alone.items() if value is not None]:
+            raise UsageError(f"{given[0]} is for a picture alone: leave --text out")
+        check_text(self.text)
 
 
 def show(asked: Asked) -> None:
@@ -101,6 +139,7 @@ def show(asked: Asked) -> None:
     Raises:
         AttnvizError: something could not be done.
     """
+    from attnviz.hugging_face.picture_text import load_picture_text_model
     from attnviz.hugging_face.pictures import parse_size, read_picture
     from attnviz.hugging_face.vision import load_vision_model
 
@@ -110,19 +149,16 @@ def show(asked: Asked) -> None:
     origin = asked.options.origin
     if FORMATS[asked.options.output.format].binary:
         refuse_binary_on_terminal(asked.options.output.format)
-    model = load_vision_model(
-        str(origin.model),
-        device=origin.device,
-        dtype=origin.dtype,
-        revision=origin.revision,
-        allow_pickle=origin.allow_pickle,
-        allow_code=origin.allow_code,
-        device_map=origin.device_map,
-    )
+    terms = {name: getattr(origin, name) for name in TERMS}
+    load = load_vision_model if asked.text is None else load_picture_text_model
+    model: Any = load(str(origin.model), **terms)
     with ExitStack() as stack:
         path = asked.options.output.output
         draft = stack.enter_context(Draft(path)) if path else None
-        attention = model.attend_image(picture, asked.patch, size)
+        if asked.text is None:
+            attention = model.attend_image(picture, asked.patch, size)
+        else:
+            attention = model.attend_image(picture, asked.text)
         settings = {**attention.provenance.settings, "picture": asked.file.name}
         attention = replace(
             attention,
@@ -142,8 +178,10 @@ def show(asked: Asked) -> None:
 def chosen(attention: Attention, asked: Asked) -> Any:
     """The attention seen through a lens, from one query, selected and reduced, in this order."""
     choice = asked.options.choice
-    if asked.patch == ALL:
+    if asked.everything:
         return apply_choice(attention, choice)
+    if asked.text is not None:
+        return apply_choice(look_from_token(attention, asked.token), choice)
     if choice.lens != "raw":
         attention = apply_choice(attention, replace(choice, **PLAIN))
     return apply_choice(look_from(attention, asked.patch), replace(choice, lens="raw"))

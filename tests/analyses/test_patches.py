@@ -79,7 +79,7 @@ def test_what_goes_to_other_tokens_is_said() -> None:
     weights = np.array([0.25, 0.5, 0.25], np.float32)[None, None, None]
     item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
     assert said_looks(item) == (
-        "where [CLS] looks: rows and columns of patches; 25% goes to other tokens"
+        "where [CLS] looks: rows and columns of patches; 25% goes elsewhere"
     )
     link = strongest_patch(item)
     assert (link.query, link.key, link.weight, link.key_position) == ("[CLS]", "0,0", 0.5, 1)

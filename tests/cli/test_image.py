@@ -23,6 +23,11 @@ def swin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return VISION_BUILDERS["swin"](tmp_path_factory.mktemp("swin"))
 
 
+@pytest.fixture(scope="module")
+def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return VISION_BUILDERS["llava"](tmp_path_factory.mktemp("llava"))
+
+
 def test_the_table_is_laid_out_like_the_picture(folder: Path) -> None:
     done = attnviz("image", SHAPES, "--model", folder, "-q")
     assert (done.status, done.err) == (0, "")
@@ -112,6 +117,50 @@ def test_mistakes_are_one_line(
     done = attnviz("image", *arguments, "--model", folder)
     assert done.status == status
     assert message in done.mistake
+
+
+def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava: Path, tmp_path: Path) -> None:
+    text = "The red car"
+    asked = ("image", SHAPES, "--model", llava, "--text", text)
+    whole = attnviz(*asked, "--token", "all", "-f", "json").json()
+    (item,) = whole["maps"]
+    tokens = [token["text"] for token in item["query_tokens"]]
+    assert tokens == ["↵", "The", "red", "car"]
+    weights = np.array(item["weights"])
+    assert weights.shape == (3, 4, 4, 16)
+    assert (weights.sum(-1) < 1).all()
+    for token, place in ((None, 3), ("1", 1)):
+        chosen = () if token is None else ("--token", token)
+        done = attnviz(*asked, *chosen, "-f", "json", "--overlay", tmp_path / "a.png")
+        np.testing.assert_array_equal(
+            done.json()["maps"][0]["weights"], weights[:, :, place : place + 1]
+        )
+    assert "where 'car' looks" in attnviz(*asked).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--token", "9"), "token 9 does not exist: the text has 0 to 3 (0:↵ 1:The"),
+        (("--patch", "0,0"), "--patch is for a picture alone"),
+        (("--lens", "rollout"), "--lens is for a picture alone"),
+        (("--token", "all"), "--token all gives every token's look"),
+    ],
+)
+def test_mistakes_with_a_text_are_one_line(
+    arguments: tuple[str, ...], message: str, llava: Path
+) -> None:
+    done = attnviz("image", SHAPES, "--model", llava, "--text", "The red car", *arguments)
+    assert done.status == 2
+    assert message in done.mistake
+
+
+def test_a_model_of_pictures_alone_reads_no_text(folder: Path) -> None:
+    done = attnviz("image", SHAPES, "--model", folder, "--text", "a")
+    assert done.status == 1
+    assert "does not read a picture and a text" in done.mistake or "processor" in done.mistake
+    done = attnviz("image", SHAPES, "--model", folder, "--token", "1")
+    assert done.mistake == "--token chooses a token of --text: give that too"
 
 
 def test_two_outputs_may_not_be_one_file(folder: Path, tmp_path: Path) -> None:

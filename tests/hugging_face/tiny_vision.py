@@ -15,7 +15,7 @@ from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPi
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
-from tests.hugging_face.tiny_models import SIZES
+from tests.hugging_face.tiny_models import SIZES, byte_pieces
 
 PIXELS = {"image_size": 32, "patch_size": 8}
 VISION = {**SIZES, **PIXELS, "intermediate_size": 48, "num_hidden_layers": 2}
@@ -109,3 +109,30 @@ VISION_BUILDERS: dict[str, Callable[[Path], Path]] = {
         convnext,
     )
 }  # fmt: skip
+
+
+def llava(folder: Path) -> Path:
+    """A tiny CLIP tower under a tiny Llama, with the class token left out as LLaVA does."""
+    tokenizer = byte_pieces()
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    text = transformers.LlamaConfig(
+        vocab_size=len(tokenizer), num_key_value_heads=2, **{**SIZES, "intermediate_size": 48},
+        bos_token_id=0, eos_token_id=2, pad_token_id=1,
+    )  # fmt: skip
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**VISION),
+        text_config=text,
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+        vision_feature_layer=-1,
+    )
+    processor = transformers.LlavaProcessor(
+        image_processor=CLIPImageProcessorPil(**MIDDLE),
+        tokenizer=tokenizer,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+    )
+    return build(folder, "LlavaForConditionalGeneration", config, processor)
+
+
+VISION_BUILDERS["llava"] = llava
