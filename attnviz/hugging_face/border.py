@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from attnviz.errors import AttnvizError, ModelError
-from attnviz.hugging_face.devices import memory_errors
+from attnviz.hugging_face.devices import BYTES, memory_errors
 
 
 def first_line(error: BaseException) -> str:
@@ -46,7 +46,16 @@ def running(model: Any) -> Iterator[None]:
     """
     kind = model.config.model_type
     try:
-        with memory_errors(f"'{kind}' on '{model.device}'", "give a shorter text"):
+        with memory_errors(f"'{kind}' on '{model.device}'", remedy(model)):
             yield
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ModelError(f"'{kind}' cannot run on this text: {first_line(error)}") from error
+
+
+def remedy(model: Any) -> str:
+    """What makes a model's pass over a text fit, as far as its device and precision leave room."""
+    options = ["give a shorter text"]
+    if model.device.type != "cpu":
+        wide = BYTES[str(model.dtype).removeprefix("torch.")] > 2
+        options += ["--dtype bfloat16"] if wide else ["--device-map auto", "--device cpu"]
+    return " or ".join(options)

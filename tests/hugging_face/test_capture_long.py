@@ -12,6 +12,7 @@ from transformers.modeling_utils import AttentionInterface
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.hugging_face import extent as extents
 from attnviz.hugging_face.blocks import in_blocks
+from attnviz.hugging_face.border import remedy
 from attnviz.hugging_face.exact_links import SLACK
 from attnviz.hugging_face.extent import Extent, Frame, frame_streams, note_of
 from attnviz.hugging_face.interface import watching
@@ -196,3 +197,16 @@ def test_layers_are_numbered_by_their_paths_and_counted_where_these_agree():
     assert layer_names(["groups.0.inner.0.attn"] * 3) == ["0", "1", "2"]
     assert layer_names(["stages.0.blocks.0.a", "stages.0.blocks.1.a"]) == ["0", "1"]
     assert layer_names(["shared.attn"] * 2, attending=[3, 7]) == ["3", "7"]
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "says"),
+    [
+        ("cpu", torch.float32, "give a shorter text"),
+        ("cuda", torch.float32, "give a shorter text or --dtype bfloat16"),
+        ("cuda", torch.bfloat16, "give a shorter text or --device-map auto or --device cpu"),
+    ],
+)
+def test_running_out_of_memory_names_what_would_fit(device, dtype, says):
+    model = type("Model", (), {"device": torch.device(device), "dtype": dtype})
+    assert remedy(model) == says
