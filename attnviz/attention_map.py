@@ -204,6 +204,13 @@ class Provenance:
     focus: Mapping[str, Focus] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        """The model as a title names it: a folder by its own name, and whether it is untrained."""
+        is_path = self.model.startswith((".", "/", "~")) or self.model.count("/") > 1
+        name = self.model.rstrip("/").rpartition("/")[2] if is_path else self.model
+        return name + (" (untrained)" if self.trained is False else "")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projections:

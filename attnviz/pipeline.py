@@ -322,10 +322,9 @@ def draw_side_by_side(attention: Attention) -> Figure:
     from attnviz.renderers.panels import panels
 
     shown = views(attention)
-    untrained = " (untrained)" if attention.provenance.trained is False else ""
     return panels(
         [view.map for view in shown],
-        title=f"{attention.provenance.model}{untrained} · every lens side by side on one scale",
+        title=f"{attention.provenance.title} · every lens side by side on one scale",
         subtitle=orientation(attention.main),
         notes=[f"{view.map.stream}: {view.which}, {view.map.unit}" for view in shown],
     )
@@ -352,7 +351,6 @@ def page_html(
     from attnviz.renderers.page import MOST_WEIGHTS, page
 
     provenance = attention.provenance
-    untrained = " (untrained)" if provenance.trained is False else ""
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
 
     def words(tokens: Sequence[Token], side: str) -> list[int | None]:
@@ -361,7 +359,7 @@ def page_html(
 
     return page(
         attention,
-        title=" · ".join([provenance.model + untrained, *provenance.steps]),
+        title=" · ".join([provenance.title, *provenance.steps]),
         command=command,
         measures={
             item.stream: list(measure_heads(item, repeated=False).values())

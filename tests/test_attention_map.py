@@ -61,3 +61,19 @@ def test_signed_maps_may_hold_any_number_and_rows_may_sum_to_less() -> None:
 def test_maps_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         self_map(["a"]).stream = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("model", "trained", "title"),
+    [
+        ("bert-base-uncased", True, "bert-base-uncased"),
+        ("org/model", True, "org/model"),
+        ("./runs/bert/", None, "bert"),
+        ("/data/models/bert", True, "bert"),
+        ("multi-head", False, "multi-head (untrained)"),
+    ],
+)
+def test_a_title_names_a_folder_by_its_own_name(
+    model: str, trained: bool | None, title: str
+) -> None:
+    assert Provenance("file", model, trained).title == title

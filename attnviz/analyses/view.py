@@ -82,8 +82,7 @@ def _named(what: str, name: str) -> str:
 def describe_run(attention: Attention, item: AttentionMap) -> str:
     """What was run, in one line: model, stream and, where there are several, layers and heads."""
     provenance = attention.provenance
-    untrained = " (untrained)" if provenance.trained is False else ""
-    parts = [provenance.model + untrained, item.stream]
+    parts = [provenance.title, item.stream]
     parts += [step for step in provenance.steps if step.startswith(("lens ", "special "))]
     if provenance.settings.get(PARTS) == "prompt and output":
         counts = (provenance.settings.get(f"{part} tokens") for part in ("prompt", "output"))
