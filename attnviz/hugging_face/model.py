@@ -71,14 +71,7 @@ class HuggingFaceModel:
             AttentionError: the architecture gives out no attention weights.
         """
         with quiet():
-            text = as_chat(self.tokenizer, text, self.name) if self.chats else text
-            read, provenance = self.read(text, marked=self.chats), self.provenance
-            if self.writes is not None:
-                whole = self.go_on(text, read)
-                text, read = whole.text, whole.read
-                settings = {**provenance.settings, **whole.settings}
-                notes = (*provenance.notes, *whole.notes)
-                provenance = replace(provenance, settings=settings, notes=notes)
+            text, read, provenance = self.read_alone(text)
             with listening(self.model) as heard:
                 maps, notes = self.look(read)
         provenance = replace(provenance, notes=(*provenance.notes, *notes))
@@ -166,6 +159,22 @@ class HuggingFaceModel:
         from attnviz.hugging_face.norm import transform_cross
 
         return transform_cross(self, source, target)
+
+    def read_alone(self, text: str) -> tuple[str, TokenizedText, Provenance]:
+        """A text as it is read: as a chat, or with what the model writes after it, where asked for.
+
+        Raises:
+            InputError: the text is blank or too long.
+            ModelError: the tokenizer and the model do not belong together, or the model fails.
+        """
+        text = as_chat(self.tokenizer, text, self.name) if self.chats else text
+        read, provenance = self.read(text, marked=self.chats), self.provenance
+        if self.writes is None:
+            return text, read, provenance
+        whole = self.go_on(text, read)
+        settings = {**provenance.settings, **whole.settings}
+        notes = (*provenance.notes, *whole.notes)
+        return whole.text, whole.read, replace(provenance, settings=settings, notes=notes)
 
     def read_pair(
         self, source: str, target: str | None

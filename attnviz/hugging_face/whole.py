@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention_map import Attention, Provenance, Token
+from attnviz.errors import UsageError
 from attnviz.hugging_face.capture import group, highest, read_layers
 from attnviz.hugging_face.devices import BYTES, check_fit
+from attnviz.hugging_face.extent import WHOLE
 from attnviz.hugging_face.model import HuggingFaceModel, as_map
 from attnviz.hugging_face.twin import ATTENTIONS, eager_twin
 
@@ -46,10 +48,12 @@ def read_self(model: HuggingFaceModel, text: str) -> Reading:
     """A text as the model, or the encoder of one with two halves, reads it.
 
     Raises:
+        UsageError: only a part of the attention was asked for.
         InputError: the text is blank or too long.
         ModelError: the tokenizer and the model do not belong together.
     """
-    read = model.read(text)
+    check_whole(model)
+    text, read, provenance = model.read_alone(text)
     encoder = model.family == "encoder–decoder"
     stream = {"encoder-only": "self", "decoder-only": "causal"}.get(model.family, "encoder")
     part = model.model.get_encoder() if encoder else model.model
@@ -59,7 +63,7 @@ def read_self(model: HuggingFaceModel, text: str) -> Reading:
         {stream: ("text", "text")},
         {"text": read.tokens},
         {"text": read.ids},
-        model.provenance,
+        provenance,
         {"text": text},
     )
 
@@ -72,6 +76,7 @@ def read_cross(model: HuggingFaceModel, source: str, target: str | None) -> Read
         ModelError: the tokenizer and the model do not belong together, or the model fails.
         AttentionError: the model has no cross-attention.
     """
+    check_whole(model)
     read, goal, inputs = model.read_pair(source, target)
     return Reading(
         eager_twin(model.model),
@@ -86,6 +91,19 @@ def read_cross(model: HuggingFaceModel, source: str, target: str | None) -> Read
         model.decoded(goal.notes),
         {"source": source, "target": goal.text},
     )
+
+
+def check_whole(model: HuggingFaceModel) -> None:
+    """Refuse to look at a part: what leaves it out would be no gradient and no norm of the text's.
+
+    Raises:
+        UsageError: only a part of the attention was asked for.
+    """
+    if model.extent != WHOLE:
+        raise UsageError(
+            "gradients and norms need every weight: leave --max-size, --rows and --window out, or "
+            "use --lens raw"
+        )
 
 
 def check_memory(reading: Reading, copies: int) -> None:
@@ -139,4 +157,5 @@ def as_attention(reading: Reading, layers: Mapping[str, list[Tensor | None]]) ->
         plain = [None if layer is None else layer.detach() for layer in layers[stream]]
         arrays = read_layers(plain, reading.part.config, side, highest(reading.part))
         maps += [as_map(item, reading.tokens, query, key) for item in group(stream, arrays)]
-    return Attention(tuple(maps), reading.provenance, **reading.texts)
+    text, source, target = (reading.texts.get(name) for name in ("text", "source", "target"))
+    return Attention(tuple(maps), reading.provenance, text, source, target)

@@ -310,3 +310,19 @@ def test_a_lens_that_does_not_apply_is_left_out_with_the_reason(folders):
     assert "lens gradient is left out: '" in done.err
     insisted = attnviz("self", TEXT, "--model", folders("bert"), "--lens", "all", "--target", "x")
     assert (insisted.status, "no head" in insisted.mistake) == (1, True)
+
+
+@pytest.mark.parametrize("lens", ["gradient", "norm"])
+@pytest.mark.parametrize("part", [("--rows", "0-2"), ("--window", "0-2"), ("--max-size", "4")])
+def test_a_part_of_the_attention_is_refused(lens, part, folder_of):
+    done = attnviz("self", TEXT, "--model", folder_of("gpt2"), "--lens", lens, *part)
+    assert (done.status, "need every weight" in done.mistake) == (2, True)
+
+
+def test_what_a_model_wrote_itself_is_read_as_the_maps_read_it(folder_of):
+    asked = ("self", TEXT, "--model", folder_of("gpt2"), "--generate", "3", "-f", "json", "-q")
+    raw, norms = (attnviz(*asked, "--lens", lens).json() for lens in ("raw", "norm"))
+    assert norms["maps"][0]["key_tokens"] == raw["maps"][0]["key_tokens"]
+    assert norms["text"] == raw["text"]
+    prompt = norms["provenance"]["settings"]["prompt tokens"]
+    assert prompt == raw["provenance"]["settings"]["prompt tokens"]
