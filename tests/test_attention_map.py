@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.attention_map import AttentionMap, Provenance, Token
 from attnviz.errors import InputError
 from tests.samples import self_map, weights_of
 
