@@ -18,7 +18,7 @@ from attnviz.hugging_face.tasks import SUFFIXES
 from attnviz.hugging_face.whole import (
     Reading,
     as_attention,
-    check_memory,
+    check_reading,
     matrices,
     read_cross,
     read_self,
@@ -101,7 +101,7 @@ def explain(model: HuggingFaceModel, reading: Reading, wanted: str | None) -> Ex
     """
     import torch
 
-    check_memory(reading, COPIES)
+    check_reading(reading, COPIES)
     with running(reading.part), torch.enable_grad():
         output = run(reading)
         layers = matrices(output, reading)

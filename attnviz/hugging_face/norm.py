@@ -24,7 +24,7 @@ from attnviz.hugging_face.streams import stream_of, take
 from attnviz.hugging_face.whole import (
     Reading,
     as_attention,
-    check_memory,
+    check_reading,
     matrices,
     read_cross,
     read_self,
@@ -84,7 +84,7 @@ def transform(reading: Reading) -> Transformed:
     """
     import torch
 
-    check_memory(reading, COPIES)
+    check_reading(reading, COPIES)
     with running(reading.part), torch.no_grad(), values(reading) as seen:
         layers = matrices(run(reading), reading)
     attention = as_attention(reading, layers)

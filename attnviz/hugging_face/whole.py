@@ -15,6 +15,7 @@ from attnviz.hugging_face.capture import group, highest, read_layers
 from attnviz.hugging_face.devices import BYTES, check_fit
 from attnviz.hugging_face.extent import WHOLE
 from attnviz.hugging_face.model import HuggingFaceModel, as_map
+from attnviz.hugging_face.refusals import check_family
 from attnviz.hugging_face.twin import ATTENTIONS, eager_twin
 
 if TYPE_CHECKING:
@@ -106,16 +107,18 @@ def check_whole(model: HuggingFaceModel) -> None:
         )
 
 
-def check_memory(reading: Reading, copies: int) -> None:
-    """Refuse a text whose matrices would not fit.
+def check_reading(reading: Reading, copies: int) -> None:
+    """Refuse a text whose matrices would not fit, or are not weights between its tokens.
 
     Args:
         reading: what is read.
         copies: how often each matrix exists at once.
 
     Raises:
+        AttentionError: the family attends in another way.
         ModelError: less memory is free than that.
     """
+    check_family(reading.part.config, max(map(len, reading.tokens.values())))
     config = reading.part.config.get_text_config()
     layers = getattr(config, "num_hidden_layers", None) or 1
     heads = getattr(config, "num_attention_heads", None) or 1

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from attnviz.analyses.norm import norms, norms_by_head
-from attnviz.errors import AttentionError
+from attnviz.errors import AttentionError, ModelError
 
 TEXT = "The professor published the red paper"
 PAIR = "The red car is fast", "La voiture rouge"
@@ -123,3 +123,21 @@ def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
     monkeypatch.setattr(norm, "watching", unseen)
     with pytest.raises(AttentionError, match="keeps its values to itself"):
         loaded("bert").transform_self(TEXT)
+
+
+@pytest.mark.parametrize("way", ["transform_self", "explain_self"])
+def test_a_family_without_weights_between_tokens_is_refused(way, loaded, monkeypatch):
+    from attnviz.hugging_face.refusals import NOT_WEIGHTS
+
+    monkeypatch.setitem(NOT_WEIGHTS, "llama", "it attends in windows")
+    with pytest.raises(AttentionError, match="it attends in windows"):
+        getattr(loaded("llama"), way)(TEXT)
+
+
+@pytest.mark.parametrize("way", ["transform_self", "explain_self"])
+def test_more_than_fits_is_refused_before_the_model_runs(way, loaded, monkeypatch):
+    from attnviz.hugging_face import devices
+
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 100)
+    with pytest.raises(ModelError, match=r"3 layers × 4 heads .*shorter text"):
+        getattr(loaded("gpt2"), way)(TEXT)
