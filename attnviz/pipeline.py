@@ -362,24 +362,28 @@ def page_html(
         title=" · ".join([provenance.title, *provenance.steps]),
         command=command,
         measures={
-            item.stream: list(measure_heads(item, repeated=False).values())
-            for item in attention.maps
+            number: list(measure_heads(item, repeated=False).values())
+            for number, item in enumerate(attention.maps)
             if item.values == "share" and not item.is_pooled
         },
         words={
-            item.stream: (
+            number: (
                 words(item.query_tokens, item.query_side),
                 words(item.key_tokens, item.key_side),
             )
-            for item in attention.maps
+            for number, item in enumerate(attention.maps)
         },
         projections={
-            item.stream: kept
-            for item in attention.maps
+            number: kept
+            for number, item in enumerate(attention.maps)
             if item.stream in attention.projections
             and (kept := attention.projections[item.stream].of(item)) is not None
         },
-        patches={item.stream: _patches(picture, item) for item in attention.maps if picture},
+        patches={
+            number: _patches(picture, item)
+            for number, item in enumerate(attention.maps)
+            if picture
+        },
         most_weights=most_weights or MOST_WEIGHTS,
     )
 

@@ -14,7 +14,7 @@ from attnviz.request import Choice, Origin
 OFFERED = {
     *("model", "device", "device_map", "dtype", "revision", "allow_pickle", "allow_code"),
     *("lens", "layer", "head", "reduce", "over", "special"),
-    *("format", "output", "grid", "quiet"),
+    *("format", "output", "grid", "html", "open_page", "quiet"),
 }
 """The shared options that mean something for a picture."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from attnviz.analyses.patches import (
     said_looks,
 )
 from attnviz.analyses.view import describe_run
-from attnviz.attention_map import Attention
+from attnviz.attention_map import Attention, AttentionMap
 from attnviz.cli.options import Options
 from attnviz.cli.output import (
     Draft,
@@ -27,6 +28,7 @@ from attnviz.cli.output import (
     write_bytes,
     write_file,
 )
+from attnviz.cli.page import PageSink
 from attnviz.cli.run import say_notes
 from attnviz.cli.sinks import display_of_stdout
 from attnviz.errors import UsageError, choose
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from attnviz.renderers.overlay import Seen
 
 ALL = "all"
+MOST_PIXELS = 1000
+"""Of a side of the picture on a page."""
 LENSES = ("raw", "rollout")
 TERMS = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map")
 """What of an origin says how a model is loaded."""
@@ -97,7 +101,7 @@ class Asked:
         check_choice(self.options.choice)
         choose(self.options.choice.lens, LENSES, "lens for pictures")
         choose(output.format, FORMATS, "format")
-        paths = [path for path in (output.output, self.overlay, self.grid) if path]
+        paths = [path for path in (output.output, self.overlay, self.grid, output.html) if path]
         if len({path.absolute() for path in paths}) < len(paths):
             raise UsageError("two outputs go to the same file: name different ones")
         for path in (self.overlay, self.grid):
@@ -144,6 +148,9 @@ def show(asked: Asked) -> None:
     from attnviz.hugging_face.vision import load_vision_model
 
     asked.check()
+    output = asked.options.output
+    wanted = output.html is not None or output.open_page
+    page = PageSink(output.html, many=False, shown=output.open_page) if wanted else None
     size = None if asked.size is None else parse_size(asked.size)
     picture = read_picture(asked.file)
     origin = asked.options.origin
@@ -166,13 +173,24 @@ def show(asked: Asked) -> None:
             provenance=replace(attention.provenance, settings=settings),
         )
         found = chosen(attention, asked)
+        left, top, right, bottom = map(round, model.seen(picture, size))
+        part = picture.crop((left, top, right, bottom))
         if not asked.options.output.quiet:
             say_notes(found, set())
         if asked.overlay is not None or asked.grid is not None:
-            left, top, right, bottom = map(round, model.seen(picture, size))
-            part = picture.crop((left, top, right, bottom))
             write_pictures(found, asked, seen(attention, part, asked.patch))
+        if page is not None:
+            page.write(apply_choice(attention, asked.options.choice), as_jpeg(part))
         write_data(found, asked, draft)
+
+
+def as_jpeg(part: Any) -> bytes:
+    """A picture as a file, made smaller where it has more pixels than a page shows."""
+    file = BytesIO()
+    small = part.copy()
+    small.thumbnail((MOST_PIXELS, MOST_PIXELS))
+    small.save(file, "JPEG", quality=90)
+    return file.getvalue()
 
 
 def chosen(attention: Attention, asked: Asked) -> Any:
@@ -220,8 +238,9 @@ def write_pictures(found: Attention, asked: Asked, picture: Seen) -> None:
         figure = overlay(picture, over_picture(shown)[0, 0], title=title, **words)
         write_file(asked.overlay, figure_bytes(figure, picture_suffix(asked.overlay)))
     if asked.grid is not None:
-        title = describe_run(found, found.main)
-        figure = overlay_grid(picture, **every_head(found), title=title, **words)
+        heads = every_head(found)
+        title = describe_run(found, as_one(found.main, heads) if len(found.maps) > 1 else item)
+        figure = overlay_grid(picture, **heads, title=title, **words)
         write_file(asked.grid, figure_bytes(figure, picture_suffix(asked.grid)))
 
 
@@ -243,6 +262,12 @@ def every_head(found: Attention) -> dict[str, Any]:
         place += len(grid)
     layers = tuple(name for item in found.maps for name in item.layers)
     return {"weights": whole, "layers": layers, "heads": heads}
+
+
+def as_one(item: AttentionMap, heads: dict[str, Any]) -> AttentionMap:
+    """A map of all layers, to be named in a title."""
+    weights = np.nan_to_num(heads["weights"]).reshape(*heads["weights"].shape[:2], 1, -1)
+    return item.with_weights(weights, layers=heads["layers"], heads=heads["heads"])
 
 
 def write_data(found: Any, asked: Asked, draft: Draft | None) -> None:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from attnviz.attention_map import Attention
 from attnviz.cli.output import check_writable, note, write_file
 from attnviz.errors import UsageError
 from attnviz.pipeline import Result, as_bytes, page_html
@@ -39,12 +40,16 @@ class PageSink:
 
     def add(self, result: Result, views: Views) -> None:
         """Write the text's page, and show it if it is the first."""
+        self.write(result)
+
+    def write(self, result: Attention, picture: bytes | None = None) -> None:
+        """Write a page, with the picture whose patches attend if there is one."""
         if self.path is None and self.count:
             return
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
         if self.many and self.path:
             path = path.with_name(f"{path.stem}-{self.count}{path.suffix}")
-        write_file(path, as_bytes(page_html(result, command_line())))
+        write_file(path, as_bytes(page_html(result, command_line(), picture=picture)))
         if self.shown and not self.count:
             show(path)
         self.count += 1

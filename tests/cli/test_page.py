@@ -13,6 +13,7 @@ import pytest
 from attnviz.attention_map import Attention, AttentionMap, Link, Provenance, Token
 from attnviz.patches import patch_tokens
 from attnviz.pipeline import attend, page_html
+from tests.hugging_face.tiny_vision import VISION_BUILDERS
 from tests.invoke import OWN
 from tests.invoke import attnviz as invoke
 
@@ -203,3 +204,16 @@ def test_a_picture_lies_under_the_patches_at_the_end_of_the_keys() -> None:
     assert (keys["rows"], keys["columns"], keys["first"]) == (2, 3, 1)
     assert keys["image"].startswith("data:image/png;base64,")
     assert patches["queries"]["rows"] == 2
+
+
+def test_image_writes_a_page_with_the_picture_under_its_patches(tmp_path: Path) -> None:
+    folder = VISION_BUILDERS["vit"](tmp_path)
+    shapes = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
+    file = tmp_path / "page.html"
+    done = invoke("image", shapes, "--model", folder, "--html", file, "-f", "none", "-q")
+    assert (done.status, done.err) == (0, "")
+    (item,) = document(file.read_text("utf-8"))["maps"]
+    assert len(item["queries"]["tokens"]) == 17
+    keys = item["patches"]["keys"]
+    assert (keys["rows"], keys["columns"], keys["first"]) == (4, 4, 1)
+    assert keys["image"].startswith("data:image/jpeg;base64,")

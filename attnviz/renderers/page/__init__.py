@@ -29,10 +29,10 @@ def page(
     *,
     title: str = "",
     command: str = "",
-    measures: Mapping[str, Sequence[HeadMeasure]] | None = None,
-    words: Mapping[str, tuple[Words, Words]] | None = None,
-    projections: Mapping[str, Projections] | None = None,
-    patches: Mapping[str, Patches] | None = None,
+    measures: Mapping[int, Sequence[HeadMeasure]] | None = None,
+    words: Mapping[int, tuple[Words, Words]] | None = None,
+    projections: Mapping[int, Projections] | None = None,
+    patches: Mapping[int, Patches] | None = None,
     most_weights: int = MOST_WEIGHTS,
 ) -> str:
     """An HTML page with every map of one text, to be looked at in a browser.
@@ -46,11 +46,11 @@ def page(
         title: what was run; by default the model. Which stream, layer and head is looked at, the
             page says itself.
         command: the command that makes the page again, if known.
-        measures: for a stream, numbers for its heads to sort and filter by.
-        words: for a stream, the number of the word that each query token belongs to, and each key
+        measures: for a map by its number from 0, numbers for its heads to sort and filter by.
+        words: for a map, the number of the word that each query token belongs to, and each key
             token; None for a token that is no word's; nothing where tokens are all there is.
-        projections: for a stream, the queries and keys behind its scores.
-        patches: for a stream, the picture that its keys are patches of.
+        projections: for a map, the queries and keys behind its scores.
+        patches: for a map, the picture that its keys are patches of.
         most_weights: how many weights are kept one by one.
 
     Returns:

@@ -31,12 +31,12 @@ _FEW = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What belongs to maps without being in them, by stream."""
+    """What belongs to maps without being in them, by the number of the map."""
 
-    measures: Mapping[str, Sequence[HeadMeasure]]
-    words: Mapping[str, tuple[Words, Words]]
-    projections: Mapping[str, Projections]
-    patches: Mapping[str, Patches]
+    measures: Mapping[int, Sequence[HeadMeasure]]
+    words: Mapping[int, tuple[Words, Words]]
+    projections: Mapping[int, Projections]
+    patches: Mapping[int, Patches]
 
 
 def page_document(
@@ -48,7 +48,7 @@ def page_document(
     maps = []
     for number, item in enumerate(attention.maps):
         room = item.weights.size * most_weights // total if total > most_weights else total
-        maps.append(_map(attention, item, extras, room, total <= _FEW, f"m{number}", blobs))
+        maps.append(_map(attention, number, extras, room, total <= _FEW, blobs))
     provenance = attention.provenance
     document = {
         "title": printable(title or provenance.model),
@@ -77,22 +77,15 @@ def _beginning(text: str) -> str:
 
 
 def _map(
-    attention: Attention,
-    item: AttentionMap,
-    extras: Extras,
-    room: int,
-    fine: bool,
-    name: str,
-    blobs: Blobs,
+    attention: Attention, number: int, extras: Extras, room: int, fine: bool, blobs: Blobs
 ) -> dict[str, Any]:
+    item, name = attention.maps[number], f"m{number}"
     shown = within(item, room)
     codes = encode(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
     focus = attention.provenance.focus.get(item.stream)
-    words = extras.words.get(item.stream, ((), ()))
-    stream, _, lens = item.stream.partition(" · ")
-    if "lens all" in attention.provenance.steps:
-        stream, lens = "attention", item.stream
+    words = extras.words.get(number, ((), ()))
+    stream, lens = _called(attention, item)
     return {
         "blob": name,
         "stream": printable(stream),
@@ -107,11 +100,22 @@ def _map(
         "queries": _axis(attention, item.query_side, shown.query_tokens, words[0], shown.blocks[0]),
         "keys": _axis(attention, item.key_side, shown.key_tokens, words[1], shown.blocks[1]),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
-        "measures": [_measure(measure) for measure in extras.measures.get(item.stream, ())],
+        "measures": [_measure(measure) for measure in extras.measures.get(number, ())],
         "links": _links(shown) if shown.is_pooled else None,
-        "projections": _projections(shown, extras, name, blobs),
-        "patches": _patches(shown, extras),
+        "projections": _projections(shown, extras.projections.get(number), name, blobs),
+        "patches": _patches(shown, extras.patches.get(number)),
     }
+
+
+def _called(attention: Attention, item: AttentionMap) -> tuple[str, str]:
+    """The stream and the lens of a map, by which a reader tells it from the others."""
+    stream, _, lens = item.stream.partition(" · ")
+    if "lens all" in attention.provenance.steps:
+        return "attention", item.stream
+    if [other.stream for other in attention.maps].count(item.stream) > 1:
+        # Stages of one model whose sizes differ are maps of their own.
+        stream += f", layers {item.layers[0]} to {item.layers[-1]}"
+    return stream, lens
 
 
 def _axis(
@@ -176,11 +180,10 @@ def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
     return [[found.get((layer, head), []) for head in item.heads] for layer in item.layers]
 
 
-def _patches(item: AttentionMap, extras: Extras) -> dict[str, Any]:
+def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
     """Where the picture is whose patches the keys are, and the queries where they are the same."""
-    if item.stream not in extras.patches or item.is_pooled:
+    if patches is None or item.is_pooled:
         return {}
-    patches = extras.patches[item.stream]
     found = {"keys": patches.as_json(item.key_tokens)}
     if item.query_side == item.key_side and len(item.query_tokens) == len(item.key_tokens):
         found["queries"] = {**found["keys"], "image": ""}
@@ -188,16 +191,15 @@ def _patches(item: AttentionMap, extras: Extras) -> dict[str, Any]:
 
 
 def _projections(
-    item: AttentionMap, extras: Extras, name: str, blobs: Blobs
+    item: AttentionMap, kept: Projections | None, name: str, blobs: Blobs
 ) -> dict[str, Any] | None:
     """Where queries and keys are, if they were kept and stand one for each token.
 
     Raises:
         InputError: their shapes do not fit the map.
     """
-    if item.stream not in extras.projections or item.is_pooled:
+    if kept is None or item.is_pooled:
         return None
-    kept = extras.projections[item.stream]
     query, key = (np.asarray(array, np.float32) for array in (kept.query, kept.key))
     layers, heads, queries, keys = item.weights.shape
     size = query.shape[-1]

@@ -75,8 +75,8 @@ def encoder_page(**options: Any) -> str:
     attention = encoder()
     return page(
         attention,
-        measures={"encoder": [previous_token(attention)]},
-        words={"encoder": (WORDS, WORDS)},
+        measures={0: [previous_token(attention)]},
+        words={0: (WORDS, WORDS)},
         **options,
     )
 

@@ -283,7 +283,7 @@ def test_the_words_of_one_text_shade_those_of_the_other(open_page: Open) -> None
 
 def test_query_and_key_multiply_to_the_weight(open_page: Open) -> None:
     attention, kept = with_projections()
-    html = page(attention, projections={"encoder": kept})
+    html = page(attention, projections={0: kept})
     opened = open_page(html, "view=query-key&heads=0.1&row=2&column=3")
     said = opened.text(".sum")
     product = float(kept.query[0, 1, 2] @ kept.key[0, 1, 3])
@@ -300,7 +300,7 @@ def test_query_and_key_multiply_to_the_weight(open_page: Open) -> None:
 def test_scores_without_scaling_are_not_said_to_be_scaled(open_page: Open) -> None:
     attention, kept = with_projections()
     unscaled = replace(kept, query=kept.query / np.sqrt(8), scale=1.0)
-    opened = open_page(page(attention, projections={"encoder": unscaled}), "view=query-key&row=2")
+    opened = open_page(page(attention, projections={0: unscaled}), "view=query-key&row=2")
     assert "√" not in opened.text(".sum")
     assert "takes part" not in opened.text(".sum")
 
@@ -312,7 +312,7 @@ def test_keys_that_get_nothing_are_said_to_be_hidden_if_that_explains_the_weight
     masked = attention.weights * np.tri(4, dtype=np.float32)
     masked /= masked.sum(axis=-1, keepdims=True)
     item = attention.main.with_weights(masked)
-    html = page(replace(attention, maps=(item,)), projections={"encoder": kept})
+    html = page(replace(attention, maps=(item,)), projections={0: kept})
     opened = open_page(html, "view=query-key&heads=0.0&row=1&column=0")
     assert "2 of 4 keys, the others are hidden" in opened.text(".sum")
     assert abs(number(opened.text(".sum output")) - masked[0, 0, 1, 0]) <= CLOSE
@@ -320,7 +320,7 @@ def test_keys_that_get_nothing_are_said_to_be_hidden_if_that_explains_the_weight
 
 def test_a_weight_that_the_scores_do_not_explain_is_said(open_page: Open) -> None:
     attention, kept = with_projections()
-    html = page(attention, projections={"encoder": replace(kept, scale=1.0)})
+    html = page(attention, projections={0: replace(kept, scale=1.0)})
     opened = open_page(html, "view=query-key&row=2&column=3")
     assert "takes part too" in opened.text(".sum")
 
@@ -336,7 +336,7 @@ def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(
 
 def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Open) -> None:
     attention, image = picture()
-    html = page(attention, patches={"encoder": Patches(image, 2, 2, 1)})
+    html = page(attention, patches={0: Patches(image, 2, 2, 1)})
     opened = open_page(html, "view=image&heads=0.0")
     opened.tab.locator(".image canvas").focus()
     opened.key("ArrowRight")

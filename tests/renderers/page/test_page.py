@@ -164,14 +164,14 @@ def test_tokens_of_one_word_are_told_as_runs() -> None:
 
 def test_words_of_one_token_each_are_no_choice() -> None:
     single = (None, 0, 1, 2, 3, 4, None)
-    found = document(page(encoder(), words={"encoder": (single, ())}))["maps"][0]
+    found = document(page(encoder(), words={0: (single, ())}))["maps"][0]
     assert found["queries"]["words"] is None
     assert found["keys"]["words"] is None
 
 
 def test_word_numbers_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="3 word numbers for the 7 tokens"):
-        page(encoder(), words={"encoder": ((0, 0, 1), ())})
+        page(encoder(), words={0: ((0, 0, 1), ())})
 
 
 def test_a_lens_is_told_apart_from_its_stream() -> None:
@@ -181,6 +181,16 @@ def test_a_lens_is_told_apart_from_its_stream() -> None:
     assert [(found["stream"], found["lens"]) for found in maps] == [
         ("encoder", ""),
         ("encoder", "rollout"),
+    ]
+
+
+def test_maps_of_one_stream_are_told_apart_by_their_layers() -> None:
+    item = encoder().main
+    later = item.with_weights(item.weights[:1], layers=("2",))
+    maps = document(page(Attention((item, later), Provenance("x", "y"))))["maps"]
+    assert [found["stream"] for found in maps] == [
+        "encoder, layers 0 to 1",
+        "encoder, layers 2 to 2",
     ]
 
 
@@ -201,15 +211,15 @@ def test_large_maps_are_pooled_and_keep_their_strongest_links() -> None:
 def test_projections_that_do_not_fit_are_refused() -> None:
     attention, kept = with_projections()
     with pytest.raises(InputError, match="do not fit the map"):
-        page(attention, projections={"encoder": replace(kept, key=kept.key[:, :, :3])})
+        page(attention, projections={0: replace(kept, key=kept.key[:, :, :3])})
 
 
 def test_patches_that_do_not_fit_are_refused() -> None:
     attention, image = picture()
     with pytest.raises(InputError, match="3 × 3 patches from token 1 on"):
-        page(attention, patches={"encoder": Patches(image, 3, 3, 1)})
+        page(attention, patches={0: Patches(image, 3, 3, 1)})
     with pytest.raises(InputError, match="neither PNG"):
-        page(attention, patches={"encoder": Patches(b"GIF89a", 2, 2, 1)})
+        page(attention, patches={0: Patches(b"GIF89a", 2, 2, 1)})
 
 
 def test_a_frame_holds_the_whole_page_as_an_attribute() -> None:
