@@ -138,7 +138,8 @@ def said_looks(item: AttentionMap) -> str:
     who = query.text if query.special else f"patch {query.text}" if within else f"'{query.text}'"
     elsewhere = 1 - float(over_picture(item)[-1].sum((-1, -2)).mean())
     beside = "" if elsewhere < 0.005 else f"; {elsewhere:.0%} goes elsewhere"
-    return f"where {who} looks: rows and columns of patches{beside}"
+    looks = "the patches look on average" if query == AVERAGE else f"{who} looks"
+    return f"where {looks}: rows and columns of patches{beside}"
 
 
 def strongest_patch(item: AttentionMap) -> Link:

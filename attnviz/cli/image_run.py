@@ -240,6 +240,8 @@ def write_pictures(found: Attention, asked: Asked, picture: Seen) -> None:
     if asked.grid is not None:
         heads = every_head(found)
         title = describe_run(found, as_one(found.main, heads) if len(found.maps) > 1 else item)
+        if len(found.maps) > 1:
+            words["subtitle"] += "; what goes to a coarser patch is shared out over what it covers"
         figure = overlay_grid(picture, **heads, title=title, **words)
         write_file(asked.grid, figure_bytes(figure, picture_suffix(asked.grid)))
 

@@ -88,6 +88,9 @@ def test_windows_are_drawn_with_their_coarser_patches(swin: Path, tmp_path: Path
     assert done.status == 0
     assert {row[1] for row in done.rows[1:]} == {"self"}
     assert {row[2] for row in done.rows[1:]} == set("0123")
+    drawn = tmp_path / "a.svg"
+    attnviz("image", SHAPES, "--model", swin, "--grid", drawn, "-f", "none")
+    assert drawn.stat().st_size > 1000
 
 
 def test_another_size_gives_more_patches(folder: Path) -> None:
