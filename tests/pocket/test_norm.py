@@ -8,6 +8,7 @@ import pytest
 from attnviz.analyses.norm import norms
 from attnviz.pocket import load_pocket, model
 from attnviz.pocket.norm import transform
+from tests.invoke import imported
 
 PAIR = "The red car is fast", "La voiture rouge est rapide"
 
@@ -63,3 +64,10 @@ def test_a_pair_has_them_for_each_stream():
     assert shapes == [(4, keys, 6, 6), (4, keys, 6, 6), (4, queries, 6, 6)]
     for products in found.products:
         np.testing.assert_allclose(products, products.swapaxes(-1, -2), atol=1e-12)
+
+
+def test_they_need_no_torch_and_gradients_do():
+    for lens, expected in (("norm", False), ("gradient", True)):
+        loaded, done = imported("self", PAIR[0], "--model", "pocket", "--lens", lens, "-q")
+        assert done.status == 0
+        assert ("torch" in loaded) is expected
