@@ -176,7 +176,11 @@ def from_kernels(
             )
         return wishes[stream]
 
-    with running(model):
+    import torch
+
+    devices = [model.device] if model.device.type == "cuda" else []
+    # A model that draws by chance (ViLT its patches) must draw the same if it has to run again.
+    with running(model), torch.random.fork_rng(devices):
         readings = read_calls(model, inputs, wish_for)
     found = dict[str, Stack]()
     for stream in sides:

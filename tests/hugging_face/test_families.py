@@ -47,7 +47,9 @@ def inputs_of(name):
         }
     if kind in {"image", "windows"}:
         return {"pixel_values": pixels}
-    both = {"pixel_values": pixels} if kind == "image and text" else {}
+    both = {"pixel_values": pixels} if kind in {"image and text", "joint"} else {}
+    if name == "llava":
+        ids = torch.cat([torch.full((1, 16), 49), ids], 1)
     pair = {"decoder_input_ids": ids[:, :7]} if kind == "pair" else {}
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **both, **pair}
 
@@ -73,7 +75,7 @@ def handed_over(own, inputs, kind):
             stream: output[f"{stream}_attentions"] for stream in ("cross", "encoder", "decoder")
         }
     layers = [layer for layer in output.attentions if layer is not None]
-    return {"self" if kind == "text" else "vision": layers}
+    return {"self" if kind in {"text", "joint"} else "vision": layers}
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Route = Literal["probe", "eager", "refused"]
-Kind = Literal["text", "pair", "image", "speech", "image and text", "windows"]
+Kind = Literal["text", "pair", "image", "speech", "image and text", "joint", "windows"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class Family:
 
     Attributes:
         sizes: its configuration.
-        kind: what it reads; "windows" for images whose attention is not between all patches.
+        kind: what it reads; "image and text" in a tower each, "joint" in one sequence, "windows"
+            for images whose attention is not between all patches.
         route: how its weights are had.
         note: for the table in the documentation.
         says: of a refused one, what the error matches.
@@ -432,6 +433,15 @@ FAMILIES: dict[str, Family] = {
     ),
     # images
     "beit": Family(IMAGE, "image"),
+    "blip": none(
+        {
+            "text_config": {**TEXT, "encoder_hidden_size": 32, "projection_dim": 32},
+            "vision_config": IMAGE,
+        },
+        "by hand, and kept to itself where both towers run",
+        "keeps it to itself",
+        kind="image and text",
+    ),
     "clip": Family(BOTH, "image and text", note="both towers"),
     "clip_vision_model": Family(IMAGE, "image"),
     "convnext": none(
@@ -444,6 +454,31 @@ FAMILIES: dict[str, Family] = {
     "deit": Family(IMAGE, "image"),
     "dinov2": Family(IMAGE, "image"),
     "dinov2_with_registers": Family(IMAGE, "image"),
+    "git": by_hand(
+        {**TEXT, "vision_config": IMAGE},
+        "patches and text in one sequence; its vision tower can be probed",
+        kind="joint",
+    ),
+    "layoutlmv3": by_hand(
+        {
+            **TEXT,
+            "input_size": 16,
+            "patch_size": 4,
+            "coordinate_size": 5,
+            "shape_size": 6,
+            "max_2d_position_embeddings": 64,
+        }
+    ),
+    "llava": Family(
+        {
+            "text_config": {**GROUPED, "model_type": "llama"},
+            "vision_config": {**IMAGE, "model_type": "clip_vision_model"},
+            "image_token_index": 49,
+            "image_token_id": 49,
+        },
+        "joint",
+        note="patches and text in one sequence; the vision tower is a stream of its own",
+    ),
     "segformer": Family(
         {
             "num_encoder_blocks": 2,
@@ -462,6 +497,11 @@ FAMILIES: dict[str, Family] = {
     "siglip_vision_model": Family(IMAGE, "image"),
     "swin": Family({**STAGES, "window_size": 4}, "windows", note="windows stand in the batch axis"),
     "swinv2": none({**STAGES, "window_size": 4}, "by hand, in windows", "windows", kind="image"),
+    "vilt": by_hand(
+        {**TEXT, "image_size": 16, "patch_size": 4},
+        "text and patches in one sequence",
+        kind="joint",
+    ),
     "vit": Family(IMAGE, "image"),
     "vit_mae": Family(
         {
@@ -480,6 +520,7 @@ FAMILIES: dict[str, Family] = {
 
 STREAMS: dict[str, list[str]] = {
     "text": ["self"],
+    "joint": ["self"],
     "pair": ["cross", "encoder", "decoder"],
     "speech": ["cross", "encoder", "decoder"],
     "image": ["vision"],
