@@ -347,6 +347,11 @@ def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Ope
     assert abs(pointed_at(opened) - attention.weights[0, 0, 2, 2]) <= CLOSE
     opened.tab.mouse.click(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.75)
     assert opened.fragment()["row"] == "3"
+    root = ElementTree.fromstring(opened.download("svg"))
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) == 1
+    largest = attention.weights[0, 0, 3, 1:].max()
+    said = re.findall(r"end at (\S+),", opened.text("#view .hint"))
+    assert abs(number(said[0]) - largest) <= CLOSE
 
 
 def test_heads_are_sorted_and_filtered_by_a_measure_those_it_says_nothing_of_last(

@@ -1,11 +1,25 @@
-/** Patches of a picture shaded by the attention that they get, or give. */
+/** Patches over their picture, in the colour of what they get from one query. */
 
-import { theme } from "./colors.js";
-import { clamp } from "./numbers.js";
+import { cssColor, theme } from "./colors.js";
+import { clamp, spell } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").Patches} Patches */
+
+/** How much of the picture is left under the colours: enough to know where one is. */
+const SHOWS_THROUGH = 0.35;
+
+/** @param {HTMLImageElement} picture @param {HTMLCanvasElement} grey */
+function inGrey(picture, grey) {
+  grey.width = picture.naturalWidth;
+  grey.height = picture.naturalHeight;
+  const surface = /** @type {import("./types.js").Surface} */ (grey.getContext("2d"));
+  surface.drawImage(picture, 0, 0);
+  surface.globalCompositeOperation = "saturation";
+  surface.fillStyle = "#808080";
+  surface.fillRect(0, 0, grey.width, grey.height);
+}
 
 /**
  * @param {import("./types.js").Store} store
@@ -15,10 +29,11 @@ import { make, onceAFrame, sized } from "./surface.js";
 export function createImage(store, readout) {
   const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "picture in patches" });
   const queries = make("select", { "aria-label": "query" });
-  const clear = make("span", { class: "hint" }, ["A patch is as clear as its share; the clearest has the largest."]);
-  const tools = make("p", { class: "tools" }, [make("label", {}, ["attention of ", queries]), clear]);
+  const ends = make("span", { class: "hint" }, []);
+  const tools = make("p", { class: "tools" }, [make("label", {}, ["attention of ", queries]), ends]);
   const element = make("div", { class: "image" }, [tools, canvas]);
   const picture = new Image();
+  const grey = document.createElement("canvas");
   /** @type {Scene} */
   let scene;
   /** @type {Patches} */
@@ -37,22 +52,23 @@ export function createImage(store, readout) {
   /** @param {import("./types.js").Surface} surface */
   const paint = (surface) => {
     const [width, height] = size();
-    surface.drawImage(picture, 0, 0, width, height);
+    surface.drawImage(grey, 0, 0, width, height);
     const colors = theme();
     const count = scene.shown.keys.length;
     const own = scene.shown.values.subarray(row() * count, (row() + 1) * count);
     const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value))), 0) || 1;
+    const scale = { ...scene.palette, limits: /** @type {[number, number]} */ ([scene.palette.limits[0] < 0 ? -most : 0, most]) };
+    ends.textContent = `Colours end at ${spell(most)}, the largest share of a patch; the picture in grey.`;
     const [across, down] = [width / patches.columns, height / patches.rows];
     scene.shown.keys.forEach((token, column) => {
       const place = placeOfPatch(column);
       if (place < 0) return;
-      const share = Math.abs(own[column]) / most;
       // Whole pixels, or the edges of neighbours would both shine through.
       const [left, top] = [place % patches.columns, Math.floor(place / patches.columns)];
       const [x, y] = [Math.round(left * across), Math.round(top * down)];
       const [wide, high] = [Math.round((left + 1) * across) - x, Math.round((top + 1) * down) - y];
-      surface.globalAlpha = 0.9 * (1 - share) ** 1.5;
-      surface.fillStyle = colors.paper;
+      surface.globalAlpha = 1 - SHOWS_THROUGH;
+      surface.fillStyle = cssColor(scale, own[column]);
       surface.fillRect(x, y, wide, high);
       surface.globalAlpha = 1;
       if (!scene.map.patches.queries || token.at !== scene.shown.queries[row()].at) return;
@@ -67,7 +83,9 @@ export function createImage(store, readout) {
     return place < patches.rows * patches.columns ? Math.max(place, -1) : -1;
   };
   const paintNow = () => {
-    if (scene && picture.naturalWidth) paint(sized(canvas, ...size()));
+    if (!scene || !picture.naturalWidth) return;
+    if (grey.width !== picture.naturalWidth) inGrey(picture, grey);
+    paint(sized(canvas, ...size()));
   };
   const repaint = onceAFrame(paintNow);
   picture.addEventListener("load", repaint);
