@@ -41,8 +41,8 @@ def align(
 ) -> Links:
     """A link from each query word to the key word it looks at most.
 
-    A row that looks most at a special token has no link: the sentence's end is where a word without
-    a partner rests.
+    A row that gives more than half of its attention to special tokens has no link: the sentence's
+    end is where a word without a partner rests.
 
     Args:
         weights: one head's, shape (queries, keys).
@@ -52,13 +52,12 @@ def align(
     Returns:
         Pairs (key word, query word), numbered without the special tokens.
     """
-    keys = {place: number for number, place in enumerate(word_places(key_tokens))}
-    best = weights.argmax(axis=-1)
-    links = (
-        (keys.get(int(best[place])), number)
-        for number, place in enumerate(word_places(query_tokens))
-    )
-    return frozenset((key, query) for key, query in links if key is not None)
+    shares = words_only(weights, query_tokens, key_tokens)
+    if not shares.size:
+        return frozenset()
+    resting = weights.sum(axis=-1)[word_places(query_tokens)] - shares.sum(axis=-1)
+    linked = np.flatnonzero(resting <= shares.sum(axis=-1))
+    return frozenset((int(shares[row].argmax()), int(row)) for row in linked)
 
 
 def words_only(

@@ -10,6 +10,8 @@ from attnviz.pocket.pocket import FOLDER, read_config
 from attnviz.pocket.text import FRAGMENTED, LONGEST, USUAL
 
 ATTRIBUTION = "Sentences from tatoeba.org via www.manythings.org/anki, CC BY 2.0"
+CLEAR = 1.5
+"""How many times an even look's share makes a role."""
 
 
 def summary(folder: Path = FOLDER) -> str:
@@ -117,10 +119,17 @@ def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> str:
     ]
     if not roles:
         return "\n".join(lines)
+    clear = [item for item in roles["shares"] if item["share"] > CLEAR * item["even"]]
     lines += [
-        f"  encoder  layer {item['layer']} head {item['head']}  {item['role']}: "
+        f"  {item['stream']:<8} layer {item['layer']} head {item['head']}  {item['role']}: "
         f"{item['share']:.2f} of a word's attention (an even look: {item['even']:.2f})"
+        for item in clear
+    ]
+    lines += [
+        f"  {item['stream']:<8} no head for: {item['role']} (at most {item['share']:.2f}; "
+        f"an even look: {item['even']:.2f})"
         for item in roles["shares"]
+        if item not in clear
     ]
     better = [item for item in roles["syntax"] if item["right"] > item["fixed_offset"]]
     lines += [
@@ -134,7 +143,9 @@ def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> str:
 
 
 def _seeker(toward: str) -> str:
-    return "dependent looks at its head" if toward == "head" else "head looks at its dependent"
+    return (
+        "dependent looks at its governor" if toward == "head" else "governor looks at its dependent"
+    )
 
 
 def _limits() -> str:

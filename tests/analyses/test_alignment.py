@@ -36,6 +36,15 @@ def test_a_word_is_linked_to_the_word_it_looks_at_most_and_not_to_the_end() -> N
     assert links == {(1, 0), (0, 1)}
 
 
+def test_a_row_that_rests_on_special_tokens_by_less_than_half_keeps_its_link() -> None:
+    weights = np.array([[0.4, 0.2, 0.4], [0.3, 0.1, 0.6]])
+    assert align(weights, words("la le"), (*words("the red"), END)) == {(0, 0)}
+
+
+def test_a_text_without_words_has_no_links() -> None:
+    assert align(np.ones((1, 1)), words("la"), (END,)) == frozenset()
+
+
 def test_special_tokens_are_left_out_of_the_matrix_of_words() -> None:
     weights = np.arange(6.0).reshape(2, 3)
     kept = words_only(weights, (TAG, Token("a")), (Token("b"), Token("c"), END))

@@ -95,13 +95,15 @@ def alignments(folder: Path, gold: Path) -> dict[str, Any]:
 
 def roles(folder: Path, treebank: Path) -> dict[str, Any]:
     """What the encoder's heads look at: the best head for each role, with a guess beside it."""
-    pocket = load_pocket(folder=folder)
+    pocket, causal = load_pocket(folder=folder), load_pocket(folder=folder, causal=True, to="en")
     study, shares = TreebankStudy(), Shares()
     with treebank.open("rb") as lines:
         for sentence in read_treebank(lines, treebank.name):
             attention = pocket.attend_self(sentence.text)
             study.add(sentence, attention)
-            shares.add(merge_attention(attention).weights, sentence.text.lower().split())
+            words = sentence.text.lower().split()
+            shares.add(merge_attention(attention).weights, words)
+            shares.add_causal(merge_attention(causal.attend_self(sentence.text)).weights, words)
     report = study.report()
     syntax = []
     for relation in report.relations:
@@ -125,7 +127,14 @@ def roles(folder: Path, treebank: Path) -> dict[str, Any]:
 class Shares:
     """Mean shares of attention that words give to words at a place, over all sentences."""
 
-    KINDS = ("previous word", "next word", "same word elsewhere", "sentence end")
+    KINDS = (
+        "previous word",
+        "next word",
+        "same word elsewhere",
+        "sentence end",
+        "same word earlier",
+    )
+    CAUSAL = "same word earlier"
 
     def __init__(self) -> None:
         self.sums = {kind: np.zeros(1) for kind in self.KINDS}
@@ -149,6 +158,16 @@ class Shares:
         self._take("sentence end", weights[:, :, :count, count])
         self.even["sentence end"] += count / (count + 1)
 
+    def add_causal(self, weights: Any, words: list[str]) -> None:
+        """Take in one sentence's causal weights over the tag and its words."""
+        count = len(words)
+        row, column = np.indices((count, count))
+        text = np.array(words)
+        mask = (text[:, None] == text[None, :]) & (column < row)
+        asking = mask.any(axis=1)
+        self._take(self.CAUSAL, (weights[:, :, 1:, 1:] * mask).sum(-1)[:, :, asking])
+        self.even[self.CAUSAL] += float((mask.sum(axis=1) / (np.arange(count) + 2)).sum())
+
     def _take(self, kind: str, shares: Any) -> None:
         self.sums[kind] = self.sums[kind] + shares.sum(axis=-1)
         self.counts[kind] += shares.shape[-1]
@@ -162,6 +181,7 @@ class Shares:
             found.append(
                 {
                     "role": kind,
+                    "stream": "causal" if kind == self.CAUSAL else "encoder",
                     "layer": str(layer),
                     "head": str(head),
                     "share": round(float(means.max()), 3),
