@@ -50,7 +50,11 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One cell of a map: who attends to whom, how much, in which head, and which cell it is."""
+    """One cell of a map: who attends to whom, how much, in which head, and which cell it is.
+
+    Positions are the cell's row and column; of the exact links beside a map of blocks they are the
+    tokens' numbers in the text.
+    """
 
     query: str
     key: str
@@ -78,6 +82,8 @@ class AttentionMap:
         key_side: the same for the keys.
         blocks: how many tokens a row and a column stand for; of a long text's map more than one.
             A cell is then the sum over its keys and the mean over its queries.
+        starts: the numbers of the first row's and column's token in its text; above 0 where only a
+            part of the text is shown.
         links: beside a map of blocks, the strongest single cells of each head, with the positions
             of their tokens in the text.
 
@@ -96,7 +102,12 @@ class AttentionMap:
     query_side: str = "text"
     key_side: str = "text"
     blocks: tuple[int, int] = (1, 1)
+    starts: tuple[int, int] = (0, 0)
     links: tuple[Link, ...] = ()
+
+    def position(self, axis: int, place: int) -> int:
+        """The number in the text of the first token of a row (axis 0) or column (axis 1)."""
+        return self.starts[axis] + place * self.blocks[axis]
 
     @property
     def is_pooled(self) -> bool:

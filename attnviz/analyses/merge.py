@@ -48,7 +48,9 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
     merged = np.empty(shape, dtype=np.float32)
     for layer, weights in enumerate(item.weights):
         merged[layer] = query_shares @ (weights.astype(np.float64) @ key_members)
-    return item.with_weights(merged, query_tokens=queries.tokens, key_tokens=keys.tokens)
+    return item.with_weights(
+        merged, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
+    )
 
 
 def partition_of(tokens: Sequence[Token], numbers: Sequence[int | None], text: str) -> Partition:

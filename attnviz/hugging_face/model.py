@@ -328,6 +328,7 @@ def as_map(
         query_side=side,
         key_side=key_side,
         blocks=(queries.length, keys.length),
+        starts=(queries.start, keys.start),
         links=exact_links(item, tokens[side], tokens[key_side]),
     )
 

@@ -44,8 +44,13 @@ def rows(attention: Attention) -> Iterator[tuple[str, ...]]:
 
 
 def _map_rows(item: AttentionMap) -> Iterator[tuple[str, ...]]:
-    queries = [(str(place), escape(token.text)) for place, token in enumerate(item.query_tokens)]
-    keys = [(str(place), escape(token.text)) for place, token in enumerate(item.key_tokens)]
+    queries, keys = (
+        [
+            (str(item.position(axis, place)), escape(token.text))
+            for place, token in enumerate(tokens)
+        ]
+        for axis, tokens in enumerate((item.query_tokens, item.key_tokens))
+    )
     heads = [escape(head) for head in item.heads]
     for layer, of_layer in zip(map(escape, item.layers), item.weights, strict=True):
         for head, of_head in zip(heads, of_layer, strict=True):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from attnviz.attention_map import Attention, Token
+from attnviz.attention_map import Attention, AttentionMap, Token
 from attnviz.measures import Link
 from attnviz.renderers import Display, Views
 from attnviz.renderers.printable import printable
@@ -20,13 +20,11 @@ class LinksRenderer:
     def add(self, attention: Attention, views: Views) -> str:
         """The links of one text's main map, behind the text's id where several may come."""
         item = attention.main
-        queries, keys = names(item.query_tokens), names(item.key_tokens)
         before = f"{printable(attention.id)}: " if self.display.many else ""
         signed = item.values == "signed"
         return "".join(
-            f"{before}{queries[link.query_position]} → {keys[link.key_position]} "
-            f"{amount(link.weight, signed)} {place(link)}\n"
-            for link in views()[0].links
+            f"{before}{query} → {key} {amount(link.weight, signed)} {place(link)}\n"
+            for link, query, key in named(item, views()[0].links)
             if link.weight
         )
 
@@ -35,12 +33,25 @@ class LinksRenderer:
         return ""
 
 
-def names(tokens: Sequence[Token]) -> list[str]:
+def named(item: AttentionMap, links: Sequence[Link]) -> Iterator[tuple[Link, str, str]]:
+    """Each link and what its tokens are called; those of blocks' links have their position too."""
+    if item.is_pooled:
+        for link in links:
+            ends = (link.query, link.query_position), (link.key, link.key_position)
+            query, key = (f"{printable(text)}[{position}]" for text, position in ends)
+            yield link, query, key
+        return
+    queries, keys = names(item.query_tokens, item.starts[0]), names(item.key_tokens, item.starts[1])
+    for link in links:
+        yield link, queries[link.query_position], keys[link.key_position]
+
+
+def names(tokens: Sequence[Token], start: int = 0) -> list[str]:
     """What each token is called: its text, and its position too where the text is not unique."""
     count = Counter(token.text for token in tokens)
     return [
         printable(token.text) + (f"[{position}]" if count[token.text] > 1 else "")
-        for position, token in enumerate(tokens)
+        for position, token in enumerate(tokens, start)
     ]
 
 

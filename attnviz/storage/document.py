@@ -4,6 +4,7 @@
  "maps": [{"stream", "layers": [names], "heads": [names], "values", "unit",
            "query_text", "key_text", "query_tokens": [{"text", "start", "end", "special"}],
            "key_tokens": […], "weights": [layers][heads][queries][keys],
+           of a part of a text also "starts": [its first query's, first key's number],
            of a long text also "blocks": [queries, keys to a block],
            "links": [{"query", "key", "weight", "layer", "head", "query_position", …}]}],
  "provenance": {…}}
@@ -75,16 +76,18 @@ def _map_document(item: AttentionMap) -> dict[str, Any]:
         "key_text": item.key_side,
         "query_tokens": [_token_document(token) for token in item.query_tokens],
         "key_tokens": [_token_document(token) for token in item.key_tokens],
-        **_pooled_document(item),
+        **_part_document(item),
         "weights": item.weights,
     }
 
 
-def _pooled_document(item: AttentionMap) -> dict[str, Any]:
-    """What a map of blocks has more than one of tokens."""
+def _part_document(item: AttentionMap) -> dict[str, Any]:
+    """What a map of a part of a text, or of blocks of it, has more than one of all its tokens."""
+    starts = {"starts": list(item.starts)} if any(item.starts) else {}
     if not item.is_pooled:
-        return {}
-    return {"blocks": list(item.blocks), "links": [asdict(link) for link in item.links]}
+        return starts
+    links = [asdict(link) for link in item.links]
+    return {**starts, "blocks": list(item.blocks), "links": links}
 
 
 def _read_map(item: Mapping[str, Any]) -> AttentionMap:
@@ -102,13 +105,14 @@ def _read_map(item: Mapping[str, Any]) -> AttentionMap:
         unit=str(item.get("unit", "share of a row's attention")),
         query_side=str(item.get("query_text", "text")),
         key_side=str(item.get("key_text", "text")),
-        blocks=_read_blocks(item.get("blocks", (1, 1))),
+        blocks=_read_numbers(item.get("blocks", (1, 1))),
+        starts=_read_numbers(item.get("starts", (0, 0))),
         links=tuple(Link(**link) for link in item.get("links", ())),
     )
 
 
-def _read_blocks(blocks: Any) -> tuple[int, int]:
-    queries, keys = (int(length) for length in blocks)
+def _read_numbers(pair: Any) -> tuple[int, int]:
+    queries, keys = (int(number) for number in pair)
     return queries, keys
 
 

@@ -210,3 +210,27 @@ def test_layers_are_numbered_by_their_paths_and_counted_where_these_agree():
 def test_running_out_of_memory_names_what_would_fit(device, dtype, says):
     model = type("Model", (), {"device": torch.device(device), "dtype": dtype})
     assert remedy(model) == says
+
+
+def lines(attention, format_name):
+    from attnviz.analyses.view import views
+    from attnviz.pipeline import make_renderer
+    from attnviz.renderers import Display
+
+    return make_renderer(format_name, Display()).add(attention, lambda: views(attention, top=3))
+
+
+def test_data_of_a_part_counts_tokens_from_the_start_of_the_text(loaded):
+    part = read(loaded("bert"), window=(2, 7))
+    first = lines(part, "tsv").splitlines()[1].split("\t")
+    assert (first[4], first[6]) == ("2", "2")
+    again = from_document(to_document(part))
+    assert again.main.starts == (2, 2)
+    assert read(loaded("bert"), rows=(3, 5)).main.starts == (3, 0)
+
+
+def test_links_of_a_pooled_map_are_listed_with_their_places_in_the_text(loaded):
+    pooled = read(loaded("bert"), max_size=5)
+    best = max(pooled.main.links, key=lambda link: link.weight)
+    first = lines(pooled, "links").splitlines()[0]
+    assert f"{best.query}[{best.query_position}] → {best.key}[{best.key_position}]" in first
