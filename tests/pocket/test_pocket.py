@@ -131,6 +131,16 @@ def test_more_precision_changes_little() -> None:
 DTYPES = ("float32", "float64")
 
 
+def test_torch_gives_what_numpy_gives(pocket: Pocket) -> None:
+    on_torch = Pocket(FOLDER, False, None, "cpu:0", "float32")  # any device but "cpu" is torch's
+    pair = ("The red car is fast.", "La voiture rouge est rapide.")
+    for one, other in zip(
+        pocket.attend_cross(*pair).maps, on_torch.attend_cross(*pair).maps, strict=True
+    ):
+        np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+    assert on_torch.translate("I love cats.") == pocket.translate("I love cats.")
+
+
 @pytest.mark.parametrize("text", ["", "  \n\t"])
 def test_a_blank_text_is_refused(pocket: Pocket, text: str) -> None:
     with pytest.raises(InputError, match="the text is empty"):

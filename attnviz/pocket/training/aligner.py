@@ -26,12 +26,12 @@ FROM_NOTHING = 0.2
 FURTHEST = 6
 """The longest jump with a count of its own; beyond it the chance falls by 0.7 a word."""
 
-Floats = "NDArray[np.float64]"
-
 
 def first_jumps() -> NDArray[np.float64]:
     """Jumps from −FURTHEST to FURTHEST before anything is counted: one word on is likeliest."""
-    return np.exp(-0.5 * np.abs(np.arange(-FURTHEST, FURTHEST + 1) - 1.0))
+    steps = np.arange(-FURTHEST, FURTHEST + 1)
+    chances: NDArray[np.float64] = np.exp(-0.5 * np.abs(steps - 1.0))
+    return chances
 
 
 @dataclass
@@ -204,7 +204,8 @@ def transitions(jumps: NDArray[np.float64], places: int) -> NDArray[np.float64]:
     distance = np.arange(places)[None, :] - np.arange(-1, places)[:, None]
     beyond = np.maximum(np.abs(distance) - FURTHEST, 0)
     counted: NDArray[np.float64] = jumps[np.clip(distance, -FURTHEST, FURTHEST) + FURTHEST]
-    return counted * 0.7**beyond
+    chances: NDArray[np.float64] = counted * 0.7**beyond
+    return chances
 
 
 def forward_backward(
@@ -267,7 +268,9 @@ def forward_backward(
             after = np.where(here, earlier, after)
     distance = np.arange(places)[None, :] - np.arange(places)[:, None]
     kind = np.clip(distance, -FURTHEST, FURTHEST) + FURTHEST
-    return linked, rest.sum(-1), np.bincount(kind.ravel(), counted.ravel(), len(jumps))
+    seen = np.zeros(len(jumps))
+    np.add.at(seen, kind, counted)
+    return linked, rest.sum(axis=-1), seen
 
 
 def _numbers(words: Sequence[str], known: dict[str, int]) -> NDArray[np.int64]:

@@ -260,7 +260,8 @@ def replaced(
 
 def made_up_pieces(tokenizer: Tokenizer) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Pieces that can begin a made-up word, and pieces that can go on with it."""
-    starts, rests = [], []
+    starts: list[int] = []
+    rests: list[int] = []
     for piece, number in sorted(tokenizer.get_vocab().items()):
         letters = piece.removeprefix("▁")
         if letters.isalpha() and len(letters) <= 5:

@@ -113,7 +113,7 @@ def chrf(evaluation: Evaluation, pairs: list[Pair]) -> dict[str, Any]:
         references[pair.en].append(pair.fr)
     written = evaluation.translate(list(references))
     most = max(map(len, references.values()))
-    streams = [
+    streams: Any = [  # sacrebleu takes None where a sentence has fewer translations
         [(texts[number] if number < len(texts) else None) for texts in references.values()]
         for number in range(most)
     ]

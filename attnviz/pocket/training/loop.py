@@ -139,7 +139,7 @@ class Run:
             found = self.losses(self.weights, self.sizes, self.positions, tensors(batch, device))
         if not math.isfinite(found.total.item()):
             raise InputError(f"the loss is not finite at step {self.step}: lower the learning rate")
-        found.total.backward()
+        torch.autograd.backward(found.total)
         torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
