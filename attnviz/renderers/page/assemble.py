@@ -44,6 +44,7 @@ SCRIPTS = (
     "controls",
     "save",
     "keyboard",
+    "caption",
     "main",
 )
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)

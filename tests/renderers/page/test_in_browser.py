@@ -60,6 +60,17 @@ def test_the_page_opens_with_the_head_in_focus_and_says_what_it_is(open_page: Op
     np.testing.assert_allclose(weights_of(opened), encoder().weights[1, 2], atol=CLOSE)
 
 
+def test_reduced_layers_and_heads_are_called_by_what_was_done(open_page: Open) -> None:
+    item = encoder().main
+    mean = item.with_weights(
+        item.weights.mean(axis=(0, 1), keepdims=True), layers=("mean",), heads=("mean",)
+    )
+    opened = open_page(page(Attention((mean,), Provenance("file", "reduced"))))
+    expected = "encoder · mean over layers mean over heads · rows attend to columns"
+    assert opened.text("#caption") == expected
+    assert "within 0.00004" in opened.text("footer")
+
+
 def test_every_head_is_a_thumbnail_and_a_click_opens_it(open_page: Open) -> None:
     opened = open_page(encoder_page())
     heads = opened.tab.locator("#overview .head")

@@ -1,5 +1,6 @@
 /** The page: what was chosen becomes a scene, and the scene is shown. */
 
+import { captionOf, precision, remarksOn, which } from "./caption.js";
 import { onThemeChange, palette } from "./colors.js";
 import { offered, showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { createHeatmap } from "./heatmap.js";
@@ -7,7 +8,7 @@ import { createImage } from "./image.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLines } from "./lines.js";
 import { readDocument } from "./model.js";
-import { counted, percent, spell } from "./numbers.js";
+import { spell } from "./numbers.js";
 import { createOverview } from "./overview.js";
 import { createQueryKey } from "./query_key.js";
 import { createReadout } from "./readout.js";
@@ -84,54 +85,10 @@ function cachedMatrix(map, heads, state) {
   return matrix;
 }
 
-/** What is looked at, in words. @param {Scene} of */
-function which({ map, heads, state, separate }) {
-  const layers = [...new Set(heads.map(([layer]) => layer))];
-  const lens = map.lens ? `${map.lens} · ` : "";
-  if (heads.length === 1) {
-    const [layer, head] = [map.layers[heads[0][0]], map.heads[heads[0][1]]];
-    const why = map.focus && map.focus[0] === layer && map.focus[1] === head ? ` (${map.focus[2]})` : "";
-    return `${lens}layer ${layer} head ${head}${why}`;
-  }
-  if (separate.length) return `${lens}${counted(heads.length, "head")}, each in a colour`;
-  const mix = state.mix === "max" ? "maximum" : "mean";
-  if (heads.length === map.layers.length * map.heads.length && layers.length > 1) return `${lens}${mix} over all heads`;
-  if (layers.length === 1 && heads.length === map.heads.length) return `${lens}${mix} over the heads of layer ${map.layers[layers[0]]}`;
-  return `${lens}${mix} over ${heads.length} chosen heads`;
-}
-
-/** How many layers and heads there are, unless it is one. @param {PageMap} map */
-function size({ layers, heads }) {
-  if (layers.length * heads.length === 1) return [];
-  return [`${counted(layers.length, "layer")} × ${counted(heads.length, "head")}`];
-}
-
-/** @param {PageMap} map */
-function orientation(map) {
-  const [queries, keys] = [map.queries.side, map.keys.side];
-  const sides = queries === keys ? ["", ""] : [` (${queries})`, ` (${keys})`];
-  return map.values === "signed" ? `rows${sides[0]} against columns${sides[1]}` : `rows${sides[0]} attend to columns${sides[1]}`;
-}
-
 function showCaption() {
-  const { map, shown } = scene;
   part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
-  part("caption").textContent = [map.stream, ...size(map), which(scene), orientation(map)].join(" · ");
-  const remarks = [];
-  if (shown.removed !== null) remarks.push(`Special tokens held ${percent(shown.removed)} of the attention of the rows shown.`);
-  const { block } = map.queries.block > map.keys.block ? map.queries : map.keys;
-  if (block > 1) remarks.push(`Pooled: ${counted(map.queries.block, "query").replace("querys", "queries")} × ${counted(map.keys.block, "key")} to a cell, means over queries, sums over keys. ${exactLinks()}`);
-  if (scene.state.unit === "words") remarks.push("Pieces of a word: what they receive is added, what they give is averaged.");
-  part("remark").textContent = remarks.join(" ");
-}
-
-/** The exact strongest links of the heads looked at. */
-function exactLinks() {
-  const { map, heads } = scene;
-  const links = heads.flatMap(([layer, head]) => map.links?.[layer][head] ?? []);
-  links.sort((one, other) => Math.abs(other[4]) - Math.abs(one[4]));
-  const named = links.slice(0, 20).map(([query, from, key, to, weight]) => `${from} ${query} → ${to} ${key} ${spell(weight)}`);
-  return named.length ? `Strongest single links, exact: ${named.join("; ")}.` : "";
+  part("caption").textContent = captionOf(scene);
+  part("remark").textContent = remarksOn(scene);
 }
 
 function showScale() {
@@ -208,15 +165,9 @@ function showFooter() {
     make("p", { class: "saves" }, ["Save this view as ", ...saves, keys]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
-    make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${precision()}`]),
+    make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${precision(page.maps)}`]),
     ...(page.command ? [make("p", {}, [make("code", {}, [page.command])])] : []),
   );
-}
-
-/** How far a weight on this page can be from the one that was computed. */
-function precision() {
-  const off = Math.max(...page.maps.map((map) => map.scale / map.levels));
-  return `Weights are kept to within ${Number(off.toPrecision(1))}.`;
 }
 
 /** @param {string} kind */

@@ -1,0 +1,84 @@
+/** What is looked at, and what must be known about it, in words. */
+
+import { counted, percent, spell } from "./numbers.js";
+
+/** @typedef {import("./types.js").Scene} Scene */
+/** @typedef {import("./types.js").PageMap} PageMap */
+
+/**
+ * Which stream, how large it is, what of it is shown, and who attends to whom.
+ * @param {Scene} scene
+ */
+export function captionOf(scene) {
+  const { map } = scene;
+  return [map.stream, ...size(map), which(scene), orientation(map)].join(" · ");
+}
+
+/**
+ * What was done to the weights on the way to this view; empty where nothing was.
+ * @param {Scene} scene
+ */
+export function remarksOn(scene) {
+  const { map, shown, state } = scene;
+  const remarks = [];
+  if (shown.removed !== null) {
+    remarks.push(`Special tokens held ${percent(shown.removed)} of the attention of the rows shown.`);
+  }
+  const [rows, columns] = [map.queries.block, map.keys.block];
+  if (rows * columns > 1) {
+    const queries = `${rows} ${rows === 1 ? "query" : "queries"}`;
+    const cell = `${queries} × ${counted(columns, "key")} to a cell`;
+    remarks.push(`Pooled: ${cell}, means over queries, sums over keys. ${exactLinks(scene)}`);
+  }
+  if (state.unit === "words") {
+    remarks.push("Pieces of a word: what they receive is added, what they give is averaged.");
+  }
+  return remarks.join(" ");
+}
+
+/** What is looked at, in words. @param {Scene} of */
+export function which({ map, heads, state, separate }) {
+  const layers = [...new Set(heads.map(([layer]) => layer))];
+  const lens = map.lens ? `${map.lens} · ` : "";
+  if (heads.length === 1) {
+    const [layer, head] = [map.layers[heads[0][0]], map.heads[heads[0][1]]];
+    const why = map.focus && map.focus[0] === layer && map.focus[1] === head ? ` (${map.focus[2]})` : "";
+    return `${lens}${named("layer", layer)} ${named("head", head)}${why}`;
+  }
+  if (separate.length) return `${lens}${counted(heads.length, "head")}, each in a colour`;
+  const mix = state.mix === "max" ? "maximum" : "mean";
+  if (heads.length === map.layers.length * map.heads.length && layers.length > 1) return `${lens}${mix} over all heads`;
+  if (layers.length === 1 && heads.length === map.heads.length) return `${lens}${mix} over the heads of layer ${map.layers[layers[0]]}`;
+  return `${lens}${mix} over ${heads.length} chosen heads`;
+}
+
+/** Such as "layer 3", or of a reduced axis "mean over layers". @param {string} what @param {string} name */
+const named = (what, name) => (/^\d+$/.test(name) ? `${what} ${name}` : `${name} over ${what}s`);
+
+/** How many layers and heads there are, unless it is one. @param {PageMap} map */
+function size({ layers, heads }) {
+  if (layers.length * heads.length === 1) return [];
+  return [`${counted(layers.length, "layer")} × ${counted(heads.length, "head")}`];
+}
+
+/** @param {PageMap} map */
+function orientation(map) {
+  const [queries, keys] = [map.queries.side, map.keys.side];
+  const sides = queries === keys ? ["", ""] : [` (${queries})`, ` (${keys})`];
+  return map.values === "signed" ? `rows${sides[0]} against columns${sides[1]}` : `rows${sides[0]} attend to columns${sides[1]}`;
+}
+
+/** The exact strongest links of the heads looked at. @param {Scene} of */
+function exactLinks({ map, heads }) {
+  const links = heads.flatMap(([layer, head]) => map.links?.[layer][head] ?? []);
+  links.sort((one, other) => Math.abs(other[4]) - Math.abs(one[4]));
+  const named = links.slice(0, 20).map(([query, from, key, to, weight]) => `${from} ${query} → ${to} ${key} ${spell(weight)}`);
+  return named.length ? `Strongest single links, exact: ${named.join("; ")}.` : "";
+}
+
+/** How far a weight on this page can be from the one that was computed. @param {PageMap[]} maps */
+export function precision(maps) {
+  const off = Math.max(...maps.map((map) => map.scale / map.levels));
+  const unit = 10 ** Math.floor(Math.log10(off));
+  return `Weights are kept to within ${Number((Math.ceil(off / unit) * unit).toPrecision(1))}.`;
+}
