@@ -141,14 +141,10 @@ class VisionModel:
         """Every token's attention over all tokens, special ones first.
 
         Raises:
-            AttentionError: there are fewer tokens than patches.
+            AttentionError: the tokens are not special ones and then the patches.
         """
-        import torch
-
-        with running(self.model), torch.inference_mode():
-            hidden = self.tower.base_model(**inputs).last_hidden_state
-        length = hidden.shape[1] if hidden.ndim == 3 else 0
-        if length < rows * columns:
+        length = self.length(inputs)
+        if length - rows * columns not in self.special_counts:
             raise AttentionError(
                 f"'{self.name}' ({self.model.config.model_type}) makes {length} tokens of "
                 f"{rows} × {columns} patches: its attention cannot be put back into the picture"
@@ -158,6 +154,24 @@ class VisionModel:
         sides = {"self": (length, length)}
         found = capture(self.tower, inputs, sides, extent=Extent(max_size=length))
         return tuple(over_patches(item.layers, item.weights, tokens, tokens) for item in found)
+
+    def length(self, inputs: dict[str, Any]) -> int:
+        """How many tokens the model makes of a picture, 0 where they are none in a row."""
+        import torch
+
+        with running(self.model), torch.inference_mode():
+            output = self.tower(**inputs, output_hidden_states=True)
+        hidden = getattr(output, "last_hidden_state", None)
+        if hidden is None:
+            hidden = (getattr(output, "hidden_states", None) or (torch.empty(0),))[-1]
+        return int(hidden.shape[1]) if hidden.ndim == 3 else 0
+
+    @property
+    def special_counts(self) -> set[int]:
+        """How many special tokens may stand before the patches; others have them elsewhere."""
+        registers = int(getattr(self.config, "num_register_tokens", None) or 0)
+        distilled = {2} if self.model.config.model_type == "deit" else set[int]()
+        return {0, 1, 1 + registers} | distilled
 
     def look_in_windows(
         self, inputs: dict[str, Any], patch: str | None

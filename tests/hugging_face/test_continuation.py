@@ -7,15 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import transformers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from attnviz.analyses.division import divisions
 from attnviz.analyses.view import describe_run
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.hugging_face import load_model
+from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
 from tests.invoke import attnviz
 
 PROMPT = "The red car is"
+WINDOW = {"sliding_window": 4}
 TEMPLATE = (
     "{% for message in messages %}<s>{{ message['role'] }}: {{ message['content'] }}</s>"
     "{% endfor %}{% if add_generation_prompt %}<s>assistant:{% endif %}"
@@ -67,6 +70,40 @@ def test_one_pass_equals_the_stitched_steps_of_a_cache(kind, folder_of, writer):
     assert found.weights.shape[-1] == length + 1
     written = model.tokenizer.decode(output.sequences[0])
     assert found.text == written
+
+
+FAMILIES = {
+    "BloomForCausalLM": ("BloomConfig", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    "GPTNeoForCausalLM": (
+        "GPTNeoConfig",
+        {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "window_size": 4}
+        | {"attention_types": [[["global", "local"], 1]]},
+    ),
+    "MistralForCausalLM": ("MistralConfig", {**WIDE, "num_key_value_heads": 2} | WINDOW),
+    "Gemma2ForCausalLM": (
+        "Gemma2Config",
+        {**WIDE, "num_key_value_heads": 2, "head_dim": 8} | WINDOW,
+    ),
+    "Qwen2ForCausalLM": ("Qwen2Config", {**WIDE, "num_key_value_heads": 2}),
+}
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(architecture, tmp_path):
+    name, settings = FAMILIES[architecture]
+    config = getattr(transformers, name)(vocab_size=340, **settings, **ENDS)
+    folder = save(tmp_path, architecture, byte_pieces(), config)
+    found = load_model(str(folder), device="cpu", generate=6).attend_self(PROMPT)
+    ids = byte_pieces()(PROMPT, return_tensors="pt")["input_ids"]
+    most = found.provenance.settings["output tokens"]
+    output = steps_of(folder, AutoModelForCausalLM, {"input_ids": ids}, most)
+    for step, layers in enumerate(output.attentions):
+        for layer, weights in enumerate(layers):
+            seen = ids.shape[1] + step
+            rows = slice(0 if step == 0 else seen - 1, seen)
+            # A cache of a sliding window has forgotten what came before it.
+            known = found.weights[layer][:, rows, max(seen - weights.shape[-1], 0) : seen]
+            np.testing.assert_allclose(known, weights[0], atol=1e-5)
 
 
 def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, writer):

@@ -21,6 +21,7 @@ SPECIAL = {
     "deit": ["[CLS]", "[DIST]"],
     "dinov2": ["[CLS]"],
     "dinov2_with_registers": ["[CLS]", "[REG 0]", "[REG 1]", "[REG 2]"],
+    "dinov3_vit": ["[CLS]", "[REG 0]", "[REG 1]"],
     "beit": ["[CLS]"],
     "siglip": [],
     "clip": ["[CLS]"],
@@ -208,6 +209,9 @@ def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
 
     with pytest.raises(AttentionError, match=r"\(convnext\) .*cannot be put back"):
         shown("convnext").attend_image(picture())
+    with pytest.raises(AttentionError, match=r"\(yolos\) makes 20 tokens of 4 × 4 patches"):
+        # Its detection tokens stand behind the patches, and would be taken for some.
+        shown("yolos").attend_image(picture())
     with pytest.raises(ModelError, match=r"has no image processor"):
         load_vision_model(str(folder_of("bert")), device="cpu")
     with pytest.raises(UsageError, match=r"attends in windows: choose one --patch"):

@@ -69,6 +69,17 @@ def beit(folder: Path) -> Path:
     return build(folder, "BeitModel", config, BeitImageProcessorPil(**WHOLE))
 
 
+def dinov3_vit(folder: Path) -> Path:
+    config = transformers.DINOv3ViTConfig(**VISION, num_register_tokens=2)
+    return build(folder, "DINOv3ViTModel", config, ViTImageProcessorPil(**WHOLE))
+
+
+def yolos(folder: Path) -> Path:
+    sizes = {**VISION, "image_size": [32, 32]}
+    config = transformers.YolosConfig(**sizes, num_detection_tokens=3)
+    return build(folder, "YolosModel", config, ViTImageProcessorPil(**WHOLE))
+
+
 def siglip(folder: Path) -> Path:
     text = {**SIZES, "intermediate_size": 48, "vocab_size": 26}
     text |= {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
@@ -106,7 +117,7 @@ VISION_BUILDERS: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
     for made in (
         vit, deit, dinov2, dinov2_with_registers, beit, siglip, clip, clip_vision_model, swin,
-        convnext,
+        convnext, dinov3_vit, yolos,
     )
 }  # fmt: skip
 
