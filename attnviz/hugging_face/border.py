@@ -38,23 +38,27 @@ def loading(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def running(model: Any) -> Iterator[None]:
+def running(model: Any, what: str = "text") -> Iterator[None]:
     """Turn what a transformers model raises while it runs into one line.
+
+    Args:
+        model: on its device.
+        what: it runs on, a "text" or a "picture".
 
     Raises:
         ModelError: whatever it was.
     """
     kind = model.config.model_type
     try:
-        with memory_errors(f"'{kind}' on '{model.device}'", remedy(model)):
+        with memory_errors(f"'{kind}' on '{model.device}'", remedy(model, what)):
             yield
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise ModelError(f"'{kind}' cannot run on this text: {first_line(error)}") from error
+        raise ModelError(f"'{kind}' cannot run on this {what}: {first_line(error)}") from error
 
 
-def remedy(model: Any) -> str:
-    """What makes a model's pass over a text fit, as far as its device and precision leave room."""
-    options = ["give a shorter text"]
+def remedy(model: Any, what: str = "text") -> str:
+    """What makes a model's pass over an input fit, as far as its device and precision leave room."""
+    options = ["give a shorter text" if what == "text" else "give a smaller --image-size"]
     if model.device.type != "cpu":
         wide = BYTES[str(model.dtype).removeprefix("torch.")] > 2
         options += ["--dtype bfloat16"] if wide else ["--device-map auto", "--device cpu"]

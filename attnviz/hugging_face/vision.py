@@ -159,7 +159,7 @@ class VisionModel:
         """How many tokens the model makes of a picture, 0 where they are none in a row."""
         import torch
 
-        with running(self.model), torch.inference_mode():
+        with running(self.model, "picture"), torch.inference_mode():
             output = self.tower(**inputs, output_hidden_states=True)
         hidden = getattr(output, "last_hidden_state", None)
         if hidden is None:
@@ -188,7 +188,7 @@ class VisionModel:
             raise UsageError(
                 f"'{self.name}' attends in windows: choose one --patch, or none for the mean"
             )
-        with running(self.model), torch.inference_mode():
+        with running(self.model, "picture"), torch.inference_mode():
             layers = read_windows(self.model, inputs)
         if not layers:
             raise AttentionError(

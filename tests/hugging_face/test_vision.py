@@ -109,6 +109,16 @@ def test_a_size_that_cuts_a_patch_is_refused(shown):
         shown("vit").attend_image(picture(), size=(33, 32))
 
 
+def test_a_model_that_fails_on_a_picture_is_one_line(shown, monkeypatch):
+    def fail(*_, **__):
+        raise ValueError("Input image size (3*3)\ndoes not match")
+
+    model = shown("deit")
+    monkeypatch.setattr(type(model.model), "forward", fail)
+    with pytest.raises(ModelError, match=r"cannot run on this picture: Input image size \(3\*3\)$"):
+        model.attend_image(picture())
+
+
 def test_a_classifier_says_what_it_sees(vision_folder, shown):
     from transformers import ViTForImageClassification
 
