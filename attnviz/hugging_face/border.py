@@ -57,7 +57,7 @@ def running(model: Any, what: str = "text") -> Iterator[None]:
 
 
 def remedy(model: Any, what: str = "text") -> str:
-    """What makes a model's pass over an input fit, as far as its device and precision leave room."""
+    """What makes a model's pass fit, as far as its device and precision leave room."""
     options = ["give a shorter text" if what == "text" else "give a smaller --image-size"]
     if model.device.type != "cpu":
         wide = BYTES[str(model.dtype).removeprefix("torch.")] > 2
