@@ -46,7 +46,7 @@ _CONE_TO_LINEAR = np.array(
 )
 
 
-def _path(anchors: tuple[tuple[float, float, float], ...], steps: int) -> NDArray[np.uint8]:
+def even_path(anchors: tuple[tuple[float, float, float], ...], steps: int) -> NDArray[np.uint8]:
     """Colours in sRGB along the anchors in steps of equal length in OKLab; shape (steps, 3)."""
     lightness, chroma, hue = np.array(anchors).T
     fine = np.linspace(0, 1, 1024)
@@ -65,9 +65,9 @@ def _path(anchors: tuple[tuple[float, float, float], ...], steps: int) -> NDArra
     return colors
 
 
-SHADES = _path(_BLUES, 256)
+SHADES = even_path(_BLUES, 256)
 """From 0, the light ground, to the top of the scale; shape (256, 3)."""
-SIGNED_SHADES = np.concatenate([_path(_ORANGES, 129)[:0:-1], _path(_BLUES_OF_SIGNED, 129)])
+SIGNED_SHADES = np.concatenate([even_path(_ORANGES, 129)[:0:-1], even_path(_BLUES_OF_SIGNED, 129)])
 """From the most negative over 0, in the middle, to the most positive; shape (257, 3)."""
 
 

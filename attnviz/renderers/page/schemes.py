@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.renderers.colors import SHADES, SIGNED_SHADES
-from attnviz.renderers.colors import _path as path
+from attnviz.renderers.colors import SHADES, SIGNED_SHADES, even_path
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,12 +34,14 @@ _DOWN_ON_DARK = ((0.215, 0.0, 50.0), (0.45, 0.11, 45.0), (0.70, 0.13, 58.0), (0.
 
 def schemes() -> dict[str, dict[str, str]]:
     """Name → {"light", "dark", "light_signed", "dark_signed"} → 256 or 257 colours in base64."""
-    dark_signed = np.concatenate([path(_DOWN_ON_DARK, 129)[:0:-1], path(_UP_ON_DARK, 129)])
+    dark_signed = np.concatenate(
+        [even_path(_DOWN_ON_DARK, 129)[:0:-1], even_path(_UP_ON_DARK, 129)]
+    )
     signed = {"light_signed": _bytes(SIGNED_SHADES), "dark_signed": _bytes(dark_signed)}
     shares = {
-        "blue": (SHADES, path(_BLUES_ON_DARK, 256)),
-        "sunset": (path(_SUNSET, 256), path(_SUNSET_ON_DARK, 256)),
-        "grey": (path(_GREYS, 256), path(_GREYS_ON_DARK, 256)),
+        "blue": (SHADES, even_path(_BLUES_ON_DARK, 256)),
+        "sunset": (even_path(_SUNSET, 256), even_path(_SUNSET_ON_DARK, 256)),
+        "grey": (even_path(_GREYS, 256), even_path(_GREYS_ON_DARK, 256)),
     }
     return {
         name: {"light": _bytes(light), "dark": _bytes(dark), **signed}
