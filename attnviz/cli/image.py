@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, Options, Output, with_options
+from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, Options, Output, completing, with_options
 from attnviz.request import Choice, Origin
 
+LENSES = ("raw", "rollout")
 OFFERED = {
     *("model", "device", "device_map", "dtype", "revision", "allow_pickle", "allow_code"),
-    *("lens", "layer", "head", "reduce", "over", "special"),
+    *("layer", "head", "reduce", "over", "special"),
     *("format", "output", "grid", "html", "open_page", "quiet"),
 }
 """The shared options that mean something for a picture."""
@@ -67,6 +68,16 @@ def image(
             help="Token of --text that looks, from 0, or all (as data); default: the last.",
         ),
     ] = None,
+    lens: Annotated[
+        str,
+        typer.Option(
+            "--lens",
+            metavar="NAME",
+            rich_help_panel=CHOICE,
+            help="What to make of the weights first: raw or rollout.",
+            autocompletion=completing(LENSES),
+        ),
+    ] = "raw",
     overlay: Annotated[
         Path | None,
         typer.Option(
@@ -91,4 +102,5 @@ def image(
     """
     from attnviz.cli.image_run import Asked, show
 
+    options = replace(options, choice=replace(options.choice, lens=lens))
     show(Asked(options, Path(file), patch, image_size, overlay, text, token))

@@ -20,6 +20,7 @@ from attnviz.analyses.patches import (
 )
 from attnviz.analyses.view import describe_run
 from attnviz.attention_map import Attention, AttentionMap
+from attnviz.cli.image import LENSES
 from attnviz.cli.options import Options
 from attnviz.cli.output import (
     Draft,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 ALL = "all"
 MOST_PIXELS = 1000
 """Of a side of the picture on a page."""
-LENSES = ("raw", "rollout")
 TERMS = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map")
 """What of an origin says how a model is loaded."""
 
