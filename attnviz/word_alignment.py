@@ -60,14 +60,15 @@ class Aligner:
         """The links of one pair, (source word, target word), words being runs between spaces.
 
         Raises:
-            InputError: the pair has no target.
+            InputError: a line of a file has no target; of a pair given directly the model writes
+                one.
         """
         forward = self.attend(pair)
         how = self.how or default_symmetrization(forward)
         if how == "forward":
             return _one_way(self.matrix(forward))
-        assert pair.target is not None
-        backward = self.matrix(self._read(self.backward, pair.target, pair.text))
+        assert forward.target is not None
+        backward = self.matrix(self._read(self.backward, forward.target, pair.text))
         if how == "product":
             return mutual(_shares(self.matrix(forward)).T * _shares(backward))
         found = frozenset((source, target) for target, source in _one_way(backward))
@@ -82,11 +83,11 @@ class Aligner:
             InputError: the pair has no target.
             UsageError: the model gives no cross-attention.
         """
-        if pair.target is None:
+        if pair.target is None and pair.where:
             raise InputError("an alignment needs a source and a target, separated by a tab")
         return self._read(self.source, pair.text, pair.target)
 
-    def _read(self, source: Source, text: str, target: str) -> Attention:
+    def _read(self, source: Source, text: str, target: str | None) -> Attention:
         attention = source.attend_cross(text, target)
         self.notes.update(dict.fromkeys(attention.provenance.notes))
         if attention.main.stream != "cross":

@@ -111,7 +111,7 @@ def test_an_empty_score_is_defined() -> None:
 def test_a_missing_target_and_a_misspelt_way_are_refused() -> None:
     source = fixed()
     with pytest.raises(InputError, match="needs a source and a target"):
-        Aligner(source, source).links(Text("0", "a b"))
+        Aligner(source, source).links(Text("0", "a b", where="line 1 of 'pairs.tsv'"))
     with pytest.raises(UsageError, match="Did you mean 'intersection'"):
         Aligner(source, source, "intersecton")
 

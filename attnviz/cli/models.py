@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from attnviz.cli.output import write_text
 from attnviz.errors import choose
 
 
@@ -19,12 +20,15 @@ def models(
 ) -> None:
     """List the models found on this machine: the shipped one and the Hugging Face cache."""
     from attnviz.cli.listing import write_listing
-    from attnviz.cli.output import note
 
     choose(output_format, ("table", "tsv", "json"), "format")
     from attnviz.hugging_face.cache import list_cached_models
+    from attnviz.pocket.card import card, summary
 
-    rows = [(str(item), "hugging face") for item in list_cached_models()]
-    if not rows and output_format == "table":
-        note("no models in the Hugging Face cache; --model also takes a folder")
-    write_listing(("model", "kind"), rows, output_format)
+    if name is not None:
+        choose(name, ("pocket",), "model with a card")
+        write_text(card())
+        return
+    rows = [("pocket", "shipped", summary())]
+    rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]
+    write_listing(("model", "from", "about"), rows, output_format)

@@ -110,7 +110,7 @@ class Pocket:
 
     def _attend_causal(self, reading: Reading) -> Attention:
         memory = self._memory([END])
-        language = self.to or self._likelier(reading, memory)[0]
+        language = self.to or self._language_of(reading)[0]
         ids, tokens = reading.tagged(language)
         _, own, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
         item = AttentionMap("causal", tokens, tokens, stacked(own))
@@ -137,7 +137,7 @@ class Pocket:
         else:
             written = read_text(target, self.tokenizer, "target")
             notes += written.notes("the target")
-            language, more = (self.to, []) if self.to else self._likelier(written, memory)
+            language, more = (self.to, []) if self.to else self._language_of(written, reading)
         notes += more
         rows, queries = written.tagged(language)
         _, decoder, cross = decode(self.weights, self.sizes, self.embed(rows), memory)
@@ -196,7 +196,7 @@ class Pocket:
     def _target_language(self, source: Reading) -> tuple[str, list[str]]:
         if self.to:
             return self.to, []
-        language, notes = self._likelier(source, self._memory([END]))
+        language, notes = self._language_of(source)
         return OTHER[language], notes
 
     def loss(self, target: Reading, memory: Array, language: str) -> float:
@@ -209,13 +209,26 @@ class Pocket:
         totals = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=-1))
         return float((totals - scores[np.arange(len(expected)), expected]).mean())
 
-    def _likelier(self, target: Reading, memory: Array) -> tuple[str, list[str]]:
-        losses = {name: self.loss(target, memory, name) for name in LANGUAGE}
+    def _language_of(
+        self, text: Reading, translation: Reading | None = None
+    ) -> tuple[str, list[str]]:
+        """The language in which the model would rather have written a text by itself.
+
+        Where its translation is known, that one has to be likely in the other language as well.
+
+        Returns:
+            "en" or "fr", and a note where it was a close call.
+        """
+        empty = self._memory([END])
+        losses = {name: self.loss(text, empty, name) for name in LANGUAGE}
+        if translation is not None:
+            for name in LANGUAGE:
+                losses[name] += self.loss(translation, empty, OTHER[name])
         language, other = sorted(losses, key=lambda name: losses[name])
         if losses[other] - losses[language] > MARGIN:
             return language, []
         note = (
-            f"'{shortened(target.text)}' was read as {NAMES[language]}, but could be {NAMES[other]}"
+            f"'{shortened(text.text)}' was read as {NAMES[language]}, but could be {NAMES[other]}"
         )
         return language, [f"{note}: --to names the target's language"]
 

@@ -158,3 +158,12 @@ def test_of_several_saved_texts_the_given_one_is_shown(tmp_path: Path) -> None:
     assert shown["text"] == "three four"
     done = attnviz("self", "--weights", path)
     assert (done.status, "holds the attention of 2 texts" in done.mistake) == (1, True)
+
+
+def test_the_shipped_model_is_listed_and_its_card_printed() -> None:
+    assert attnviz("models", "-f", "tsv").rows[1][:2] == ["pocket", "shipped"]
+    card = attnviz("models", "pocket").out
+    assert "CC BY 2.0" in card
+    assert "the alignment head" in card
+    wrong = attnviz("models", "poket")
+    assert (wrong.status, "Did you mean 'pocket'" in wrong.err) == (2, True)
