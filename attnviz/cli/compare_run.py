@@ -14,7 +14,8 @@ from attnviz.cli.output import check_writable, note, write_file, write_text
 from attnviz.cli.sinks import display_of_stdout
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.measures import Comparison
-from attnviz.pipeline import Result, apply_choice, attend_one, check_choice, picture_suffix
+from attnviz.outputs import picture_suffix
+from attnviz.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.renderers.comparison import comparison_json, comparison_table, comparison_tsv
 from attnviz.request import Choice, Origin
 from attnviz.sources.open import check_origin, open_source

@@ -14,7 +14,8 @@ from attnviz.cli.app import complain
 from attnviz.cli.options import Options
 from attnviz.cli.output import check_writable, note, write_file, write_text
 from attnviz.errors import AttnvizError, InputError, UsageError
-from attnviz.pipeline import attend_one, attend_texts, check_choice, picture_suffix
+from attnviz.outputs import picture_suffix
+from attnviz.pipeline import attend_one, attend_texts, check_choice
 from attnviz.renderers import Display
 from attnviz.renderers.measures_data import measures_json, measures_tsv
 from attnviz.renderers.measures_table import measures_table

@@ -33,15 +33,9 @@ from attnviz.cli.page import PageSink
 from attnviz.cli.run import say_notes
 from attnviz.cli.sinks import display_of_stdout
 from attnviz.errors import UsageError, choose
+from attnviz.outputs import as_bytes, format_of, make_renderer, picture_suffix
 from attnviz.patches import parse_patch, patch_grid
-from attnviz.pipeline import (
-    apply_choice,
-    as_bytes,
-    check_choice,
-    format_of,
-    make_renderer,
-    picture_suffix,
-)
+from attnviz.pipeline import apply_choice, check_choice
 from attnviz.registry import FORMATS
 from attnviz.renderers import Display
 from attnviz.texts import check_text

@@ -10,7 +10,8 @@ from pathlib import Path
 from attnviz.attention_map import Attention
 from attnviz.cli.output import check_writable, note, write_file
 from attnviz.errors import UsageError
-from attnviz.pipeline import Result, as_bytes, page_html
+from attnviz.outputs import as_bytes, page_html
+from attnviz.pipeline import Result
 from attnviz.renderers import Views
 
 SUFFIXES = (".html", ".htm")

@@ -13,14 +13,8 @@ from attnviz.analyses.view import views
 from attnviz.cli.options import Options
 from attnviz.cli.output import Draft, check_writable, refuse_binary_on_terminal, write_bytes
 from attnviz.errors import UsageError
-from attnviz.pipeline import (
-    Result,
-    as_bytes,
-    format_of,
-    make_renderer,
-    picture_bytes,
-    picture_suffix,
-)
+from attnviz.outputs import as_bytes, format_of, make_renderer, picture_bytes, picture_suffix
+from attnviz.pipeline import Result
 from attnviz.registry import FORMATS
 from attnviz.renderers import Display, Renderer, Views
 

@@ -161,8 +161,8 @@ def test_of_several_saved_texts_the_given_one_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_shipped_model_is_listed_and_its_card_printed() -> None:
-    assert attnviz("models", "-f", "tsv").rows[1][:2] == ["pocket", "shipped"]
-    card = attnviz("models", "pocket").out
+    assert attnviz("models", "-f", "tsv").lines[1].split("\t")[:2] == ["pocket", "shipped"]
+    card = attnviz("models", "pocket").text
     assert "CC BY 2.0" in card
     assert "the alignment head" in card
     wrong = attnviz("models", "poket")

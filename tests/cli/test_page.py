@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from attnviz.attention_map import Attention, AttentionMap, Link, Provenance, Token
+from attnviz.outputs import page_html
 from attnviz.patches import patch_tokens
-from attnviz.pipeline import attend, page_html
+from attnviz.pipeline import attend
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
 from tests.invoke import OWN
 from tests.invoke import attnviz as invoke

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from attnviz.attention_map import Attention
-from attnviz.pipeline import as_bytes
+from attnviz.outputs import as_bytes
 from attnviz.registry import FORMATS
 from attnviz.renderers import Display
 from attnviz.renderers.csv import COLUMNS, CsvRenderer, TsvRenderer, escape, rows
