@@ -3,6 +3,7 @@
 In a ```console block a line after `$ ` is run by bash, and what follows must be what it prints
 (stdout and stderr together); a line `…` stands for any lines. A ```python block is run as one
 script. Blocks of another kind (```sh: setting up, which CI itself does) are not run.
+`python tests/test_readme.py` writes what the commands print now into the blocks that have no `…`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -67,8 +69,8 @@ def test_there_are_blocks_to_run() -> None:
     assert blocks("python")
 
 
-@pytest.mark.parametrize(("command", "expected"), commands(), ids=[c for c, _ in commands()])
-def test_a_console_block_prints_what_it_says(command: str, expected: str, folder: Path) -> None:
+def printed(command: str, folder: Path) -> str:
+    """What a command prints when it is run in a folder, on no terminal."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -86,7 +88,13 @@ def test_a_console_block_prints_what_it_says(command: str, expected: str, folder
         text=True,
         check=False,
     )
-    assert matches(expected, done.stdout), done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize(("command", "expected"), commands(), ids=[c for c, _ in commands()])
+def test_a_console_block_prints_what_it_says(command: str, expected: str, folder: Path) -> None:
+    found = printed(command, folder)
+    assert matches(expected, found), found
 
 
 @pytest.mark.parametrize("code", blocks("python"))
@@ -99,3 +107,22 @@ def test_a_python_block_runs(code: str, folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def update() -> None:
+    """Write what every command prints now into the README, where nothing is left out by `…`."""
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as place:
+        shutil.copytree(ROOT / "sample_inputs", Path(place) / "sample_inputs")
+        for command, expected in commands():
+            found = printed(command, Path(place)).strip("\n")
+            if "…" not in expected.split("\n"):
+                old = f"$ {command}\n{expected}\n" if expected else f"$ {command}\n"
+                assert old in text, f"write this command in one line: {command}"
+                text = text.replace(old, f"$ {command}\n{found}\n" if found else f"$ {command}\n")
+    readme.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    update()

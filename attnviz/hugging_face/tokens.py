@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,6 +10,7 @@ from typing import Any
 from attnviz.attention_map import Token
 from attnviz.errors import InputError
 from attnviz.hugging_face.alignment import Span, align
+from attnviz.pieces import goes_on
 
 BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 PIECE_MARKS = ("Ġ", "▁")
@@ -181,13 +181,5 @@ def spelling(piece: str, span: Span, text: str) -> str:
         return "␣" if piece in PIECE_MARKS or piece.isspace() else piece or "∅"
     if covered.isspace():
         return "".join(BLANKS.get(character, "␣") for character in covered)
-    return f"##{covered}" if goes_on(piece, start, text) else covered
-
-
-def goes_on(piece: str, start: int, text: str) -> bool:
-    """True where a piece starts inside a word; scripts without spaces have no inside."""
-    if piece.startswith("##"):
-        return True
-    before, first = text[max(start - 1, 0) : start], text[start : start + 1]
-    spaced = unicodedata.east_asian_width(first) not in {"W", "F"}
-    return before.isalnum() and first.isalnum() and spaced
+    inside = piece.startswith("##") or goes_on(text, start)
+    return f"##{covered}" if inside else covered

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from attnviz.attention_map import Token
 from attnviz.errors import InputError
+from attnviz.pieces import goes_on
 from attnviz.pocket.tokenizer import END, LANGUAGE, SPECIALS, UNKNOWN, load_tokenizer
 
 LONGEST = 4096
@@ -93,7 +94,7 @@ def read_text(text: str, path: Path, what: str = "text") -> Reading:
 
 
 def token(text: str, piece: str, span: tuple[int, int], *, alone: bool = True) -> Token:
-    """A piece as a token: what it covers without the space before it.
+    """A piece as a token: what it covers without the space before it, ## where it goes on a word.
 
     Args:
         text: the whole text.
@@ -107,4 +108,5 @@ def token(text: str, piece: str, span: tuple[int, int], *, alone: bool = True) -
         start += text[start:end].index(covered)
         end = start + len(covered)
     shown = covered if alone else piece.lstrip("▁")
-    return Token(shown or piece, start, end)
+    mark = "##" if shown and goes_on(text, start) else ""
+    return Token(f"{mark}{shown}" or piece, start, end)

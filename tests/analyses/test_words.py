@@ -85,9 +85,7 @@ def test_each_map_is_merged_by_the_text_its_sides_refer_to() -> None:
     source = (Token("re", 0, 2), Token("d", 2, 3), Token("<eos>", 3, 3, special=True))
     target = (Token("rou", 0, 3), Token("ge", 3, 5))
     weights = np.array([[[[0.4, 0.4, 0.2], [0.1, 0.5, 0.4]]]], dtype=np.float32)
-    cross = AttentionMap(
-        "cross", target, source, weights, query_side="target", key_side="source"
-    )
+    cross = AttentionMap("cross", target, source, weights, query_side="target", key_side="source")
     provenance = Provenance("pocket", "pocket", trained=True)
     merged = merge_attention(Attention((cross,), provenance, source="red", target="rouge"))
     np.testing.assert_allclose(merged.weights[0, 0], [[0.7, 0.3]], atol=1e-6)

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+
+from attnviz.pieces import goes_on
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "inside"),
+    [
+        ("professor", 0, False),
+        ("professor", 7, True),
+        ("the professor", 4, False),
+        ("isn't", 3, False),
+        ("isn't", 4, False),
+        ("été", 1, True),
+        ("我喜欢", 1, False),
+        ("a3", 1, True),
+        ("", 0, False),
+        ("a", 1, False),
+    ],
+)
+def test_a_piece_goes_on_where_letters_stand_before_and_in_it(
+    text: str, start: int, inside: bool
+) -> None:
+    assert goes_on(text, start) is inside
