@@ -64,7 +64,7 @@ def _from_file(file: str, pairs: bool, keep_blank: bool) -> Iterator[Text | BadT
         )
         return _some(found, "stdin")
     path = Path(file)
-    if path.suffix.lower() not in (".txt", ".jsonl", ".tsv"):
+    if not path.is_dir() and path.suffix.lower() not in (".txt", ".jsonl", ".tsv"):
         raise UsageError(f"'{file}' is neither .txt nor .jsonl: end it in one of these, or use -")
     try:
         if not path.is_fifo():  # opening a pipe would take what is in it
