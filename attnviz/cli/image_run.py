@@ -30,7 +30,7 @@ from attnviz.cli.output import (
     write_file,
 )
 from attnviz.cli.page import PageSink
-from attnviz.cli.run import say_notes
+from attnviz.cli.run import Notes
 from attnviz.cli.sinks import display_of_stdout
 from attnviz.errors import UsageError, choose
 from attnviz.outputs import as_bytes, format_of, make_renderer, picture_suffix
@@ -170,7 +170,7 @@ def show(asked: Asked) -> None:
         left, top, right, bottom = map(round, model.seen(picture, size))
         part = picture.crop((left, top, right, bottom))
         if not asked.options.output.quiet:
-            say_notes(found, set())
+            Notes().say_of(found)
         if asked.overlay is not None or asked.grid is not None:
             write_pictures(found, asked, seen(attention, part, asked.patch))
         if page is not None:

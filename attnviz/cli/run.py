@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from attnviz.analyses.special import notable_holders
+from attnviz.announce import heard_by
 from attnviz.cli.app import complain
 from attnviz.cli.options import Options
 from attnviz.cli.output import note
@@ -54,26 +55,37 @@ def write_all(
 ) -> tuple[int, int]:
     """Write each result, say each note once, and each failure; answers how many there were."""
     done, failed = 0, 0
-    said: set[str] = set()
-    for result in _with_progress(results, many and not options.output.quiet):
-        if isinstance(result, AttnvizError):
-            failed += 1
-            complain(str(result))
-            continue
-        done += 1
-        if not options.output.quiet:
-            say_notes(result, said)
-        sinks.add(result)
+    notes = Notes()
+    with heard_by(None if options.output.quiet else notes.say):
+        for result in _with_progress(results, many and not options.output.quiet):
+            if isinstance(result, AttnvizError):
+                failed += 1
+                complain(str(result))
+                continue
+            done += 1
+            if not options.output.quiet:
+                notes.say_of(result)
+            sinks.add(result)
     return done, failed
 
 
-def say_notes(result: Result, said: set[str]) -> None:
-    """Say what a reader must know of a result, once; what differs in its numbers only is known."""
-    for text in (*result.provenance.notes, *notable_holders(result)):
+class Notes:
+    """Notes on stderr, each once; one that differs in its numbers only counts as said."""
+
+    def __init__(self) -> None:
+        self.said: set[str] = set()
+
+    def say(self, text: str) -> None:
+        """Say a note, unless it was said."""
         kind = re.sub(r"\d+%|'.*'", "", text)
-        if kind not in said:
+        if kind not in self.said:
             note(text)
-        said.add(kind)
+        self.said.add(kind)
+
+    def say_of(self, result: Result) -> None:
+        """Say what a reader must know of a result."""
+        for text in (*result.provenance.notes, *notable_holders(result)):
+            self.say(text)
 
 
 def _with_progress(

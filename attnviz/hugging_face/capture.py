@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.announce import announce
 from attnviz.errors import AttentionError
 from attnviz.hugging_face.blocks import Axis
 from attnviz.hugging_face.border import running
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}
 """How far above 1 the rows of half-precision weights may sum; elsewhere 1e-3."""
+
+
+HANDED_OVER = "eager, handed over"
+"""The route of weights that no kernel was asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +88,10 @@ def capture(
     """
     check_family(model.config, max(max(side) for side in sides.values()))
     frames = frame_streams(model, sides, extent)
+    for stream, frame in frames.items():
+        left_out = note_of(frame, sides[stream])
+        if left_out:
+            announce(left_out)
     wishes = {
         stream: Wish(
             frame,
@@ -111,6 +120,8 @@ def capture(
 def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
     """What a reader must know of maps that are not whole; nothing where all of them are."""
     notes = dict[str, None]()
+    if any(item.route == HANDED_OVER for item in captured):
+        notes["this family attends by hand: its weights are those of a second, eager pass"] = None
     for item in captured:
         if item.queries is not None and item.keys is not None:
             notes[note_of(Frame(item.queries, item.keys), sides[item.stream])] = None
@@ -228,7 +239,7 @@ def by_hand(
             if wish.links
         }
         pooled = {name: pool_array(weights, wish.frame) for name, weights in arrays.items()}
-        found[stream] = Stack(pooled, links, "eager, handed over")
+        found[stream] = Stack(pooled, links, HANDED_OVER)
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers.modeling_utils import AttentionInterface
 
+from attnviz.announce import heard_by
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.hugging_face import extent as extents
 from attnviz.hugging_face.blocks import in_blocks
@@ -234,3 +235,17 @@ def test_links_of_a_pooled_map_are_listed_with_their_places_in_the_text(loaded):
     best = max(pooled.main.links, key=lambda link: link.weight)
     first = lines(pooled, "links").splitlines()[0]
     assert f"{best.query}[{best.query_position}] → {best.key}[{best.key_position}]" in first
+
+
+def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypatch):
+    order = []
+    model = loaded("bert")
+    forward = model.model.forward
+    monkeypatch.setattr(
+        model.model, "forward", lambda *a, **k: (order.append("run"), forward(*a, **k))[1]
+    )
+    with heard_by(order.append):
+        found = read(model, max_size=5)
+    assert "pooled to 5 × 5 blocks" in order[0]
+    assert order[1] == "run"
+    assert order[0] in found.provenance.notes
