@@ -6,7 +6,7 @@ is the maximum flow between them, a bottleneck that a product of averages does n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,16 +24,17 @@ Node = tuple[str, int, int]
 """Which sequence, after which layer (0: the input), which position."""
 
 
-def solves_of(attention: Attention) -> int:
-    """How many maximum-flow problems a text costs: one for each query and key of the main map."""
-    return len(attention.main.query_tokens) * len(attention.main.key_tokens)
-
-
-def flow(attention: Attention) -> Attention:
+def flow(
+    attention: Attention,
+    queries: Sequence[int] | None = None,
+    remedy: str = "shorten the text, or use --lens rollout",
+) -> Attention:
     """The largest flow from each input token to each position after the last layer.
 
     Args:
         attention: every layer of a text; of an encoder-decoder the streams cross, encoder, decoder.
+        queries: the positions whose rows are wanted, each a problem for every key; None: all.
+        remedy: what to do where that is too much.
 
     Returns:
         One map of one layer and one head, values from 0 to 1; rows need not sum to 1.
@@ -41,18 +42,25 @@ def flow(attention: Attention) -> Attention:
     Raises:
         UsageError: layers are missing, or there are more than 10,000 pairs of positions.
     """
-    solves = solves_of(attention)
+    item = attention.main
+    rows = range(len(item.query_tokens)) if queries is None else queries
+    solves = len(rows) * len(item.key_tokens)
     if solves > MOST_SOLVES:
         raise UsageError(
             f"flow would solve {solves:,} maximum-flow problems, more than {MOST_SOLVES:,}: "
-            "shorten the text, or use --lens rollout"
+            f"{remedy}"
         )
     graph = layered(attention)
-    item = attention.main
-    values = flows(graph).astype(np.float32)[None, None]
+    values = flows(graph, rows).astype(np.float32)[None, None]
     provenance = seen_through("flow", attention)
     cost = f"flow solved {solves:,} maximum-flow problems over {len(item.layers)} layers"
-    shown = item.with_weights(values, layers=("flow",), heads=("mean",), unit=UNIT)
+    shown = item.with_weights(
+        values,
+        query_tokens=tuple(item.query_tokens[row] for row in rows),
+        layers=("flow",),
+        heads=("mean",),
+        unit=UNIT,
+    )
     return replace(
         attention,
         maps=(shown,),
@@ -60,8 +68,12 @@ def flow(attention: Attention) -> Attention:
     )
 
 
-def flows(graph: Layered) -> NDArray[np.float64]:
+def flows(graph: Layered, queries: Sequence[int] | None = None) -> NDArray[np.float64]:
     """Maximum flows from each position at the top to each input below.
+
+    Args:
+        graph: the layers.
+        queries: the positions at the top; None: all, in order.
 
     Returns:
         Shape (queries, keys): inputs are the source's with cross-attention, else the own ones.
@@ -76,15 +88,16 @@ def flows(graph: Layered) -> NDArray[np.float64]:
     ends = [(numbers[above], numbers[below]) for above, below, _ in edges]
     capacities = [capacity for *_, capacity in edges]
     network = Graph(len(numbers), ends, directed=True)
-    depth, queries = graph.within.shape[:2]
-    inputs, keys = ("own", queries) if graph.across is None else ("source", graph.across.shape[2])
-    found = np.zeros((queries, keys))
-    for query in range(queries):
+    depth, length = graph.within.shape[:2]
+    inputs, keys = ("own", length) if graph.across is None else ("source", graph.across.shape[2])
+    rows = range(length) if queries is None else queries
+    found = np.zeros((len(rows), keys))
+    for place, query in enumerate(rows):
         top = numbers["own", depth, query]
         for key in range(keys):
             bottom = numbers.get((inputs, 0, key))
             if bottom is not None:
-                found[query, key] = network.maxflow_value(top, bottom, capacities)
+                found[place, key] = network.maxflow_value(top, bottom, capacities)
     return found
 
 

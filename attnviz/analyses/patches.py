@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from attnviz.attention_map import Attention, AttentionMap, Token
 from attnviz.errors import UsageError
 from attnviz.measures import Link, View
 from attnviz.patches import AVERAGE, check_patch, patch_grid, patch_name
+from attnviz.registry import LENSES
 
 
 def look_from(attention: Attention, patch: str | None) -> Attention:
@@ -61,18 +63,31 @@ def look_from_token(attention: Attention, which: str | None) -> Attention:
     )
 
 
+def query_place(tokens: Sequence[Token], patch: str | None) -> int | None:
+    """Where the query stands that looks; None: all of them do, on average.
+
+    Args:
+        tokens: special ones, if any, then the patches.
+        patch: "ROW,COLUMN"; None: the class token, where there is one.
+
+    Raises:
+        UsageError: a patch that the picture does not have.
+    """
+    if patch is None:
+        return 0 if tokens[0].special else None
+    rows, columns = patch_grid(tokens)
+    row, column = check_patch(patch, rows, columns)
+    return len(tokens) - rows * columns + row * columns + column
+
+
 def _one_query(item: AttentionMap, patch: str | None) -> AttentionMap:
     tokens = item.query_tokens
     if len(tokens) == 1:
         return item
-    if patch is None and not tokens[0].special:
+    place = query_place(tokens, patch)
+    if place is None:
         mean = item.weights.mean(axis=-2, keepdims=True, dtype=np.float64).astype(np.float32)
         return item.with_weights(mean, query_tokens=(AVERAGE,))
-    place = 0
-    if patch is not None:
-        rows, columns = patch_grid(tokens)
-        row, column = check_patch(patch, rows, columns)
-        place = len(tokens) - rows * columns + row * columns + column
     return item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
 
 
@@ -126,8 +141,11 @@ def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
     """One matrix out of a map's last layer, and which it is in words."""
     last = item.with_weights(item.weights[-1:], layers=item.layers[-1:])
     layer = f"layer {last.layers[0]}" if last.layers[0].isdecimal() else f"{last.layers[0]} layer"
+    if last.layers[0] in LENSES:
+        return last, "through all layers"
     if len(item.heads) == 1:
-        return last, f"{layer} head {last.heads[0]}"
+        summed = last.heads[0] == "sum"
+        return last, f"{layer}, its heads summed" if summed else f"{layer} head {last.heads[0]}"
     return reduce_map(last, "mean", "heads"), f"mean over the heads of {layer}"
 
 
@@ -137,7 +155,11 @@ def said_looks(item: AttentionMap) -> str:
     within = item.query_side == item.key_side
     who = query.text if query.special else f"patch {query.text}" if within else f"'{query.text}'"
     elsewhere = 1 - float(over_picture(item)[-1].sum((-1, -2)).mean())
-    beside = "" if elsewhere < 0.005 else f"; {elsewhere:.0%} goes elsewhere"
+    # A flow to each patch is a number of its own: a row of them is no whole to take a share of.
+    whole = item.layers[-1] != "flow"
+    beside = f"; {elsewhere:.0%} goes elsewhere" if whole and elsewhere >= 0.005 else ""
+    if item.query_side == "output":
+        return f"what speaks for it: rows and columns of patches{beside}"
     looks = "the patches look on average" if query == AVERAGE else f"{who} looks"
     return f"where {looks}: rows and columns of patches{beside}"
 

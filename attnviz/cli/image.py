@@ -11,7 +11,7 @@ import typer
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, Options, Output, completing, with_options
 from attnviz.request import Choice, Origin
 
-LENSES = ("raw", "rollout")
+LENSES = ("raw", "rollout", "flow")
 OFFERED = {
     *("model", "device", "device_map", "dtype", "revision", "allow_pickle", "allow_code"),
     *("layer", "head", "reduce", "over", "special"),
@@ -74,7 +74,7 @@ def image(
             "--lens",
             metavar="NAME",
             rich_help_panel=CHOICE,
-            help="What to make of the weights first: raw or rollout.",
+            help=f"What to make of the weights first: {', '.join(LENSES)}.",
             autocompletion=completing(LENSES),
         ),
     ] = "raw",

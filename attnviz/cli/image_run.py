@@ -21,6 +21,7 @@ from attnviz.analyses.patches import (
 from attnviz.analyses.view import describe_run
 from attnviz.attention_map import Attention, AttentionMap
 from attnviz.cli.image import LENSES
+from attnviz.cli.image_lens import look_through
 from attnviz.cli.options import Options
 from attnviz.cli.output import (
     Draft,
@@ -38,6 +39,7 @@ from attnviz.patches import parse_patch, patch_grid
 from attnviz.pipeline import apply_choice, check_choice
 from attnviz.registry import FORMATS
 from attnviz.renderers import Display
+from attnviz.request import Choice
 from attnviz.texts import check_text
 
 if TYPE_CHECKING:
@@ -81,6 +83,11 @@ class Asked:
     def grid(self) -> Path | None:
         """A file for every head over the picture."""
         return self.options.output.grid
+
+    @property
+    def seen_choice(self) -> Choice:
+        """The choice from what a lens has been held over already."""
+        return replace(self.options.choice, lens="raw", explain=None)
 
     def check(self) -> None:
         """Find out before a model loads whether everything can be done and written.
@@ -127,7 +134,8 @@ class Asked:
         alone = {"--patch": self.patch, "--image-size": self.size}
         alone["--lens"] = None if lens == "raw" else lens
         if given := [option for option, value in alone.items() if value is not None]:
-            raise UsageError(f"{given[0]} is for a picture alone: leave --text out")
+            way = " or use --lens raw" if given == ["--lens"] else ""
+            raise UsageError(f"{given[0]} is for a picture alone: leave --text out{way}")
         check_text(self.text)
 
 
@@ -157,7 +165,7 @@ def show(asked: Asked) -> None:
         path = asked.options.output.output
         draft = stack.enter_context(Draft(path)) if path else None
         if asked.text is None:
-            attention = model.attend_image(picture, asked.patch, size)
+            attention = look_through(model, picture, asked, size)
         else:
             attention = model.attend_image(picture, asked.text)
         settings = {**attention.provenance.settings, "picture": asked.file.name}
@@ -174,7 +182,7 @@ def show(asked: Asked) -> None:
         if asked.overlay is not None or asked.grid is not None:
             write_pictures(found, asked, seen(attention, part, asked.patch))
         if page is not None:
-            page.write(apply_choice(attention, asked.options.choice), as_jpeg(part))
+            page.write(apply_choice(attention, asked.seen_choice), as_jpeg(part))
         write_data(found, asked, draft)
 
 
@@ -188,25 +196,13 @@ def as_jpeg(part: Any) -> bytes:
 
 
 def chosen(attention: Attention, asked: Asked) -> Any:
-    """The attention seen through a lens, from one query, selected and reduced, in this order."""
-    choice = asked.options.choice
+    """What is seen from one query, selected and reduced, in this order."""
+    choice = asked.seen_choice
     if asked.everything:
         return apply_choice(attention, choice)
     if asked.text is not None:
         return apply_choice(look_from_token(attention, asked.token), choice)
-    if choice.lens != "raw":
-        attention = apply_choice(attention, replace(choice, **PLAIN))
-    return apply_choice(look_from(attention, asked.patch), replace(choice, lens="raw"))
-
-
-PLAIN: dict[str, Any] = {
-    "layer": None,
-    "head": None,
-    "stream": None,
-    "reduce": "none",
-    "special": "keep",
-}
-"""A choice of nothing but a lens, which needs the whole."""
+    return apply_choice(look_from(attention, asked.patch), choice)
 
 
 def seen(attention: Attention, part: Any, patch: str | None) -> Seen:

@@ -79,6 +79,18 @@ class VisionModel:
             return attention
         return show_decision(attention, self.task, heard[-1], ())
 
+    def check_tokens(self, lens: str) -> None:
+        """Refuse a lens that needs every token to see every other one.
+
+        Raises:
+            AttentionError: the model attends in windows.
+        """
+        if windowed(self.model):
+            raise AttentionError(
+                f"'{self.name}' attends in windows, where --lens {lens} has no whole to follow: "
+                "use --lens raw"
+            )
+
     def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
         """The part of the picture that the patches cover, in its own pixels."""
         return seen_box(self.processor, picture, size)

@@ -74,6 +74,19 @@ def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through() ->
     np.testing.assert_allclose(flows(graph), cross[0] / 2)
 
 
+@given(st.integers(0, 300), st.lists(st.integers(0, 4), max_size=5, unique=True))
+def test_chosen_queries_get_the_rows_of_the_full_flow(seed: int, queries: list[int]) -> None:
+    graph = Layered(with_residual(rows(seed, 2, 5, 5)))
+    np.testing.assert_array_equal(flows(graph, queries), flows(graph)[queries])
+
+
+def test_one_query_of_many_keys_is_within_the_bound() -> None:
+    length = int(MOST_SOLVES**0.5) + 1
+    found = flow(text(rows(0, 1, 1, length, length)), (3,))
+    assert found.weights.shape == (1, 1, 1, length)
+    assert [token.text for token in found.main.query_tokens] == ["t3"]
+
+
 def test_its_cost_is_said_and_bounded() -> None:
     assert "16 maximum-flow problems" in flow(text(rows(0, 2, 1, 4, 4))).provenance.notes[0]
     length = int(MOST_SOLVES**0.5) + 1

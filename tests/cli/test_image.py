@@ -67,6 +67,39 @@ def test_rollout_looks_through_all_layers(folder: Path) -> None:
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
+@pytest.mark.parametrize("patch", [None, "2,1"])
+def test_flow_is_solved_for_the_query_that_looks_alone(patch: str | None, folder: Path) -> None:
+    asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "-f", "json")
+    whole = attnviz(*asked, "--patch", "all")
+    assert "flow solved 289 maximum-flow problems over 2 layers" in whole.err
+    done = attnviz(*asked, *(() if patch is None else ("--patch", patch)))
+    assert "flow solved 17 maximum-flow problems over 2 layers" in done.err
+    place = 0 if patch is None else 10
+    (item,) = done.json()["maps"]
+    expected = np.array(whole.json()["maps"][0]["weights"])[:, :, place : place + 1]
+    np.testing.assert_array_equal(item["weights"], expected)
+    assert item["query_tokens"][0]["text"] == (patch or "[CLS]")
+
+
+def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
+    asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "--image-size", 88)
+    done = attnviz(*asked, "--patch", "all", "-f", "json")
+    assert (done.status, done.mistake) == (
+        2,
+        "flow would solve 14,884 maximum-flow problems, more than 10,000: choose one --patch (122 "
+        "problems), give a smaller --image-size, or use --lens rollout",
+    )
+    assert attnviz(*asked, "-f", "json").status == 0
+
+
+@pytest.mark.parametrize("lens", ["rollout", "flow"])
+def test_windows_are_seen_raw_only(lens: str, swin: Path) -> None:
+    done = attnviz("image", SHAPES, "--model", swin, "--lens", lens)
+    assert done.status == 1
+    assert f"attends in windows, where --lens {lens} has no whole to follow" in done.mistake
+    assert done.mistake.endswith("use --lens raw")
+
+
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_pictures_and_files_are_written(suffix: str, folder: Path, tmp_path: Path) -> None:
     one, every, data = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}", tmp_path / "c.npz"
@@ -110,7 +143,7 @@ def test_another_size_gives_more_patches(folder: Path) -> None:
         ((SHAPES, "--overlay", "a.bmp"), 2, "'a.bmp' names no picture"),
         ((SHAPES, "--overlay", "no/a.png"), 1, "there is no folder 'no'"),
         ((SHAPES, "--layer", "7"), 2, "layer 7 does not exist"),
-        ((SHAPES, "--lens", "flow"), 2, "choose from raw, rollout"),
+        ((SHAPES, "--lens", "flw"), 2, "Did you mean 'flow'"),
         ((SHAPES, "-f", "jsn"), 2, "Did you mean 'json'"),
     ],
 )

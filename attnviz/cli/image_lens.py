@@ -1,0 +1,54 @@
+"""A picture seen through a lens, for the query that is to be shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attnviz.analyses.patches import query_place
+from attnviz.attention_map import Attention
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from attnviz.cli.image_run import Asked
+    from attnviz.hugging_face.vision import VisionModel
+
+
+def look_through(
+    model: VisionModel, picture: Image, asked: Asked, size: tuple[int, int] | None
+) -> Attention:
+    """A picture's attention over itself through the lens asked for, every layer and head of it.
+
+    Raises:
+        AttnvizError: the model has no such attention, or the lens does not apply to it.
+    """
+    from attnviz.sources.lens import ask_nobody, see
+
+    choice = asked.options.choice
+    if choice.lens != "raw":
+        model.check_tokens(choice.lens)
+
+    def attend() -> Attention:
+        return model.attend_image(picture, asked.patch, size)
+
+    if choice.lens == "flow":
+        return flow_shown(attend(), asked)
+    return see(choice.lens, attend, ask_nobody, lambda found: found)
+
+
+def flow_shown(attention: Attention, asked: Asked) -> Attention:
+    """The flow to the query that is shown: of a picture all pairs would take hours.
+
+    Raises:
+        UsageError: more than one query is shown, and they are too many.
+    """
+    from attnviz.analyses.flow import flow
+
+    tokens = attention.main.query_tokens
+    place = None if asked.everything else query_place(tokens, asked.patch)
+    one = f"choose one --patch ({len(tokens):,} problems)"
+    return flow(
+        attention,
+        None if place is None else (place,),
+        f"{one}, give a smaller --image-size, or use --lens rollout",
+    )
