@@ -116,6 +116,7 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
     choose(command, ("self", "cross", "co"), "command")
     origin, choice = _split_options(options)
     check_choice(choice)
+    check_kept(origin, choice)
     source = open_source(origin, command, with_head=needs_head(choice.lens))
     if origin.weights is None:
         check_text(text)
@@ -152,6 +153,18 @@ def check_choice(choice: Choice) -> None:
         raise UsageError("--target says what --lens gradient explains: add --lens gradient")
     check_special(choice.special)
     check_group(_group_of(choice))
+
+
+def check_kept(origin: Origin, choice: Choice) -> None:
+    """Refuse queries and keys beside what a lens makes: they explain the raw weights only.
+
+    Raises:
+        UsageError: both were asked for.
+    """
+    if origin.keep_qk and choice.lens != "raw":
+        raise UsageError(
+            f"--keep-qk explains raw weights, not those of --lens {choice.lens}: leave one out"
+        )
 
 
 def attend_texts(

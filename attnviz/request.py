@@ -26,7 +26,7 @@ class Origin:
         allow_code: run code that a checkpoint brings along.
         generate: how many tokens the model writes at most; None: it writes a missing target only.
         chat: read the text as the user's turn of a conversation.
-        keep_qk: keep queries and keys beside the weights, for an own layer.
+        keep_qk: keep queries and keys beside the weights.
         max_size: tokens or blocks of them that a side of a map has at most; None: 1,024, or fewer
             where many heads would fill the memory.
         rows: the only tokens that attend, by number from 0 ("120-140").

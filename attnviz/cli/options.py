@@ -143,7 +143,7 @@ OPTIONS: dict[str, Any] = {
     "keep_qk": _option(
         ORIGIN,
         "--keep-qk",
-        help="Keep an own layer's queries and keys, for the query · key view of --html and --open.",
+        help="Keep queries and keys, for the query · key view of --html and --open.",
     ),
     "max_size": _option(
         CHOICE,

@@ -14,7 +14,7 @@ from attnviz.cli.options import Options
 from attnviz.cli.output import Draft, check_writable, refuse_binary_on_terminal, write_bytes
 from attnviz.errors import UsageError
 from attnviz.outputs import as_bytes, format_of, make_renderer, picture_bytes, picture_suffix
-from attnviz.pipeline import Result
+from attnviz.pipeline import Result, check_kept
 from attnviz.registry import FORMATS
 from attnviz.renderers import Display, Renderer, Views
 
@@ -100,6 +100,7 @@ class Sinks(AbstractContextManager["Sinks"]):
         paths = [path for path in (output.output, output.html, *pictures.values()) if path]
         if len({path.absolute() for path in paths}) < len(paths):
             raise UsageError("two outputs go to the same file: name different ones")
+        check_kept(options.origin, options.choice)
         if options.origin.keep_qk and not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
         self.every_layer = options.choice.layer is not None

@@ -77,17 +77,17 @@ def attend(
     memory: Array,
     mask: Array | None,
     heads: int,
-    values: dict[str, Array] | None = None,
+    projected: dict[str, Array] | None = None,
 ) -> tuple[Array, Array]:
     """Multi-head attention of inputs over a memory between its four learned projections.
 
-    Its values are noted under its name where there is a place for them.
+    What it projects is noted under the projection's name where there is a place for it.
     """
     query = linear(weights, f"{name}.query", inputs)
     key = linear(weights, f"{name}.key", memory)
     value = linear(weights, f"{name}.value", memory)
-    if values is not None:
-        values[name] = value
+    if projected is not None:
+        projected |= {f"{name}.query": query, f"{name}.key": key, f"{name}.value": value}
     output, shares = multi_head(query, key, value, mask, heads=heads)
     return linear(weights, f"{name}.output", output), shares
 
@@ -104,7 +104,7 @@ def encode(
     sizes: Sizes,
     inputs: Array,
     mask: Array | None = None,
-    values: dict[str, Array] | None = None,
+    projected: dict[str, Array] | None = None,
 ) -> tuple[Array, list[Array]]:
     """What the encoder makes of a source.
 
@@ -113,7 +113,8 @@ def encode(
         sizes: of the model.
         inputs: embedded source, shape (…, keys, size).
         mask: boolean, True for positions that are no padding, shape (…, 1, 1, keys).
-        values: where to note each attention's values by name, shape (…, keys, size).
+        projected: where to note each attention's queries, keys and values by the projection's name,
+            shape (…, keys, size).
 
     Returns:
         The memory of shape (…, keys, size), and for each layer its self-attention weights of shape
@@ -124,7 +125,7 @@ def encode(
         layer = f"encoder.{number}"
         normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
         update, share = attend(
-            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, values
+            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, projected
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)
@@ -138,7 +139,7 @@ def decode(
     inputs: Array,
     memory: Array,
     mask: Array | None = None,
-    values: dict[str, Array] | None = None,
+    projected: dict[str, Array] | None = None,
 ) -> tuple[Array, list[Array], list[Array]]:
     """What the decoder makes of a target prefix and an encoded source.
 
@@ -148,7 +149,8 @@ def decode(
         inputs: embedded target, shape (…, queries, size).
         memory: the encoder's, shape (…, keys, size).
         mask: boolean, True for source positions that are no padding, shape (…, 1, 1, keys).
-        values: where to note each attention's values by name, shape (…, positions, size).
+        projected: where to note each attention's queries, keys and values by the projection's name,
+            shape (…, positions, size).
 
     Returns:
         The state of shape (…, queries, size), and for each layer its causal self-attention weights
@@ -161,12 +163,12 @@ def decode(
         layer = f"decoder.{number}"
         normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
         update, own = attend(
-            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, values
+            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, projected
         )
         inputs = inputs + update
         normal = normalise(weights, f"{layer}.cross_attention_norm", inputs)
         update, cross = attend(
-            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, values
+            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, projected
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)

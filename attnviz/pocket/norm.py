@@ -11,31 +11,17 @@ from attnviz.attention_map import Attention
 from attnviz.evidence import Transformed, inner_products
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.multi_head import split_heads
-from attnviz.pocket.inputs import inputs_of
-from attnviz.pocket.model import decode, encode
 from attnviz.pocket.pocket import Pocket, to_numpy
-
-PLACES = {
-    "encoder": "encoder.{}.self_attention",
-    "decoder": "decoder.{}.self_attention",
-    "causal": "decoder.{}.self_attention",
-    "cross": "decoder.{}.cross_attention",
-}
-"""What the attention of each stream's layers is called among the weights."""
+from attnviz.pocket.projected import PLACES, projected_for
 
 
 def transform(pocket: Pocket, attention: Attention) -> Transformed:
     """What each head makes of each key, for maps that the model has made."""
-    inputs = inputs_of(pocket, attention)
-    values: dict[str, Array] = {}
-    memory, _ = encode(pocket.weights, pocket.sizes, pocket.embed(inputs.source), values=values)
-    if inputs.target:
-        target = pocket.embed(inputs.target)
-        decode(pocket.weights, pocket.sizes, target, memory, values=values)
+    projected = projected_for(pocket, attention)
     products = tuple(
         np.stack(
             [
-                products_of(pocket, PLACES[item.stream].format(layer), values)
+                products_of(pocket, PLACES[item.stream].format(layer), projected)
                 for layer in item.layers
             ]
         )
@@ -44,7 +30,7 @@ def transform(pocket: Pocket, attention: Attention) -> Transformed:
     return Transformed(attention, products, projected=True)
 
 
-def products_of(pocket: Pocket, name: str, values: Mapping[str, Array]) -> NDArray[np.float64]:
+def products_of(pocket: Pocket, name: str, projected: Mapping[str, Array]) -> NDArray[np.float64]:
     """One layer's inner products."""
-    value = split_heads(to_numpy(values[name]), pocket.sizes.heads)
+    value = split_heads(to_numpy(projected[f"{name}.value"]), pocket.sizes.heads)
     return inner_products(value, to_numpy(pocket.weights[f"{name}.output.weight"]).T)

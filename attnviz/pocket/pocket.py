@@ -44,6 +44,7 @@ def load_pocket(
     to: str | None = None,
     device: str = "auto",
     dtype: str | None = None,
+    keep_qk: bool = False,
     folder: Path = FOLDER,
 ) -> Pocket:
     """The small trained English–French encoder–decoder that ships with the package.
@@ -53,6 +54,7 @@ def load_pocket(
         to: the target language, "en" or "fr"; None: guessed from the text.
         device: "auto" and "cpu" run on numpy; "cuda" and "mps" on torch.
         dtype: "float32" (also None) or "float64", on torch "float16" and "bfloat16" too.
+        keep_qk: keep queries and keys beside the weights.
         folder: where its files lie.
 
     Raises:
@@ -61,7 +63,7 @@ def load_pocket(
     """
     if to is not None:
         choose(to, LANGUAGE, "language")
-    return Pocket(folder, causal, to, *check_backend(device, dtype))
+    return Pocket(folder, causal, to, *check_backend(device, dtype), keep_qk=keep_qk)
 
 
 def check_backend(device: str, dtype: str | None) -> tuple[str, str]:
@@ -87,12 +89,22 @@ class Pocket:
     row is that of the piece it has just read, not of the piece it is about to predict.
     """
 
-    def __init__(self, folder: Path, causal: bool, to: str | None, device: str, dtype: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        causal: bool,
+        to: str | None,
+        device: str,
+        dtype: str,
+        *,
+        keep_qk: bool = False,
+    ) -> None:
         self.config: dict[str, Any] = read_config(folder)
         self.sizes = Sizes(**self.config["sizes"])
         self.weights = StoredWeights(folder / "weights.safetensors", dtype, device)
         self.tokenizer = folder / "tokenizer.json"
         self.causal, self.to, self.device, self.dtype = causal, to, device, dtype
+        self.keep_qk = keep_qk
 
     def attend_self(self, text: str) -> Attention:
         """The attention of a text over itself: the encoder's, or with `causal` the decoder's.
@@ -106,7 +118,7 @@ class Pocket:
         ids, tokens = reading.ended()
         _, shares = encode(self.weights, self.sizes, self.embed(ids))
         item = AttentionMap("encoder", tokens, tokens, stacked(shares))
-        return Attention((item,), self._provenance(reading.notes("the text")), text)
+        return self._kept(Attention((item,), self._provenance(reading.notes("the text")), text))
 
     def _attend_causal(self, reading: Reading) -> Attention:
         memory = self._memory([END])
@@ -115,7 +127,7 @@ class Pocket:
         _, own, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
         item = AttentionMap("causal", tokens, tokens, stacked(own))
         provenance = self._provenance(reading.notes("the text"), {"language": language})
-        return Attention((item,), provenance, reading.text)
+        return self._kept(Attention((item,), provenance, reading.text))
 
     def attend_cross(self, source: str, target: str | None) -> Attention:
         """The attention of a pair: streams "cross", "encoder" and "decoder".
@@ -159,7 +171,15 @@ class Pocket:
         )
         settings = {"direction": f"{OTHER[language]} to {language}", "translated": target is None}
         provenance = self._provenance(notes, settings, self._focus())
-        return Attention(maps, provenance, source=source, target=written.text)
+        return self._kept(Attention(maps, provenance, source=source, target=written.text))
+
+    def _kept(self, attention: Attention) -> Attention:
+        """The attention with its queries and keys, where they were asked for."""
+        if not self.keep_qk:
+            return attention
+        from attnviz.pocket.projected import with_projections
+
+        return with_projections(self, attention)
 
     def explain_self(self, text: str, wanted: str | None = None) -> Explained:
         """What speaks for a word of the text, with gradients; see `pocket.gradient`."""

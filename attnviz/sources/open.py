@@ -49,8 +49,13 @@ def check_origin(origin: Origin, command: Command) -> None:
     if (origin.generate or origin.chat) and origin.model in (None, POCKET):
         option = "--generate" if origin.generate else "--chat"
         raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
-    if origin.keep_qk and (origin.mechanism is None or command == "co"):
-        raise UsageError("--keep-qk is for own layers: --mechanism NAME of 'self' or 'cross'")
+    if origin.keep_qk and (origin.weights is not None or command == "co"):
+        raise UsageError(
+            "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
+            f"not for {'--weights' if origin.weights is not None else 'co'}"
+        )
+    if origin.keep_qk and origin.model not in (None, POCKET):
+        raise UsageError("--keep-qk is for the pocket model and own layers")
     check_extent(origin, command)
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
@@ -144,7 +149,11 @@ def _open_pocket(origin: Origin) -> Source:
     from attnviz.pocket import load_pocket
 
     pocket: Source = load_pocket(
-        causal=origin.causal, to=origin.to, device=origin.device, dtype=origin.dtype
+        causal=origin.causal,
+        to=origin.to,
+        device=origin.device,
+        dtype=origin.dtype,
+        keep_qk=origin.keep_qk,
     )
     return pocket
 

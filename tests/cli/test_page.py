@@ -146,10 +146,20 @@ def test_keep_qk_follows_the_chosen_heads_to_the_page(tmp_path: Path) -> None:
     assert document(file.read_text("utf-8"))["maps"][0]["projections"] is None
 
 
+def test_keep_qk_shows_the_queries_and_keys_of_every_stream_of_the_pocket_model(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "page.html"
+    invoke("cross", "The cat", "Le chat", "--keep-qk", "--html", file, "-f", "none")
+    sizes = [item["projections"]["size"] for item in document(file.read_text("utf-8"))["maps"]]
+    assert sizes == [32, 32, 32]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--model", "pocket", "--open"), "--keep-qk is for own layers"),
+        (("--weights", "saved.npz", "--open"), "it is not for --weights"),
+        (("--lens", "rollout", "--open"), "explains raw weights, not those of --lens rollout"),
         (("--mechanism", "linear", "--open"), "has no scores that --keep-qk could explain"),
         (("--mechanism", "scaled"), "--keep-qk shows on the page only"),
     ],

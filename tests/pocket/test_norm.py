@@ -16,7 +16,7 @@ PAIR = "The red car is fast", "La voiture rouge est rapide"
 def vectors(pocket, name, values):
     """fₕ(xⱼ) of one layer, shape (heads, keys, size)."""
     heads, size = pocket.sizes.heads, pocket.sizes.size
-    value = values[name].reshape(-1, heads, size // heads)
+    value = values[f"{name}.value"].reshape(-1, heads, size // heads)
     matrix = pocket.weights[f"{name}.output.weight"].T.reshape(heads, size // heads, size)
     return np.einsum("jhd,hdo->hjo", value, matrix)
 
@@ -42,10 +42,10 @@ def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
 
         inputs = inputs_of(pocket, attention)
         source = pocket.embed(inputs.source)
-        memory, _ = model.encode(pocket.weights, pocket.sizes, source, values=values)
+        memory, _ = model.encode(pocket.weights, pocket.sizes, source, projected=values)
         if causal:
             target = pocket.embed(inputs.target)
-            model.decode(pocket.weights, pocket.sizes, target, memory, values=values)
+            model.decode(pocket.weights, pocket.sizes, target, memory, projected=values)
     own = [item for item in seen if item[0].startswith("decoder" if causal else "encoder")]
     own = [item for item in own if item[0].endswith("self_attention")]
     for layer, (name, update, shares) in enumerate(own):

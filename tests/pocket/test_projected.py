@@ -1,0 +1,50 @@
+"""Kept queries and keys of the pocket model against the weights that they stand behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import Attention
+from attnviz.pocket import Pocket, load_pocket
+from attnviz.pocket.pocket import FOLDER
+
+PAIR = "The red car is fast", "La voiture rouge est rapide"
+
+
+def check(attention: Attention) -> None:
+    """Softmax(q kᵀ / √d) of every stream is its map, where no later position is seen."""
+    assert set(attention.projections) == {item.stream for item in attention.maps}
+    for item in attention.maps:
+        kept = attention.projections[item.stream]
+        products = np.einsum("lhqd,lhkd->lhqk", kept.query, kept.key)
+        scores = products / np.sqrt(kept.query.shape[-1])
+        np.testing.assert_allclose(products * kept.scale, scores, rtol=1e-6)
+        if item.stream in {"causal", "decoder"}:
+            scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, -np.inf)
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        expected = powers / powers.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(item.weights, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_of_a_text_they_give_its_weights(causal: bool) -> None:
+    check(load_pocket(causal=causal, keep_qk=True).attend_self(PAIR[0]))
+
+
+def test_of_a_pair_they_give_the_weights_of_all_three_streams() -> None:
+    check(load_pocket(keep_qk=True).attend_cross(*PAIR))
+
+
+def test_torch_keeps_what_numpy_keeps() -> None:
+    expected = load_pocket(keep_qk=True).attend_cross(*PAIR)
+    # Any device but "cpu" is torch's.
+    found = Pocket(FOLDER, False, None, "cpu:0", "float32", keep_qk=True).attend_cross(*PAIR)
+    check(found)
+    for stream, kept in expected.projections.items():
+        np.testing.assert_allclose(found.projections[stream].query, kept.query, atol=1e-4)
+        np.testing.assert_allclose(found.projections[stream].key, kept.key, atol=1e-4)
+
+
+def test_nothing_is_kept_unasked() -> None:
+    assert not load_pocket().attend_self(PAIR[0]).projections
