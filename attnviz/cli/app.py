@@ -22,7 +22,7 @@ COMMANDS: dict[str, Entry] = {
     "self": Entry("Show how a text attends to itself.", "attnviz.cli.self:self_command"),
     "cross": Entry("Show how a target attends to a source.", "attnviz.cli.cross:cross"),
     "co": Entry("Show how two texts attend to each other.", "attnviz.cli.co:co"),
-    "image": Entry("Show where in a picture a model looks.", "attnviz.cli.image:image"),
+    "image": Entry("Show where in a picture a vision model looks.", "attnviz.cli.image:image"),
     "heads": Entry("Show what each head does.", "attnviz.cli.heads:heads"),
     "compare": Entry("Show what changed between two attentions.", "attnviz.cli.compare:compare"),
     "align": Entry("Align the words of sentence pairs.", "attnviz.cli.align:align"),
