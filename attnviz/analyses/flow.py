@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.layered import Layered, layered, seen_through
+from attnviz.announce import announce
 from attnviz.attention_map import Attention
 from attnviz.errors import UsageError
 
@@ -51,9 +52,10 @@ def flow(
             f"{remedy}"
         )
     graph = layered(attention)
+    cost = f"flow takes {solves:,} maximum-flow problems over {len(item.layers)} layers"
+    announce(cost)
     values = flows(graph, rows).astype(np.float32)[None, None]
     provenance = seen_through("flow", attention)
-    cost = f"flow solved {solves:,} maximum-flow problems over {len(item.layers)} layers"
     shown = item.with_weights(
         values,
         query_tokens=tuple(item.query_tokens[row] for row in rows),

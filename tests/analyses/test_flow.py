@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.flow import MOST_SOLVES, flow, flows
 from attnviz.analyses.layered import Layered, with_residual
+from attnviz.announce import heard_by
 from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.errors import UsageError
 
@@ -88,7 +89,11 @@ def test_one_query_of_many_keys_is_within_the_bound() -> None:
 
 
 def test_its_cost_is_said_and_bounded() -> None:
-    assert "16 maximum-flow problems" in flow(text(rows(0, 2, 1, 4, 4))).provenance.notes[0]
+    heard: list[str] = []
+    with heard_by(heard.append):
+        found = flow(text(rows(0, 2, 1, 4, 4)))
+    assert "16 maximum-flow problems" in heard[0]
+    assert heard[0] in found.provenance.notes
     length = int(MOST_SOLVES**0.5) + 1
     with pytest.raises(UsageError, match="maximum-flow problems"):
         flow(text(rows(0, 1, 1, length, length)))
