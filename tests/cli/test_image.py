@@ -71,9 +71,9 @@ def test_rollout_looks_through_all_layers(folder: Path) -> None:
 def test_flow_is_solved_for_the_query_that_looks_alone(patch: str | None, folder: Path) -> None:
     asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "-f", "json")
     whole = attnviz(*asked, "--patch", "all")
-    assert "flow solved 289 maximum-flow problems over 2 layers" in whole.err
+    assert "flow takes 289 maximum-flow problems over 2 layers" in whole.err
     done = attnviz(*asked, *(() if patch is None else ("--patch", patch)))
-    assert "flow solved 17 maximum-flow problems over 2 layers" in done.err
+    assert "flow takes 17 maximum-flow problems over 2 layers" in done.err
     place = 0 if patch is None else 10
     (item,) = done.json()["maps"]
     expected = np.array(whole.json()["maps"][0]["weights"])[:, :, place : place + 1]
@@ -92,7 +92,41 @@ def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
     assert attnviz(*asked, "-f", "json").status == 0
 
 
-@pytest.mark.parametrize("lens", ["rollout", "flow"])
+def test_the_gradient_lens_explains_the_class_decided_or_named(
+    folder: Path, tmp_path: Path
+) -> None:
+    asked = ("image", SHAPES, "--model", folder, "--lens", "gradient")
+    raw = attnviz("image", SHAPES, "--model", folder, "-f", "json").json()
+    decided = raw["provenance"]["settings"]["decision"].split()[0]
+    for name in (None, "cat", "dog"):
+        target = () if name is None else ("--target", name)
+        page = tmp_path / f"{name}.html"
+        done = attnviz(*asked, *target, "-f", "json", "--overlay", tmp_path / "a.png",
+                       "--html", page)  # fmt: skip
+        (item,) = done.json()["maps"]
+        assert item["query_tokens"][0]["text"].startswith(f"→ {name or decided} ")
+        assert np.array(item["weights"]).sum() == pytest.approx(1, abs=1e-5)
+        assert page.stat().st_size > 10_000
+    assert "what speaks for dog" in attnviz(*asked, "--target", "dog").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--lens", "gradient", "--target", "bird"), "'bird' is no class of this model"),
+        (("--lens", "gradient", "--patch", "0,0"), "which no patch does: leave --patch out"),
+        (("--target", "cat"), "add --lens gradient"),
+    ],
+)
+def test_mistakes_about_what_is_explained_are_one_line(
+    arguments: tuple[str, ...], message: str, folder: Path
+) -> None:
+    done = attnviz("image", SHAPES, "--model", folder, *arguments)
+    assert done.status == 2
+    assert message in done.mistake
+
+
+@pytest.mark.parametrize("lens", ["rollout", "flow", "gradient"])
 def test_windows_are_seen_raw_only(lens: str, swin: Path) -> None:
     done = attnviz("image", SHAPES, "--model", swin, "--lens", lens)
     assert done.status == 1
