@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.flow import UNIT as FLOW
 from attnviz.analyses.head_line import head_lines
 from attnviz.analyses.reduce import reduce_map
 from attnviz.analyses.view import describe_run
@@ -156,10 +157,13 @@ def said_looks(item: AttentionMap) -> str:
     who = query.text if query.special else f"patch {query.text}" if within else f"'{query.text}'"
     elsewhere = 1 - float(over_picture(item)[-1].sum((-1, -2)).mean())
     # A flow to each patch is a number of its own: a row of them is no whole to take a share of.
-    whole = item.layers[-1] != "flow"
-    beside = f"; {elsewhere:.0%} goes elsewhere" if whole and elsewhere >= 0.005 else ""
-    if item.query_side == "output":
-        return f"what speaks for it: rows and columns of patches{beside}"
+    whole = item.unit != FLOW
+    output = item.query_side == "output"
+    goes = "lies in other tokens" if output else "goes elsewhere"
+    beside = f"; {elsewhere:.0%} {goes}" if whole and elsewhere >= 0.005 else ""
+    if output:
+        decided = query.text.removeprefix("→ ")
+        return f"what speaks for {decided}: rows and columns of patches{beside}"
     looks = "the patches look on average" if query == AVERAGE else f"{who} looks"
     return f"where {looks}: rows and columns of patches{beside}"
 

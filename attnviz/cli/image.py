@@ -11,10 +11,10 @@ import typer
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, Options, Output, completing, with_options
 from attnviz.request import Choice, Origin
 
-LENSES = ("raw", "rollout", "flow")
+LENSES = ("raw", "rollout", "flow", "gradient")
 OFFERED = {
     *("model", "device", "device_map", "dtype", "revision", "allow_pickle", "allow_code"),
-    *("layer", "head", "reduce", "over", "special"),
+    *("explain", "layer", "head", "reduce", "over", "special"),
     *("format", "output", "grid", "html", "open_page", "quiet"),
 }
 """The shared options that mean something for a picture."""
@@ -97,6 +97,8 @@ def image(
     attnviz image sample_inputs/shapes.png --model ./my-vit --patch 3,5 --grid heads.png
 
     attnviz image sample_inputs/shapes.png --model ./my-vit --head 2 -f csv
+
+    attnviz image sample_inputs/shapes.png --model ./my-vit --lens gradient --target cat
 
     attnviz image sample_inputs/shapes.png --model ./my-llava --text "Where is the tree?"
     """

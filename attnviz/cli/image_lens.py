@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from attnviz.analyses.patches import query_place
 from attnviz.attention_map import Attention
+from attnviz.registry import Needs
+from attnviz.sources.lens import see
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.cli.image_run import Asked
+    from attnviz.evidence import Explained, Transformed
     from attnviz.hugging_face.vision import VisionModel
 
 
@@ -22,8 +25,6 @@ def look_through(
     Raises:
         AttnvizError: the model has no such attention, or the lens does not apply to it.
     """
-    from attnviz.sources.lens import ask_nobody, see
-
     choice = asked.options.choice
     if choice.lens != "raw":
         model.check_tokens(choice.lens)
@@ -31,9 +32,12 @@ def look_through(
     def attend() -> Attention:
         return model.attend_image(picture, asked.patch, size)
 
+    def ask(needs: Needs) -> Explained | Transformed:
+        return model.explain_image(picture, choice.explain, size)
+
     if choice.lens == "flow":
         return flow_shown(attend(), asked)
-    return see(choice.lens, attend, ask_nobody, lambda found: found)
+    return see(choice.lens, attend, ask, lambda found: found)
 
 
 def flow_shown(attention: Attention, asked: Asked) -> Attention:

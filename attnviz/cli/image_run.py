@@ -116,6 +116,11 @@ class Asked:
                 f"--{what} all gives every {what}'s look, which is data: use -f json, csv, …, or "
                 f"choose one {what} to see"
             )
+        if self.options.choice.lens == "gradient" and self.patch is not None:
+            raise UsageError(
+                "--lens gradient explains what the model decides, which no patch does: leave "
+                "--patch out"
+            )
         self.check_text()
         for path in paths:
             check_writable(path)

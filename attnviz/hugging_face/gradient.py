@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from attnviz.errors import AttentionError, ModelError
 from attnviz.evidence import Explained
 from attnviz.hugging_face.border import running
 from attnviz.hugging_face.model import HuggingFaceModel
-from attnviz.hugging_face.outputs import choose_output
+from attnviz.hugging_face.outputs import Chosen, choose_output
 from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.tasks import SUFFIXES
 from attnviz.hugging_face.whole import (
@@ -51,7 +52,8 @@ def explain_self(model: HuggingFaceModel, text: str, wanted: str | None = None) 
         )
     check_head(model)
     with quiet():
-        return explain(model, read_self(model, text), wanted)
+        reading = read_self(model, text)
+        return explain(reading, lambda logits: choose_output(model, reading, logits, wanted))
 
 
 def explain_cross(
@@ -73,7 +75,7 @@ def explain_cross(
     with quiet():
         reading = read_cross(model, source, target)
         check_head(model)
-        return explain(model, reading, wanted)
+        return explain(reading, lambda logits: choose_output(model, reading, logits, wanted))
 
 
 def check_head(model: HuggingFaceModel) -> None:
@@ -91,8 +93,12 @@ def check_head(model: HuggingFaceModel) -> None:
         )
 
 
-def explain(model: HuggingFaceModel, reading: Reading, wanted: str | None) -> Explained:
-    """One forward and one backward pass over a text.
+def explain(reading: Reading, choose: Callable[[Any], Chosen]) -> Explained:
+    """One forward and one backward pass over a text or a picture.
+
+    Args:
+        reading: what is read.
+        choose: says which of the logits (None where there are none) is explained.
 
     Raises:
         ModelError: no logits, or the matrices would not fit into memory.
@@ -102,11 +108,11 @@ def explain(model: HuggingFaceModel, reading: Reading, wanted: str | None) -> Ex
     import torch
 
     check_reading(reading, COPIES)
-    with running(reading.part), torch.enable_grad():
+    with running(reading.part, reading.what), torch.enable_grad():
         output = run(reading)
         layers = matrices(output, reading)
         attention = as_attention(reading, layers)
-        chosen = choose_output(model, reading, getattr(output, "logits", None), wanted)
+        chosen = choose(getattr(output, "logits", None))
         flat = [layer for found in layers.values() for layer in found if layer is not None]
         slopes = slopes_of(chosen.score, flat, reading)
     gradients = like(attention, slopes)

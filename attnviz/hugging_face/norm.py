@@ -76,7 +76,7 @@ def transform_cross(model: HuggingFaceModel, source: str, target: str | None) ->
 
 
 def transform(reading: Reading) -> Transformed:
-    """One pass over a text, watched.
+    """One pass over a text or a picture, watched.
 
     Raises:
         AttentionError: the architecture keeps its values to itself.
@@ -85,7 +85,7 @@ def transform(reading: Reading) -> Transformed:
     import torch
 
     check_reading(reading, COPIES)
-    with running(reading.part), torch.no_grad(), values(reading) as seen:
+    with running(reading.part, reading.what), torch.no_grad(), values(reading) as seen:
         layers = matrices(run(reading), reading)
     attention = as_attention(reading, layers)
     flat = [

@@ -47,23 +47,37 @@ def choose_output(
         UsageError: no such class or token.
     """
     if getattr(logits, "ndim", 0) not in (2, 3):
-        raise ModelError(
-            f"'{model.name}' ({type(model.model).__name__}) has no head that gives classes or "
-            "tokens, so there is nothing to explain: use --lens rollout, flow or norm"
-        )
+        raise no_head(model.name, model.model)
     if logits.ndim == 2:
-        return chosen_class(model, logits[0], wanted)
+        return chosen_class(model.model.config, logits[0], wanted)
     if model.model.get_output_embeddings() is None:
         return chosen_label(model, reading, logits[0], wanted)
     return chosen_word(model, reading, logits[0], wanted)
 
 
-def chosen_class(model: HuggingFaceModel, logits: Tensor, wanted: str | None) -> Chosen:
-    """A class of the whole text, by default the likeliest."""
-    names = label_names(model, len(logits))
+def no_head(name: str, model: Any) -> ModelError:
+    """The error where a model predicts nothing."""
+    return ModelError(
+        f"'{name}' ({type(model).__name__}) has no head that gives classes or tokens, so there is "
+        "nothing to explain: use --lens rollout, flow or norm"
+    )
+
+
+def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
+    """A class of the whole text or picture, by default the likeliest.
+
+    Args:
+        config: the model's.
+        logits: shape (classes).
+        wanted: a class by name or number.
+
+    Raises:
+        UsageError: no such class.
+    """
+    names = label_names(config, len(logits))
     number = int(logits.argmax()) if wanted is None else class_number(names, wanted)
     probability = None
-    if getattr(model.model.config, "problem_type", None) == "multi_label_classification":
+    if getattr(config, "problem_type", None) == "multi_label_classification":
         probability = logits[number].sigmoid().item()
     elif len(names) > 1:
         probability = logits.softmax(-1)[number].item()
@@ -75,7 +89,7 @@ def chosen_label(
 ) -> Chosen:
     """A label of one token: of the named one, of the one most like the named label, or the last."""
     tokens = reading.tokens["text"]
-    names = label_names(model, logits.shape[-1])
+    names = label_names(model.model.config, logits.shape[-1])
     position = default_position(reading) if wanted is None else find_token(tokens, wanted)
     if position is not None:
         number = int(logits[position].argmax())
@@ -158,9 +172,9 @@ def spelled(model: HuggingFaceModel, number: int) -> str:
     return str(model.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
-def label_names(model: HuggingFaceModel, count: int) -> list[str]:
+def label_names(config: Any, count: int) -> list[str]:
     """What the model calls its classes."""
-    known = model.model.config.id2label or {}
+    known = config.id2label or {}
     return [str(known.get(number, f"LABEL_{number}")) for number in range(count)]
 
 

@@ -23,6 +23,9 @@ from attnviz.patches import AVERAGE, check_patch, patch_name, patch_tokens
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from attnviz.evidence import Explained
+    from attnviz.hugging_face.whole import Reading
+
 SIDE = "picture"
 """What queries and keys are tokens of."""
 ALL = "all"
@@ -71,10 +74,7 @@ class VisionModel:
                     maps = self.look_in_windows(inputs, patch)
                 else:
                     maps = self.look(inputs, rows, columns)
-        height, width = inputs["pixel_values"].shape[-2:]
-        settings = {"pixels": f"{height} × {width}", "patches": f"{rows} × {columns}"}
-        settings = {**self.provenance.settings, **settings}
-        attention = Attention(maps, replace(self.provenance, settings=settings))
+        attention = Attention(maps, self.described(inputs, rows, columns))
         if self.task is None or not heard:
             return attention
         return show_decision(attention, self.task, heard[-1], ())
@@ -90,6 +90,50 @@ class VisionModel:
                 f"'{self.name}' attends in windows, where --lens {lens} has no whole to follow: "
                 "use --lens raw"
             )
+
+    def explain_image(
+        self, picture: Image, wanted: str | None = None, size: tuple[int, int] | None = None
+    ) -> Explained:
+        """What the model decides about a picture, and how that hangs on each weight.
+
+        Args:
+            picture: in red, green and blue.
+            wanted: a class by name or number; None: the likeliest.
+            size: height and width to read it in; None: as the model was trained.
+
+        Raises:
+            ModelError: the model has no trained head, or fails on this size.
+            AttentionError: the architecture hands out no weights that a gradient reaches.
+            UsageError: no such class.
+        """
+        from attnviz.hugging_face.gradient import explain
+        from attnviz.hugging_face.outputs import chosen_class, no_head
+
+        if self.task is None:
+            raise no_head(self.name, self.model)
+        with quiet():
+            reading = self.read(self.model, picture, size)
+            return explain(
+                reading, lambda logits: chosen_class(self.model.config, logits[0], wanted)
+            )
+
+    def read(self, part: Any, picture: Image, size: tuple[int, int] | None) -> Reading:
+        """A picture as the model, or its part for pictures, reads it with whole matrices."""
+        from attnviz.hugging_face.twin import eager_twin
+        from attnviz.hugging_face.whole import Reading
+
+        inputs = self.inputs(picture, size)
+        rows, columns = self.grid(inputs["pixel_values"])
+        return Reading(
+            eager_twin(part),
+            inputs,
+            {"self": (SIDE, SIDE)},
+            {SIDE: self.tokens(inputs, rows, columns)},
+            {},
+            self.described(inputs, rows, columns),
+            {},
+            SIDE,
+        )
 
     def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
         """The part of the picture that the patches cover, in its own pixels."""
@@ -150,10 +194,17 @@ class VisionModel:
         return -(-height // high), -(-width // wide)
 
     def look(self, inputs: dict[str, Any], rows: int, columns: int) -> tuple[AttentionMap, ...]:
-        """Every token's attention over all tokens, special ones first.
+        """Every token's attention over all tokens, special ones first."""
+        tokens = self.tokens(inputs, rows, columns)
+        sides = {"self": (len(tokens), len(tokens))}
+        found = capture(self.tower, inputs, sides, extent=Extent(max_size=len(tokens)))
+        return tuple(over_patches(item.layers, item.weights, tokens, tokens) for item in found)
+
+    def tokens(self, inputs: dict[str, Any], rows: int, columns: int) -> tuple[Token, ...]:
+        """What the model makes of a picture: special tokens, then the patches.
 
         Raises:
-            AttentionError: the tokens are not special ones and then the patches.
+            AttentionError: it makes something else.
         """
         length = self.length(inputs)
         if length - rows * columns not in self.special_counts:
@@ -162,16 +213,21 @@ class VisionModel:
                 f"{rows} × {columns} patches: its attention cannot be put back into the picture"
             )
         marks = special_tokens(self.model.config.model_type, length - rows * columns)
-        tokens = (*marks, *patch_tokens(rows, columns))
-        sides = {"self": (length, length)}
-        found = capture(self.tower, inputs, sides, extent=Extent(max_size=length))
-        return tuple(over_patches(item.layers, item.weights, tokens, tokens) for item in found)
+        return *marks, *patch_tokens(rows, columns)
+
+    def described(self, inputs: dict[str, Any], rows: int, columns: int) -> Provenance:
+        """Where attention over a picture of this size comes from."""
+        height, width = inputs["pixel_values"].shape[-2:]
+        settings = {"pixels": f"{height} × {width}", "patches": f"{rows} × {columns}"}
+        settings = {**self.provenance.settings, **settings}
+        return replace(self.provenance, settings=settings)
 
     def length(self, inputs: dict[str, Any]) -> int:
         """How many tokens the model makes of a picture, 0 where they are none in a row."""
         import torch
 
-        with running(self.model, "picture"), torch.inference_mode():
+        # What a model keeps from inference mode (BEiT its places) no gradient could go through.
+        with running(self.model, "picture"), torch.no_grad():
             output = self.tower(**inputs, output_hidden_states=True)
         hidden = getattr(output, "last_hidden_state", None)
         if hidden is None:

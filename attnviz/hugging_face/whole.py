@@ -34,6 +34,7 @@ class Reading:
         ids: the tokens' numbers in the vocabulary.
         provenance: of what comes out.
         texts: what was read, as `Attention` names it.
+        what: "text" or "picture".
     """
 
     part: Any
@@ -43,6 +44,7 @@ class Reading:
     ids: Mapping[str, list[int]]
     provenance: Provenance
     texts: Mapping[str, str]
+    what: str = "text"
 
 
 def read_self(model: HuggingFaceModel, text: str) -> Reading:
@@ -107,6 +109,10 @@ def check_whole(model: HuggingFaceModel) -> None:
         )
 
 
+SMALLER = {"text": "give a shorter text", "picture": "give a smaller --image-size"}
+"""What needs less memory."""
+
+
 def check_reading(reading: Reading, copies: int) -> None:
     """Refuse a text whose matrices would not fit, or are not weights between its tokens.
 
@@ -130,7 +136,7 @@ def check_reading(reading: Reading, copies: int) -> None:
         reading.part.device,
         f"this lens over {max(lengths.values()):,} tokens ({layers} layers × {heads} heads × "
         f"tokens², {copies} times)",
-        "give a shorter text, or use --lens raw",
+        f"{SMALLER[reading.what]}, or use --lens raw",
     )
 
 

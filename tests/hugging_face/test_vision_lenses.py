@@ -1,0 +1,92 @@
+"""Lenses over pictures, against direct computations over transformers' own eager models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from attnviz.analyses.gradient import gradient
+from attnviz.errors import ModelError, UsageError
+from attnviz.hugging_face.vision import load_vision_model
+from tests.hugging_face.test_vision import processed
+from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
+
+HEADS = {
+    "vit": "ViTForImageClassification",
+    "deit": "DeiTForImageClassification",
+    "dinov2": "Dinov2ForImageClassification",
+    "beit": "BeitForImageClassification",
+}
+CLASSES = {0: "cat", 1: "dog", 2: "tree"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a tiny model, of kinds with a classifier that one too."""
+    made = {}
+
+    def find(kind, *, head=False):
+        if (kind, head) not in made:
+            path = VISION_BUILDERS[kind](tmp_path_factory.mktemp(kind))
+            if head:
+                config = transformers.AutoConfig.from_pretrained(path)
+                config.id2label = CLASSES
+                torch.manual_seed(1)
+                model = getattr(transformers, HEADS[kind])(config)
+                with torch.no_grad():
+                    for weights in model.parameters():
+                        if weights.ndim > 1:
+                            weights.normal_(std=0.3)
+                model.save_pretrained(path)
+            made[kind, head] = path
+        return made[kind, head]
+
+    return find
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("wanted", [None, "tree"])
+def test_relevance_over_a_picture_equals_direct_autograd(kind, wanted, folder):
+    path = folder(kind, head=True)
+    auto = getattr(transformers, HEADS[kind])
+    own = auto.from_pretrained(path, attn_implementation="eager").eval()
+    output = own(pixel_values=processed(path), output_attentions=True)
+    logits = output.logits[0]
+    number = int(logits.argmax()) if wanted is None else 2
+    slopes = torch.autograd.grad(logits[number], output.attentions)
+    relevance = torch.eye(output.attentions[0].shape[-1], dtype=torch.float64)
+    for slope, layer in zip(slopes, output.attentions, strict=True):
+        step = (slope * layer).clamp(min=0)[0].mean(0).double().detach()
+        relevance = relevance + step @ relevance
+    relevance -= torch.eye(len(relevance))
+    rows = slopes[-1][0].abs().sum((0, 2)).nonzero().flatten()
+    expected = relevance[rows].mean(0)
+    explained = load_vision_model(str(path), device="cpu").explain_image(picture(), wanted)
+    assert explained.output == CLASSES[number]
+    assert explained.probability == pytest.approx(logits.softmax(-1)[number].item(), abs=1e-6)
+    assert explained.positions == tuple(rows.tolist())
+    found = gradient(explained).weights[0, 0, 0]
+    np.testing.assert_allclose(found, (expected / expected.sum()).numpy(), atol=1e-6)
+
+
+def test_a_class_that_does_not_exist_is_refused_with_those_that_do(folder):
+    model = load_vision_model(str(folder("vit", head=True)), device="cpu")
+    with pytest.raises(UsageError, match=r"'bird' is no class .* 0 cat, 1 dog, 2 tree"):
+        model.explain_image(picture(), "bird")
+
+
+@pytest.mark.parametrize("kind", ["deit", "clip", "siglip"])
+def test_a_tower_without_classes_has_nothing_to_explain(kind, folder):
+    model = load_vision_model(str(folder(kind)), device="cpu")
+    with pytest.raises(ModelError, match=r"no head that gives classes .* rollout, flow or norm"):
+        model.explain_image(picture())
+
+
+def test_other_sizes_are_explained_too(folder):
+    model = load_vision_model(str(folder("vit", head=True)), device="cpu")
+    attention = model.explain_image(picture(), size=(48, 32)).attention
+    expected = model.attend_image(picture(), size=(48, 32))
+    np.testing.assert_allclose(attention.weights, expected.weights, atol=1e-5)
+    assert attention.provenance.settings["patches"] == "6 × 4"
