@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.announce import announce
+from attnviz.attention_map import Projections
 from attnviz.errors import AttentionError
 from attnviz.hugging_face.blocks import Axis
 from attnviz.hugging_face.border import running
@@ -22,6 +23,7 @@ from attnviz.hugging_face.exact_links import Hidden, Strongest, strongest_in
 from attnviz.hugging_face.extent import WHOLE, Extent, Frame, frame_streams, heads_of, note_of
 from attnviz.hugging_face.interface import Call
 from attnviz.hugging_face.pooling import pool_array
+from attnviz.hugging_face.projections import check_frames, stacked
 from attnviz.hugging_face.readings import Wish, read_calls
 from attnviz.hugging_face.refusals import check_family
 from attnviz.hugging_face.streams import layer_names, stream_of, take
@@ -50,6 +52,7 @@ class Captured:
         keys: what the columns stand for; None: every token.
         links: for each layer and head its strongest links, where the map is pooled.
         route: how the weights were had.
+        projections: queries and keys of every layer of the stream, where they were asked for.
     """
 
     stream: str
@@ -59,6 +62,7 @@ class Captured:
     keys: Axis | None = None
     links: tuple[tuple[Strongest, ...], ...] = ()
     route: str = ""
+    projections: Projections | None = None
 
 
 def capture(
@@ -82,12 +86,15 @@ def capture(
         for each stream one item for each run of layers that agree in heads, queries and keys.
 
     Raises:
-        UsageError: rows or a window that the text does not have.
-        AttentionError: the architecture has no attention weights, or gives out something else.
+        UsageError: rows or a window that the text does not have, or queries and keys of a part.
+        AttentionError: the architecture has no attention weights, or gives out something else; or
+            keeps its queries and keys to itself, where they were asked for.
         ModelError: the weights would not fit into memory.
     """
     check_family(model.config, max(max(side) for side in sides.values()))
     frames = frame_streams(model, sides, extent)
+    if extent.keep_qk:
+        check_frames(frames, sides)
     for stream, frame in frames.items():
         left_out = note_of(frame, sides[stream])
         if left_out:
@@ -97,12 +104,18 @@ def capture(
             frame,
             extent.links if frame.is_pooled else 0,
             (hidden or {}).get(stream, Hidden(itself=stream != "cross")),
+            extent.keep_qk,
         )
         for stream, frame in frames.items()
     }
     kept = without_cache(model, inputs)
     found = from_kernels(model, kept, sides, wishes)
     if set(found) != set(sides):
+        if extent.keep_qk:
+            raise AttentionError(
+                f"architecture '{model.config.model_type}' computes attention by hand and keeps "
+                "its queries and keys to itself: leave --keep-qk out"
+            )
         found = by_hand(model, kept, sides, wishes)
     return [
         replace(
@@ -111,6 +124,7 @@ def capture(
             keys=frames[stream].keys,
             links=tuple(layers.links[name] for name in item.layers if layers.links),
             route=layers.route,
+            projections=layers.projections,
         )
         for stream, layers in found.items()
         for item in group(stream, layers.arrays)
@@ -155,11 +169,13 @@ class Stack:
         arrays: weights of shape (heads, queries, keys).
         links: each head's strongest; empty where none were asked for.
         route: how they were had.
+        projections: queries and keys of all layers; None where none were asked for.
     """
 
     arrays: dict[str, NDArray[np.float32]]
     links: dict[str, tuple[Strongest, ...]]
     route: str
+    projections: Projections | None = None
 
 
 def from_kernels(
@@ -199,6 +215,11 @@ def from_kernels(
         names = layer_names([reading.path for reading in own], attending(model.config))
         for name, reading in zip(names, own, strict=True):
             check_rows(reading.weights[0], name, kind, highest(model))
+        projected = {
+            name: reading.projected
+            for name, reading in zip(names, own, strict=True)
+            if reading.projected
+        }
         if own:
             found[stream] = Stack(
                 {name: reading.weights[0] for name, reading in zip(names, own, strict=True)},
@@ -208,6 +229,7 @@ def from_kernels(
                     if reading.links
                 },
                 f"{model.config._attn_implementation}, probed",
+                stacked(projected, kind) if projected else None,
             )
     return found
 

@@ -36,12 +36,14 @@ class Extent:
         rows: first and last query of which exact rows are wanted.
         window: first and last token to which queries and keys are restricted.
         links: how many of each head's strongest links are listed beside a pooled map.
+        keep_qk: whether queries and keys are kept beside the weights.
     """
 
     max_size: int | None = None
     rows: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
     links: int = 20
+    keep_qk: bool = False
 
 
 WHOLE = Extent()

@@ -14,6 +14,7 @@ from attnviz.attention_map import (
     Attention,
     AttentionMap,
     Link,
+    Projections,
     Provenance,
     Token,
 )
@@ -73,9 +74,10 @@ class HuggingFaceModel:
         with quiet():
             text, read, provenance = self.read_alone(text)
             with listening(self.model) as heard:
-                maps, notes = self.look(read)
+                maps, notes, kept = self.look(read)
         provenance = replace(provenance, notes=(*provenance.notes, *notes))
-        return self.decided(Attention(maps, provenance, text=text), heard, read)
+        attention = Attention(maps, provenance, text=text, projections=kept)
+        return self.decided(attention, heard, read)
 
     def attend_pair(self, first: str, second: str) -> Attention:
         """The attention of two texts, read as one sequence, over themselves and each other.
@@ -94,14 +96,15 @@ class HuggingFaceModel:
             read = tokenize_pair(self.tokenizer, first, second)
             self.check_ids(read.ids, read.tokens, "pair")
             with listening(self.model) as heard:
-                maps, notes = self.look(read)
+                maps, notes, kept = self.look(read)
         parts = {PARTS: "pair", SECOND_PART: len(joined(first, ""))}
         provenance = replace(
             self.provenance,
             settings={**self.provenance.settings, **parts},
             notes=(*self.provenance.notes, *notes),
         )
-        return self.decided(Attention(maps, provenance, joined(first, second)), heard, read)
+        attention = Attention(maps, provenance, joined(first, second), projections=kept)
+        return self.decided(attention, heard, read)
 
     def attend_cross(self, source: str, target: str | None = None) -> Attention:
         """The target's attention over the source, then each one's over itself.
@@ -132,7 +135,10 @@ class HuggingFaceModel:
         }
         maps = tuple(as_map(item, tokens, *side[item.stream]) for item in captured)
         notes = (*goal.notes, *notes_of(captured, sides))
-        return Attention(maps, self.decoded(notes), source=source, target=goal.text)
+        kept = projections_of(maps, captured)
+        return Attention(
+            maps, self.decoded(notes), source=source, target=goal.text, projections=kept
+        )
 
     def explain_self(self, text: str, wanted: str | None = None) -> Explained:
         """What the model predicts from a text, with gradients; see `hugging_face.gradient`."""
@@ -203,8 +209,10 @@ class HuggingFaceModel:
             self.check_ids(goal.ids, goal.tokens, "target")
         return read, goal, inputs | self.tensors({"decoder_input_ids": goal.ids}, self.model)
 
-    def look(self, read: TokenizedText) -> tuple[tuple[AttentionMap, ...], tuple[str, ...]]:
-        """The maps of what was read over itself, and what a reader must know of them."""
+    def look(
+        self, read: TokenizedText
+    ) -> tuple[tuple[AttentionMap, ...], tuple[str, ...], dict[str, Projections]]:
+        """The maps of what was read over itself, notes on them, and queries and keys if kept."""
         length = len(read.tokens)
         encoder = self.family == "encoder–decoder"
         stream = {"encoder-only": "self", "decoder-only": "causal"}.get(self.family, "encoder")
@@ -217,7 +225,7 @@ class HuggingFaceModel:
         inputs = self.tensors(read.inputs, part)
         captured = capture(part, inputs, sides, extent=self.extent, hidden=hidden)
         maps = tuple(as_map(item, {"text": read.tokens}, "text", "text") for item in captured)
-        return maps, notes_of(captured, sides)
+        return maps, notes_of(captured, sides), projections_of(maps, captured)
 
     def decided(self, attention: Attention, heard: Sequence[Any], read: TokenizedText) -> Attention:
         """The attention with what the model decided on the way, if it has a head for that."""
@@ -331,6 +339,17 @@ def as_map(
         starts=(queries.start, keys.start),
         links=exact_links(item, tokens[side], tokens[key_side]),
     )
+
+
+def projections_of(
+    maps: Sequence[AttentionMap], captured: Sequence[Captured]
+) -> dict[str, Projections]:
+    """What was kept of queries and keys, by the streams of the maps that they stand behind."""
+    return {
+        item.stream: found.projections
+        for item, found in zip(maps, captured, strict=True)
+        if found.projections is not None
+    }
 
 
 def exact_links(

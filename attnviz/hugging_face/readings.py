@@ -14,6 +14,7 @@ from attnviz.hugging_face.exact_links import Bounds, Hidden, Strongest, stronges
 from attnviz.hugging_face.extent import Frame
 from attnviz.hugging_face.interface import Call, watching
 from attnviz.hugging_face.pooling import read_frame
+from attnviz.hugging_face.projections import Projected, projected_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,11 +32,13 @@ class Reading:
         path: the module that called, by its dotted name.
         weights: float32 of shape (batch, heads, query blocks, key blocks).
         links: of each head, where they were asked for.
+        projected: queries and keys, likewise.
     """
 
     path: str
     weights: NDArray[np.float32]
     links: tuple[Strongest, ...] = ()
+    projected: Projected | None = None
 
 
 NOTHING = Hidden()
@@ -49,11 +52,13 @@ class Wish:
         frame: queries and keys in blocks.
         links: how many of each head's strongest links, 0 for none.
         hidden: which cells do not count among them.
+        keep_qk: whether queries and keys are kept.
     """
 
     frame: Frame
     links: int = 0
     hidden: Hidden = NOTHING
+    keep_qk: bool = False
 
 
 def read_calls(
@@ -97,7 +102,8 @@ def read_call(path: str, call: Call, wish: Wish) -> Reading:
     if not wish.frame.is_pooled and weights.shape[2:] == (call.query.shape[2], call.key.shape[2]):
         check_mixture(path, call, weights)
     links = strongest(bounds, wish.links) if bounds else []
-    return Reading(path, weights.numpy(), tuple(links))
+    projected = projected_in(call, wish.frame) if wish.keep_qk else None
+    return Reading(path, weights.numpy(), tuple(links), projected)
 
 
 def check_mixture(path: str, call: Call, weights: Any) -> None:

@@ -54,8 +54,6 @@ def check_origin(origin: Origin, command: Command) -> None:
             "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
             f"not for {'--weights' if origin.weights is not None else 'co'}"
         )
-    if origin.keep_qk and origin.model not in (None, POCKET):
-        raise UsageError("--keep-qk is for the pocket model and own layers")
     check_extent(origin, command)
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
@@ -142,7 +140,7 @@ def _extent_of(origin: Origin) -> Extent:
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )
-    return Extent(max_size=origin.max_size, rows=rows, window=window)
+    return Extent(max_size=origin.max_size, rows=rows, window=window, keep_qk=origin.keep_qk)
 
 
 def _open_pocket(origin: Origin) -> Source:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnviz import attend
 from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.renderers.page import Patches, framed, page
 from tests.renderers.page.conftest import Open, Opened
@@ -308,6 +309,15 @@ def test_query_and_key_multiply_to_the_weight(open_page: Open) -> None:
     assert opened.fragment()["row"] == "0"
 
 
+def test_a_trained_decoder_shows_how_its_weight_comes_about(open_page: Open) -> None:
+    found = attend("The cat sleeps", model="pocket", causal=True, keep_qk=True)
+    row = len(found.tokens) - 2
+    opened = open_page(found.page(), f"view=query-key&heads=1.2&row={row}&column=1")
+    assert f"softmax over {row + 1} of {row + 2} keys, the later ones" in opened.text(".sum")
+    shown = number(opened.text(".sum output"))
+    assert shown == pytest.approx(float(found.weights[1, 2, row, 1]), abs=CLOSE)
+
+
 def test_scores_without_scaling_are_not_said_to_be_scaled(open_page: Open) -> None:
     attention, kept = with_projections()
     unscaled = replace(kept, query=kept.query / np.sqrt(8), scale=1.0)
@@ -316,7 +326,7 @@ def test_scores_without_scaling_are_not_said_to_be_scaled(open_page: Open) -> No
     assert "takes part" not in opened.text(".sum")
 
 
-def test_keys_that_get_nothing_are_said_to_be_hidden_if_that_explains_the_weight(
+def test_keys_that_get_nothing_are_said_to_get_nothing_if_that_explains_the_weight(
     open_page: Open,
 ) -> None:
     attention, kept = with_projections()
@@ -325,8 +335,11 @@ def test_keys_that_get_nothing_are_said_to_be_hidden_if_that_explains_the_weight
     item = attention.main.with_weights(masked)
     html = page(replace(attention, maps=(item,)), projections={0: kept})
     opened = open_page(html, "view=query-key&heads=0.0&row=1&column=0")
-    assert "2 of 4 keys, the others are hidden" in opened.text(".sum")
+    assert "2 of 4 keys, the others get nothing" in opened.text(".sum")
     assert abs(number(opened.text(".sum output")) - masked[0, 0, 1, 0]) <= CLOSE
+    html = page(replace(attention, maps=(replace(item, stream="causal"),)), projections={0: kept})
+    opened = open_page(html, "view=query-key&heads=0.0&row=1&column=0")
+    assert "2 of 4 keys, the later ones are hidden" in opened.text(".sum")
 
 
 def test_a_weight_that_the_scores_do_not_explain_is_said(open_page: Open) -> None:

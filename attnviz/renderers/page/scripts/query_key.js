@@ -56,20 +56,26 @@ function softmax(scores) {
 }
 
 /**
- * Whether the softmax of the scores gives the map's weights: over all keys, or over those that get
- * anything; if it does, in words.
+ * Whether the softmax of the scores gives the map's weights: of a decoder over the keys up to its
+ * own, else over all keys, or over those that get anything; if it does, in words.
  * @param {Multiplied} parts its shares become those that explain the weights
  * @param {Float32Array} weights of the row
+ * @param {number} last the last key that may be seen
  */
-function explained(parts, weights) {
+function explained(parts, weights, last) {
   /** @param {Float64Array} shares */
   const fits = (shares) => weights.every((weight, at) => Math.abs(weight - shares[at]) <= TOLERANCE);
   const count = weights.length;
+  const earlier = softmax(parts.scores.map((score, at) => (at <= last ? score : -Infinity)));
+  if (last < count - 1 && fits(earlier)) {
+    parts.shares = earlier;
+    return `softmax over ${last + 1} of ${count} keys, the later ones are hidden: `;
+  }
   if (fits(parts.shares)) return `softmax over ${count} keys: `;
   const seen = softmax(parts.scores.map((score, at) => (weights[at] ? score : -Infinity)));
   if (!fits(seen)) return "";
   parts.shares = seen;
-  return `softmax over ${weights.filter(Boolean).length} of ${count} keys, the others are hidden: `;
+  return `softmax over ${weights.filter(Boolean).length} of ${count} keys, the others get nothing: `;
 }
 
 /**
@@ -109,8 +115,9 @@ export function createQueryKey(store, readout) {
         picker("key", next.shown.keys, column, (place) => store.set({ column: place })),
       );
       readout.show(next.shown, row, column);
-      const words = explained(parts, values);
-      const rest = `The map says ${spell(values[column])}: a mask, a position bias or another scale takes part too.`;
+      const looksBack = /^(causal|decoder)/.test(map.stream) && whole.queries.length === whole.keys.length;
+      const words = explained(parts, values, looksBack ? row : values.length - 1);
+      const rest = `The map says ${spell(values[column])}: the score is the product alone, and a mask, a position bias, a soft cap, a sink or another scale takes part too.`;
       sentence.replaceChildren(
         tokenElement(next.shown.queries[row]), " · ", tokenElement(next.shown.keys[column]),
         ` = ${parts.sum.toFixed(3)}${scaled(scale, size, parts.score)}; `,

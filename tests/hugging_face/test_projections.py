@@ -1,0 +1,112 @@
+"""Queries and keys as the kernels took them, against the weights that they stand behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel
+
+from attnviz.errors import AttentionError, UsageError
+from attnviz.hugging_face.capture import capture
+from attnviz.hugging_face.extent import Extent
+from tests.hugging_face.test_families import inputs_of, make
+
+TEXT = "The professor who supervised the student published the paper."
+PAIR = "The red car is fast", "La voiture rouge est rapide"
+KEEP = Extent(keep_qk=True)
+
+
+def scores_of(kept):
+    return np.einsum("lhqd,lhkd->lhqk", kept.query, kept.key) * kept.scale
+
+
+def softmax(scores, stream):
+    if stream in {"causal", "decoder"}:
+        scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, -np.inf)
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", "llama", "bart"])
+def test_the_softmax_of_their_scaled_products_is_the_weight(kind, loaded):
+    attention = replace(loaded(kind), extent=KEEP).attend_self(TEXT)
+    kept = attention.projections[attention.main.stream].of(attention.main)
+    expected = softmax(scores_of(kept), attention.main.stream)
+    np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
+
+
+def test_a_key_of_several_query_heads_is_each_ones(loaded):
+    model = loaded("llama")
+    groups = model.model.config.num_key_value_heads
+    attention = replace(model, extent=KEEP).attend_self(TEXT)
+    key = attention.projections["causal"].key
+    shared = key.shape[1] // groups
+    assert shared > 1
+    np.testing.assert_array_equal(key, key[:, ::shared].repeat(shared, axis=1))
+
+
+@pytest.mark.parametrize("kind", ["bart", "marian"])
+def test_a_pair_has_them_for_all_three_streams(kind, loaded):
+    attention = replace(loaded(kind), extent=KEEP).attend_cross(*PAIR)
+    for item in attention.maps:
+        kept = attention.projections[item.stream].of(item)
+        np.testing.assert_allclose(item.weights, softmax(scores_of(kept), item.stream), atol=1e-5)
+
+
+def test_a_soft_cap_comes_after_the_product_that_is_kept(loaded):
+    model = loaded("gemma2")
+    attention = replace(model, extent=KEEP).attend_self(TEXT)
+    scores = scores_of(attention.projections["causal"])
+    cap = model.model.config.attn_logit_softcapping
+    capped = np.tanh(scores / cap) * cap
+    # Layers with a sliding window hide earlier keys too.
+    expected = softmax(np.where(attention.weights > 0, capped, -np.inf), "causal")
+    np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
+
+
+def test_a_position_bias_comes_after_the_product_that_is_kept(loaded):
+    model = loaded("t5")
+    attention = replace(model, extent=KEEP).attend_self(TEXT)
+    kept = attention.projections["encoder"]
+    first = model.model.encoder.block[0].layer[0].SelfAttention
+    tokens = len(attention.tokens)
+    bias = first.compute_bias(tokens, tokens).detach().numpy()
+    assert kept.scale == 1
+    expected = softmax(scores_of(kept) + bias, "encoder")
+    np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
+
+
+def test_rows_keep_their_own_queries_and_every_key(loaded):
+    whole = replace(loaded("bert"), extent=KEEP).attend_self(TEXT)
+    rows = replace(loaded("bert"), extent=Extent(rows=(2, 4), keep_qk=True)).attend_self(TEXT)
+    kept = rows.projections["self"].of(rows.main)
+    np.testing.assert_allclose(kept.query, whole.projections["self"].query[:, :, 2:5], atol=1e-6)
+    np.testing.assert_allclose(rows.weights, softmax(scores_of(kept), "self"), atol=1e-5)
+
+
+@pytest.mark.parametrize("part", [{"window": (1, 4)}, {"max_size": 4}])
+def test_a_part_without_every_key_by_itself_is_refused(part, loaded):
+    with pytest.raises(UsageError, match="--keep-qk needs every key by itself"):
+        replace(loaded("bert"), extent=Extent(**part, keep_qk=True)).attend_self(TEXT)
+
+
+def test_layers_that_scale_differently_are_refused(folder_of):
+    config = AutoConfig.from_pretrained(folder_of("gpt2"), scale_attn_by_inverse_layer_idx=True)
+    torch.manual_seed(0)
+    model = AutoModel.from_config(config).eval()
+    ids = torch.arange(5)[None]
+    with pytest.raises(AttentionError, match="differ in heads, head size or scale"):
+        capture(model, {"input_ids": ids}, {"causal": (5, 5)}, extent=KEEP)
+
+
+def test_a_family_that_attends_by_hand_says_that_it_keeps_none():
+    model, _ = make("deberta-v2")
+    with pytest.raises(AttentionError, match="leave --keep-qk out"):
+        capture(model, inputs_of("deberta-v2"), {"self": (13, 13)}, extent=KEEP)
+
+
+def test_nothing_is_kept_unasked(loaded):
+    assert not loaded("bert").attend_self(TEXT).projections
