@@ -12,6 +12,8 @@ from attnviz.pocket.text import FRAGMENTED, LONGEST, USUAL
 ATTRIBUTION = "Sentences from tatoeba.org via www.manythings.org/anki, CC BY 2.0"
 CLEAR = 1.5
 """How many times an even look's share makes a role."""
+LED_ROLE = "same word elsewhere"
+"""The role that training asks of an encoder head; every other one arose unasked."""
 
 
 def summary(folder: Path = FOLDER) -> str:
@@ -81,6 +83,17 @@ def _objective(config: dict[str, Any], origin: dict[str, Any]) -> str:
         f"  decoder layer {guided['layer']} head {guided['head']} led to word alignments: the row "
         "that has just read a token looks at that token's source, or at <eos> where it has none;\n"
         "  the alignments come from two hidden Markov models that agree, learned from the same text"
+        f"{_led_to_repeats(config)}"
+    )
+
+
+def _led_to_repeats(config: dict[str, Any]) -> str:
+    head = config.get("repeats")
+    if not head:
+        return ""
+    return (
+        f"\n  encoder layer {head['layer']} head {head['head']} led from a piece that occurs again "
+        "to its other occurrences, in texts without hidden words"
     )
 
 
@@ -120,8 +133,10 @@ def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> str:
     if not roles:
         return "\n".join(lines)
     clear = [item for item in roles["shares"] if item["share"] > CLEAR * item["even"]]
+    led = config.get("repeats", {})
     lines += [
-        f"  {item['stream']:<8} layer {item['layer']} head {item['head']}  {item['role']}: "
+        f"  {item['stream']:<8} layer {item['layer']} head {item['head']}  {item['role']}"
+        f"{', as it was led to' if _is_led(item, led) else ''}: "
         f"{item['share']:.2f} of a word's attention (an even look: {item['even']:.2f})"
         for item in clear
     ]
@@ -140,6 +155,11 @@ def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> str:
     ]
     lines.append(f"  (measured on {roles['sentences']} sentences of UD English EWT, CC BY-SA 4.0)")
     return "\n".join(lines)
+
+
+def _is_led(item: dict[str, Any], led: dict[str, int]) -> bool:
+    head = {"layer": item["layer"], "head": item["head"]}
+    return item["role"] == LED_ROLE and head == {part: str(led[part]) for part in led}
 
 
 def _seeker(toward: str) -> str:

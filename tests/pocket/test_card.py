@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
+from pathlib import Path
+from shutil import copytree
 
-from attnviz.pocket.card import ATTRIBUTION, card, summary
+from attnviz.pocket.card import ATTRIBUTION, LED_ROLE, card, summary
 from attnviz.pocket.pocket import FOLDER
 
 ORIGIN = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
@@ -23,6 +26,22 @@ def test_the_cards_figures_are_the_measured_ones() -> None:
     assert f"{ORIGIN['figures']['unseen']['nats_en_fr']} nats a token English to French" in printed
     for error in ORIGIN["figures"]["alignment"]["error"].values():
         assert f" {error} " in printed
+
+
+def test_a_head_that_was_led_to_its_role_is_called_so(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    copytree(FOLDER, folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    shares = ORIGIN["figures"]["roles"]["shares"]
+    found = next(item for item in shares if item["role"] == LED_ROLE)
+    config["repeats"] = {"layer": int(found["layer"]), "head": int(found["head"])}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    origin = deepcopy(ORIGIN)
+    for item in origin["figures"]["roles"]["shares"]:
+        item["share"] = 0.9
+    (folder / "origin.json").write_text(json.dumps(origin), encoding="utf-8")
+    assert card(folder).count("as it was led to") == 1
+    assert "led from a piece that occurs again" in card(folder)
 
 
 def test_the_measured_figures_reach_what_was_aimed_for() -> None:

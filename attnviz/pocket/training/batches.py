@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.pocket.tokenizer import END, LANGUAGE, MASK, PAD, UNKNOWN
+from attnviz.pocket.tokenizer import END, LANGUAGE, MASK, PAD, SPECIALS, UNKNOWN
 from attnviz.pocket.training.corpus import Pair, Pieces, natural, spaced, split_words
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Example:
         expected: what it should predict at each position, IGNORED where that cannot be known.
         guide: for each target position its share of each source position, rows summing to 1 or, for
             the tag and a language model, to 0.
+        spelling: a number for each source piece that is the same where only capitals differ;
+            IGNORED for special pieces and throughout a masked source.
     """
 
     source: NDArray[np.int32]
@@ -68,6 +70,7 @@ class Example:
     target: NDArray[np.int32]
     expected: NDArray[np.int32]
     guide: NDArray[np.float32]
+    spelling: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Batch:
     target: NDArray[np.int64]
     expected: NDArray[np.int64]
     guide: NDArray[np.float32]
+    spelling: NDArray[np.int64]
 
 
 class Examples:
@@ -103,6 +107,7 @@ class Examples:
             for name in texts
         }
         self.starts, self.rests = made_up_pieces(tokenizer)
+        self.spellings = spellings(tokenizer)
         vocabulary = tokenizer.get_vocab()
         self.stop, self.comma = vocabulary["."], vocabulary[","]
 
@@ -206,15 +211,18 @@ class Examples:
         if random.random() < self.recipe.language_model:
             nothing = np.array([END], dtype=np.int32)
             guide = np.zeros((len(read), 1), np.float32)
-            return Example(nothing, np.full(1, IGNORED), read, expected.astype(np.int32), guide)
+            none = np.full(1, IGNORED)
+            return Example(nothing, none, read, expected.astype(np.int32), guide, none)
         ids, hidden = np.append(source.ids, END), np.full(len(source.ids) + 1, IGNORED)
+        spelling = self.spellings[ids]
         if random.random() < self.recipe.masked:
             covered = random.random(len(source.ids)) < self.recipe.masked_piece
             covered = np.append(covered, False)
             hidden = np.where(covered, ids, IGNORED)
             ids = np.where(covered, MASK, ids)
+            spelling = np.full(len(ids), IGNORED)
         guide = guide_rows(source, target, links)
-        return Example(ids, hidden, read, expected.astype(np.int32), guide)
+        return Example(ids, hidden, read, expected.astype(np.int32), guide, spelling)
 
 
 def guide_rows(source: Pieces, target: Pieces, links: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -269,6 +277,16 @@ def made_up_pieces(tokenizer: Tokenizer) -> tuple[NDArray[np.int32], NDArray[np.
     return np.array(starts, dtype=np.int32), np.array(rests, dtype=np.int32)
 
 
+def spellings(tokenizer: Tokenizer) -> NDArray[np.int32]:
+    """A number for each piece, the same for "The" and "the"; IGNORED for special pieces."""
+    numbers: dict[str, int] = {}
+    found = np.full(tokenizer.get_vocab_size(), IGNORED, dtype=np.int32)
+    for piece, number in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
+        if number >= len(SPECIALS):
+            found[number] = numbers.setdefault(piece.lower(), len(numbers))
+    return found
+
+
 def batches(
     examples: Examples, seed: int, start: int, pieces: int, bands: int = 7
 ) -> Iterator[Batch]:
@@ -316,10 +334,12 @@ def padded(drawn: list[Example]) -> Batch:
     source, hidden = np.full((rows, keys), PAD), np.full((rows, keys), IGNORED)
     target, expected = np.full((rows, queries), PAD), np.full((rows, queries), IGNORED)
     guide = np.zeros((rows, queries, keys), np.float32)
+    spelling = np.full((rows, keys), IGNORED)
     for row, one in enumerate(drawn):
         source[row, : len(one.source)] = one.source
         hidden[row, : len(one.hidden)] = one.hidden
         target[row, : len(one.target)] = one.target
         expected[row, : len(one.expected)] = one.expected
         guide[row, : one.guide.shape[0], : one.guide.shape[1]] = one.guide
-    return Batch(source, hidden, target, expected, guide)
+        spelling[row, : len(one.spelling)] = one.spelling
+    return Batch(source, hidden, target, expected, guide, spelling)

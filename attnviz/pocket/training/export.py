@@ -12,7 +12,7 @@ import numpy as np
 
 from attnviz.pocket.model import Sizes
 from attnviz.pocket.tokenizer import SPECIALS
-from attnviz.pocket.training.objective import GUIDED_HEAD, GUIDED_LAYER
+from attnviz.pocket.training.objective import GUIDED_HEAD, GUIDED_LAYER, REPEATS_HEAD, REPEATS_LAYER
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,6 +41,7 @@ def export(weights: dict[str, Tensor], sizes: Sizes, tokenizer: Path, folder: Pa
         "sizes": asdict(sizes),
         "specials": {name: number for number, name in enumerate(SPECIALS)},
         "guided": {"layer": GUIDED_LAYER, "head": GUIDED_HEAD},
+        "repeats": {"layer": REPEATS_LAYER, "head": REPEATS_HEAD},
     }
     write_json(config, folder / "config.json")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.pocket.tokenizer import load_tokenizer
 from attnviz.pocket.training.corpus import checksum, read_pairs
 from attnviz.pocket.training.export import export, write_json
-from attnviz.pocket.training.objective import GUIDE_SHARE, HIDDEN_SHARE, SMOOTHING
+from attnviz.pocket.training.objective import GUIDE_SHARE, HIDDEN_SHARE, REPEATS_SHARE, SMOOTHING
 
 if TYPE_CHECKING:
     from attnviz.pocket.training.batches import Recipe
@@ -45,6 +45,7 @@ def finish(
             "smoothing": SMOOTHING,
             "guide_share": GUIDE_SHARE,
             "hidden_share": HIDDEN_SHARE,
+            "repeats_share": REPEATS_SHARE,
         },
         "versions": {name: version(name) for name in ("torch", "numpy", "tokenizers")},
         "figures": {},

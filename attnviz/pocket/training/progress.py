@@ -68,8 +68,11 @@ class Reporter:
         values = [value.item() for value in losses]
         old = self.means or values
         self.means = [0.95 * mean + 0.05 * value for mean, value in zip(old, values, strict=True)]
-        _, translation, guide, hidden = self.means
-        text = f"translation {translation:.3f} guide {guide:.3f} hidden {hidden:.3f} nats"
+        _, translation, guide, hidden, repeats = self.means
+        text = (
+            f"translation {translation:.3f} guide {guide:.3f} hidden {hidden:.3f} "
+            f"repeats {repeats:.3f} nats"
+        )
         self.progress.update(self.task, completed=run.step, losses=text)
         if not self.console.is_terminal and run.step % EVERY == 0:
             left = (self.settings.steps - run.step) * self.seconds / 60

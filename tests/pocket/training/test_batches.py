@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
-from attnviz.pocket.tokenizer import END, ENGLISH, FRENCH, MASK, PAD
+from attnviz.pocket.tokenizer import END, ENGLISH, FRENCH, MASK, PAD, SPECIALS
 from attnviz.pocket.training.batches import (
     IGNORED,
     Examples,
@@ -17,6 +18,7 @@ from attnviz.pocket.training.batches import (
     batches,
     guide_rows,
     replaced,
+    spellings,
 )
 from attnviz.pocket.training.corpus import Pieces, read_pairs, split_words
 from attnviz.pocket.training.pieces import learn_pieces
@@ -150,3 +152,18 @@ def test_padding_is_never_asked_for(examples: Examples) -> None:
     batch = next(batches(examples, seed=0, start=0, pieces=60, bands=2))
     assert (batch.expected[batch.target == PAD] == IGNORED).all()
     assert not batch.guide[batch.target == PAD].any()
+
+
+def test_pieces_that_differ_in_capitals_alone_are_spelled_alike() -> None:
+    words = [*SPECIALS, "▁The", "▁the", "▁cat"]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    found = spellings(Tokenizer(WordLevel(vocabulary, unk_token="<unk>")))
+    assert found[:6].tolist() == [IGNORED] * 6
+    assert found[6] == found[7] != found[8]
+
+
+def test_only_a_source_without_masks_says_which_pieces_are_alike(examples: Examples) -> None:
+    plain = examples.draw(np.random.default_rng(0))
+    assert plain.spelling.tolist() == [*examples.spellings[plain.source[:-1]], IGNORED]
+    masked = with_recipe(examples, masked=1, masked_piece=0.5).draw(np.random.default_rng(0))
+    assert (masked.spelling == IGNORED).all()

@@ -17,7 +17,7 @@ from attnviz.pocket.training.loop import Settings, first_weights, learning_rate,
 from attnviz.pocket.training.stages import train
 from tests.pocket.small import SENTENCES, SIZES
 
-SMALL = Sizes(size=24, heads=3, feed_forward=32, encoder_layers=1, decoder_layers=3)
+SMALL = Sizes(size=24, heads=4, feed_forward=32, encoder_layers=1, decoder_layers=3)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_the_loss_falls_and_the_files_load(
     assert losses[1] < losses[0]
     folder = tmp_path / "run" / "model"
     pocket = load_pocket(folder=folder, to="fr")
-    assert pocket.attend_cross("The cat sleeps.", "Le chat dort.").weights.shape[:2] == (3, 3)
+    assert pocket.attend_cross("The cat sleeps.", "Le chat dort.").weights.shape[:2] == (3, 4)
     origin = json.loads((folder / "origin.json").read_text(encoding="utf-8"))
     assert origin["data"]["pairs"] == len(SENTENCES.splitlines()) - 1
     assert origin["figures"]["unseen"]["unseen_pairs"] == 1

@@ -1,0 +1,58 @@
+"""The guide of the head for repeated words: its value by hand, and that learning follows it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from attnviz.pocket.model import Sizes, embed, encode
+from attnviz.pocket.training.batches import IGNORED, Examples, Recipe, batches
+from attnviz.pocket.training.corpus import read_pairs, split_words
+from attnviz.pocket.training.loop import Run, Settings, first_weights
+from attnviz.pocket.training.objective import REPEATS_HEAD, REPEATS_LAYER, repeats_loss
+from attnviz.pocket.training.pieces import learn_pieces
+from tests.pocket.small import SENTENCES
+
+
+def test_the_loss_asks_for_the_other_occurrences_and_of_repeated_pieces_alone() -> None:
+    shares = torch.tensor([[[0.5, 0.1, 0.4], [0.2, 0.7, 0.1], [0.25, 0.5, 0.25]]])
+    spelling = torch.tensor([[8, 9, 8]])
+    expected = -(math.log(0.4) + math.log(0.25)) / 2
+    assert repeats_loss(shares, spelling).item() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("spelling", [[8, 9, 7], [IGNORED, IGNORED, IGNORED]])
+def test_a_text_that_repeats_nothing_costs_nothing(spelling: list[int]) -> None:
+    assert repeats_loss(torch.full((1, 3, 3), 1 / 3), torch.tensor([spelling])).item() == 0
+
+
+def test_a_few_steps_lead_the_head_to_the_other_occurrences(tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
+    pairs = read_pairs(tmp_path / "pairs.txt")
+    tokenizer = Tokenizer.from_str(learn_pieces([p.en for p in pairs] + [p.fr for p in pairs], 90))
+    links = [
+        np.eye(len(split_words(p.en, "en")), len(split_words(p.fr, "fr")), dtype=np.float16)
+        for p in pairs
+    ]
+    examples = Examples(tokenizer, pairs, links, Recipe(chain=1, longest=40))
+    sizes = Sizes(tokenizer.get_vocab_size(), 32, 4, 32, encoder_layers=1, decoder_layers=3)
+    run = Run(sizes, Settings(steps=40, rate=1e-2, warm_up=4), first_weights(sizes, 0), 41)
+    source = batches(examples, 0, 0, 100)
+    read = torch.tensor([tokenizer.encode("The cat sleeps . The cat sleeps .").ids])
+
+    @torch.no_grad()
+    def share() -> float:
+        embedded = embed(run.weights["embedding.weight"][read], run.positions[: read.shape[1]])
+        weights = encode(run.weights, sizes, embedded)[1][REPEATS_LAYER][0, REPEATS_HEAD]
+        same = (read[0][:, None] == read[0]) & ~torch.eye(read.shape[1], dtype=torch.bool)
+        return float((weights * same).sum(-1)[same.any(-1)].mean())
+
+    before = share()
+    for _ in range(40):
+        run.learn(next(source))
+    assert share() > 1.5 * before
