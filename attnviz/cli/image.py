@@ -11,7 +11,7 @@ import typer
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, Options, Output, completing, with_options
 from attnviz.request import Choice, Origin
 
-LENSES = ("raw", "rollout", "flow", "gradient")
+LENSES = ("raw", "rollout", "flow", "gradient", "norm")
 OFFERED = {
     *("model", "device", "device_map", "dtype", "revision", "allow_pickle", "allow_code"),
     *("explain", "layer", "head", "reduce", "over", "special"),

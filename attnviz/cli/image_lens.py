@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnviz.analyses.patches import query_place
@@ -33,11 +34,18 @@ def look_through(
         return model.attend_image(picture, asked.patch, size)
 
     def ask(needs: Needs) -> Explained | Transformed:
-        return model.explain_image(picture, choice.explain, size)
+        if needs == "gradients":
+            return model.explain_image(picture, choice.explain, size)
+        return model.transform_image(picture, size)
 
     if choice.lens == "flow":
         return flow_shown(attend(), asked)
-    return see(choice.lens, attend, ask, lambda found: found)
+    found = see(choice.lens, attend, ask, lambda attention: attention)
+    if choice.lens != "norm":
+        return found
+    # Heads are summed unless one is asked for, which only the map of their own has.
+    name = "self" if choice.head is None else "self-by-head"
+    return replace(found, maps=(found.stream(name),))
 
 
 def flow_shown(attention: Attention, asked: Asked) -> Attention:

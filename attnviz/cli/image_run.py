@@ -19,6 +19,7 @@ from attnviz.analyses.patches import (
     said_looks,
 )
 from attnviz.analyses.view import describe_run
+from attnviz.announce import heard_by
 from attnviz.attention_map import Attention, AttentionMap
 from attnviz.cli.image import LENSES
 from attnviz.cli.image_lens import look_through
@@ -166,7 +167,9 @@ def show(asked: Asked) -> None:
     terms = {name: getattr(origin, name) for name in TERMS}
     load = load_vision_model if asked.text is None else load_picture_text_model
     model: Any = load(str(origin.model), **terms)
+    notes = Notes()
     with ExitStack() as stack:
+        stack.enter_context(heard_by(None if asked.options.output.quiet else notes.say))
         path = asked.options.output.output
         draft = stack.enter_context(Draft(path)) if path else None
         if asked.text is None:
@@ -183,7 +186,7 @@ def show(asked: Asked) -> None:
         left, top, right, bottom = map(round, model.seen(picture, size))
         part = picture.crop((left, top, right, bottom))
         if not asked.options.output.quiet:
-            Notes().say_of(found)
+            notes.say_of(found)
         if asked.overlay is not None or asked.grid is not None:
             write_pictures(found, asked, seen(attention, part, asked.patch))
         if page is not None:

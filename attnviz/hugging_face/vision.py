@@ -23,7 +23,7 @@ from attnviz.patches import AVERAGE, check_patch, patch_name, patch_tokens
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from attnviz.evidence import Explained
+    from attnviz.evidence import Explained, Transformed
     from attnviz.hugging_face.whole import Reading
 
 SIDE = "picture"
@@ -116,6 +116,22 @@ class VisionModel:
             return explain(
                 reading, lambda logits: chosen_class(self.model.config, logits[0], wanted)
             )
+
+    def transform_image(self, picture: Image, size: tuple[int, int] | None = None) -> Transformed:
+        """What each head makes of each patch of a picture.
+
+        Args:
+            picture: in red, green and blue.
+            size: height and width to read it in; None: as the model was trained.
+
+        Raises:
+            ModelError: the model fails on this size.
+            AttentionError: the architecture keeps its values to itself.
+        """
+        from attnviz.hugging_face.norm import transform
+
+        with quiet():
+            return transform(self.read(self.tower, picture, size))
 
     def read(self, part: Any, picture: Image, size: tuple[int, int] | None) -> Reading:
         """A picture as the model, or its part for pictures, reads it with whole matrices."""

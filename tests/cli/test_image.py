@@ -126,7 +126,20 @@ def test_mistakes_about_what_is_explained_are_one_line(
     assert message in done.mistake
 
 
-@pytest.mark.parametrize("lens", ["rollout", "flow", "gradient"])
+def test_norms_are_shares_of_all_heads_together_or_of_one(folder: Path, tmp_path: Path) -> None:
+    asked = ("image", SHAPES, "--model", folder, "--lens", "norm")
+    done = attnviz(
+        *asked, "-f", "json", "--grid", tmp_path / "a.png", "--html", tmp_path / "a.html"
+    )
+    (item,) = done.json()["maps"]
+    assert (item["stream"], item["heads"]) == ("self", ["sum"])
+    np.testing.assert_allclose(np.array(item["weights"]).sum(-1), 1, atol=1e-5)
+    (item,) = attnviz(*asked, "--head", "2", "-f", "json").json()["maps"]
+    assert (item["stream"], item["heads"]) == ("self-by-head", ["2"])
+    assert "layer 1, its heads summed" in attnviz(*asked).text
+
+
+@pytest.mark.parametrize("lens", ["rollout", "flow", "gradient", "norm"])
 def test_windows_are_seen_raw_only(lens: str, swin: Path) -> None:
     done = attnviz("image", SHAPES, "--model", swin, "--lens", lens)
     assert done.status == 1

@@ -308,7 +308,9 @@ def test_a_lens_that_does_not_apply_is_left_out_with_the_reason(folders):
     streams = [item["stream"] for item in done.json()["maps"]]
     assert streams == ["raw", "rollout", "flow", "norm"]
     assert "lens gradient is left out: '" in done.err
-    insisted = attnviz("self", TEXT, "--model", folders("bert"), "--lens", "all", "--target", "x")
+    insisted = attnviz(
+        "self", TEXT, "--model", folders("bert"), "--lens", "all", "--target", "x", "-q"
+    )
     assert (insisted.status, "no head" in insisted.mistake) == (1, True)
 
 

@@ -8,6 +8,7 @@ import torch
 import transformers
 
 from attnviz.analyses.gradient import gradient
+from attnviz.analyses.norm import norms, norms_by_head
 from attnviz.errors import ModelError, UsageError
 from attnviz.hugging_face.vision import load_vision_model
 from tests.hugging_face.test_vision import processed
@@ -19,6 +20,15 @@ HEADS = {
     "dinov2": "Dinov2ForImageClassification",
     "beit": "BeitForImageClassification",
 }
+VALUES = {
+    "vit": ("attention.v_proj", "attention.o_proj"),
+    "deit": ("attention.v_proj", "attention.o_proj"),
+    "dinov2": ("attention.v_proj", "attention.o_proj"),
+    "beit": ("attention.v_proj", "attention.o_proj"),
+    "clip": ("self_attn.v_proj", "self_attn.out_proj"),
+    "siglip": ("self_attn.v_proj", "self_attn.out_proj"),
+}
+"""What the families call the values and the output projection."""
 CLASSES = {0: "cat", 1: "dog", 2: "tree"}
 
 
@@ -90,3 +100,37 @@ def test_other_sizes_are_explained_too(folder):
     expected = model.attend_image(picture(), size=(48, 32))
     np.testing.assert_allclose(attention.weights, expected.weights, atol=1e-5)
     assert attention.provenance.settings["patches"] == "6 × 4"
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_norms_over_a_picture_are_the_lengths_of_what_is_added(kind, folder):
+    path = folder(kind)
+    own = transformers.AutoModel.from_pretrained(path, attn_implementation="eager").eval()
+    tower = getattr(own, "vision_model", None) or own
+    value_name, output_name = VALUES[kind]
+    modules = dict(tower.named_modules())
+    heard = {}
+    for name, module in modules.items():
+        if name.endswith(value_name):
+            module.register_forward_hook(
+                lambda _part, _given, output, name=name: heard.update({name: output[0].double()})
+            )
+    with torch.no_grad():
+        output = tower(pixel_values=processed(path), output_attentions=True)
+    transformed = load_vision_model(str(path), device="cpu").transform_image(picture())
+    assert transformed.projected
+    weights = transformed.attention.weights
+    np.testing.assert_allclose(weights, torch.cat(output.attentions).numpy(), atol=1e-5)
+    assert len(heard) == len(weights)
+    for place, (name, value) in enumerate(heard.items()):
+        matrix = modules[name.removesuffix(value_name) + output_name].weight.detach().double().T
+        heads = weights.shape[1]
+        split = value.reshape(len(value), heads, -1)
+        made = torch.einsum("jhd,hdo->hjo", split, matrix.reshape(heads, split.shape[-1], -1))
+        added = weights[place, ..., None].astype(float) * made.numpy()[:, None]
+        one = slice(place, place + 1)
+        products = transformed.products[0][one]
+        together = np.linalg.norm(added.sum(axis=0), axis=-1)
+        np.testing.assert_allclose(norms(weights[one], products)[0], together, atol=1e-6)
+        apart = np.linalg.norm(added, axis=-1)
+        np.testing.assert_allclose(norms_by_head(weights[one], products)[0], apart, atol=1e-6)
