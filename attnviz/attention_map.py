@@ -233,6 +233,8 @@ class Projections:
         scale: what a product of the two is multiplied by to make the score.
         layers: a name for each layer, as its map had it.
         heads: a name for each head, likewise.
+        besides: what else makes the weights of the scores ("a position bias"), but for a softmax
+            and a mask; empty where nothing does.
     """
 
     query: NDArray[np.float32]
@@ -240,6 +242,7 @@ class Projections:
     scale: float
     layers: tuple[str, ...]
     heads: tuple[str, ...]
+    besides: str = ""
 
     def of(self, item: AttentionMap) -> Projections | None:
         """Those of a map's layers and heads; None where its rows and columns are others by now."""

@@ -6,7 +6,7 @@ softmax of their scaled products is the weight, wherever the model adds nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,11 +29,13 @@ class Projected:
         query: float32 of shape (heads, queries, head size).
         key: float32 of shape (heads, keys, head size), the same for heads that share it.
         scale: what a product of the two is multiplied by.
+        besides: what else the kernel was told to make the weights of.
     """
 
     query: NDArray[np.float32]
     key: NDArray[np.float32]
     scale: float
+    besides: tuple[str, ...] = ()
 
 
 def check_frames(frames: Mapping[str, Frame], sides: Mapping[str, tuple[int, int]]) -> None:
@@ -63,7 +65,26 @@ def projected_in(call: Call, frame: Frame) -> Projected:
         query.float().cpu().numpy(),
         key.float().cpu().numpy(),
         query.shape[-1] ** -0.5 if scale is None else float(scale),
+        tuple(besides(call)),
     )
+
+
+def besides(call: Call) -> Iterator[str]:
+    """What a call makes its weights of besides scaled products, a mask and a softmax, in words."""
+    import torch
+
+    mask, bias = call.mask, call.options.get("position_bias")
+    if mask is not None and mask.dtype != torch.bool:
+        # A mask that hides adds the least number there is, at times twice.
+        seen = mask[mask > torch.finfo(mask.dtype).min / 2]
+        if seen.any():
+            yield "a bias in the mask"
+    if bias is not None and bias.any():
+        yield "a position bias"
+    if call.options.get("softcap") is not None:
+        yield f"a soft cap of {call.options['softcap']:g}"
+    if call.options.get("s_aux") is not None:
+        yield "a sink"
 
 
 def stacked(layers: Mapping[str, Projected], kind: str) -> Projections:
@@ -85,4 +106,5 @@ def stacked(layers: Mapping[str, Projected], kind: str) -> Projections:
     query = np.stack([item.query for item in found])
     key = np.stack([item.key for item in found])
     heads = tuple(map(str, range(query.shape[1])))
-    return Projections(query, key, found[0].scale, tuple(layers), heads)
+    more = " and ".join(dict.fromkeys(name for item in found for name in item.besides))
+    return Projections(query, key, found[0].scale, tuple(layers), heads, more)

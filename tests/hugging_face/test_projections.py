@@ -34,6 +34,7 @@ def softmax(scores, stream):
 def test_the_softmax_of_their_scaled_products_is_the_weight(kind, loaded):
     attention = replace(loaded(kind), extent=KEEP).attend_self(TEXT)
     kept = attention.projections[attention.main.stream].of(attention.main)
+    assert not kept.besides
     expected = softmax(scores_of(kept), attention.main.stream)
     np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
 
@@ -61,6 +62,7 @@ def test_a_soft_cap_comes_after_the_product_that_is_kept(loaded):
     attention = replace(model, extent=KEEP).attend_self(TEXT)
     scores = scores_of(attention.projections["causal"])
     cap = model.model.config.attn_logit_softcapping
+    assert attention.projections["causal"].besides == f"a soft cap of {cap:g}"
     capped = np.tanh(scores / cap) * cap
     # Layers with a sliding window hide earlier keys too.
     expected = softmax(np.where(attention.weights > 0, capped, -np.inf), "causal")
@@ -75,6 +77,7 @@ def test_a_position_bias_comes_after_the_product_that_is_kept(loaded):
     tokens = len(attention.tokens)
     bias = first.compute_bias(tokens, tokens).detach().numpy()
     assert kept.scale == 1
+    assert kept.besides == "a position bias"
     expected = softmax(scores_of(kept) + bias, "encoder")
     np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
 
@@ -106,6 +109,12 @@ def test_a_family_that_attends_by_hand_says_that_it_keeps_none():
     model, _ = make("deberta-v2")
     with pytest.raises(AttentionError, match="leave --keep-qk out"):
         capture(model, inputs_of("deberta-v2"), {"self": (13, 13)}, extent=KEEP)
+
+
+def test_a_sink_is_named():
+    model, _ = make("gpt_oss")
+    (found, *_) = capture(model, inputs_of("gpt_oss"), {"self": (13, 13)}, extent=KEEP)
+    assert found.projections.besides == "a sink"
 
 
 def test_nothing_is_kept_unasked(loaded):

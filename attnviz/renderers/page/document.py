@@ -214,7 +214,13 @@ def _projections(
         scales.append(scale)
         whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
         blobs |= {f"{name}{side}-{number}": deflated(x.tobytes()) for number, x in enumerate(whole)}
-    return {"size": size, "scale": kept.scale, "query_scale": scales[0], "key_scale": scales[1]}
+    return {
+        "size": size,
+        "scale": kept.scale,
+        "query_scale": scales[0],
+        "key_scale": scales[1],
+        "besides": printable(kept.besides),
+    }
 
 
 def _facts(provenance: Provenance) -> list[tuple[str, str]]:

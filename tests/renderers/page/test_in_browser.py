@@ -346,7 +346,18 @@ def test_a_weight_that_the_scores_do_not_explain_is_said(open_page: Open) -> Non
     attention, kept = with_projections()
     html = page(attention, projections={0: replace(kept, scale=1.0)})
     opened = open_page(html, "view=query-key&row=2&column=3")
-    assert "takes part too" in opened.text(".sum")
+    assert "a mask, a bias or another scale takes part too" in opened.text(".sum")
+
+
+def test_what_a_model_adds_to_its_scores_is_named(open_page: Open) -> None:
+    attention, kept = with_projections()
+    kept = replace(kept, besides="a soft cap of 50")
+    opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
+    assert "a soft cap of 50 takes part too does not show here" in opened.text(".sum")
+    kept = replace(kept, scale=1.0)
+    opened = open_page(page(attention, projections={0: kept}), "view=query-key&row=2")
+    said = "the score is the product alone, and a soft cap of 50 takes part too"
+    assert said in opened.text(".sum")
 
 
 def test_without_kept_queries_and_keys_or_patches_their_views_are_not_offered(

@@ -108,7 +108,7 @@ export function createQueryKey(store, readout) {
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
       const [queries, keys] = await Promise.all([projected(map, "q", heads[0]), projected(map, "k", heads[0])]);
-      const { size, scale } = /** @type {NonNullable<typeof map.projections>} */ (map.projections);
+      const { size, scale, besides } = /** @type {NonNullable<typeof map.projections>} */ (map.projections);
       parts = multiplied(queries, keys, size, scale, row, column);
       choices.replaceChildren(
         picker("query", next.shown.queries, row, (place) => store.set({ row: place })),
@@ -117,13 +117,13 @@ export function createQueryKey(store, readout) {
       readout.show(next.shown, row, column);
       const looksBack = /^(causal|decoder)/.test(map.stream) && whole.queries.length === whole.keys.length;
       const words = explained(parts, values, looksBack ? row : values.length - 1);
-      const rest = `The map says ${spell(values[column])}: the score is the product alone, and a mask, a position bias, a soft cap, a sink or another scale takes part too.`;
+      const rest = `The map says ${spell(values[column])}: the score is the product alone, and ${besides || "a mask, a bias or another scale"} takes part too.`;
       sentence.replaceChildren(
         tokenElement(next.shown.queries[row]), " · ", tokenElement(next.shown.keys[column]),
         ` = ${parts.sum.toFixed(3)}${scaled(scale, size, parts.score)}; `,
         words || `softmax over ${parts.scores.length} keys: `,
         make("output", {}, [spell(parts.shares[column])]),
-        words ? "." : `. ${rest}`,
+        words ? (besides ? `; that ${besides} takes part too does not show here.` : ".") : `. ${rest}`,
       );
       canvas.setAttribute("aria-label", `Elements of query and key, their products, and the ${CANDIDATES} largest scores of the row`);
       paintParts(sized(canvas, width(), height()), parts, scene, pair, width());

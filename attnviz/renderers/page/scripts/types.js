@@ -24,7 +24,7 @@
  * @property {[string, string, string] | null} focus layer, head and why
  * @property {Measure[]} measures
  * @property {Link[][][] | null} links of a pooled map, for each layer and head
- * @property {{size: number, scale: number, query_scale: number, key_scale: number} | null} projections
+ * @property {{size: number, scale: number, query_scale: number, key_scale: number, besides: string} | null} projections
  * @property {{queries?: Patches, keys?: Patches}} patches
  *
  * @typedef {{light: string, dark: string, light_signed: string, dark_signed: string}} Scheme
