@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isqrt
 from typing import TYPE_CHECKING
 
 from attnviz.analyses.patches import query_place
@@ -49,18 +50,19 @@ def look_through(
 
 
 def flow_shown(attention: Attention, asked: Asked) -> Attention:
-    """The flow to the query that is shown: of a picture all pairs would take hours.
+    """The flow to the query that is shown: all pairs of a picture take half an hour.
 
     Raises:
         UsageError: more than one query is shown, and they are too many.
     """
-    from attnviz.analyses.flow import flow
+    from attnviz.analyses.flow import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens
     place = None if asked.everything else query_place(tokens, asked.patch)
+    fits = isqrt(MOST_SOLVES) - sum(token.special for token in tokens)
     one = f"choose one --patch ({len(tokens):,} problems)"
     return flow(
         attention,
         None if place is None else (place,),
-        f"{one}, give a smaller --image-size, or use --lens rollout",
+        f"{one}, give a smaller --image-size (at most {fits} patches), or use --lens rollout",
     )

@@ -87,7 +87,7 @@ def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
     assert (done.status, done.mistake) == (
         2,
         "flow would solve 14,884 maximum-flow problems, more than 10,000: choose one --patch (122 "
-        "problems), give a smaller --image-size, or use --lens rollout",
+        "problems), give a smaller --image-size (at most 99 patches), or use --lens rollout",
     )
     assert attnviz(*asked, "-f", "json").status == 0
 
