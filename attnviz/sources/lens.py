@@ -65,13 +65,17 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
     maps = [replace(attention.main, stream="raw")]
     provenance = attention.provenance
     notes, settings = list(provenance.notes), dict(provenance.settings)
+    # What was insisted on is asked for first: if it cannot be had, no other lens works in vain.
+    asked: dict[Needs, Explained | Transformed] = {}
+    if insisted:
+        asked["gradients"] = ask("gradients")
     for name, entry in LENSES.items():
         try:
-            given = attention if entry.needs == "weights" else ask(entry.needs)
+            given: Attention | Explained | Transformed = attention
+            if entry.needs != "weights":
+                given = asked[entry.needs] if entry.needs in asked else ask(entry.needs)
             found: Attention = entry.load()(given)
         except (UsageError, ModelError, AttentionError) as error:
-            if insisted and entry.needs == "gradients":
-                raise
             notes.append(f"lens {name} is left out: {error}")
             continue
         maps.append(replace(found.main, stream=name))
