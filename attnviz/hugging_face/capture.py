@@ -20,7 +20,7 @@ from attnviz.hugging_face.blocks import Axis
 from attnviz.hugging_face.border import running
 from attnviz.hugging_face.devices import BYTES, check_fit
 from attnviz.hugging_face.exact_links import Hidden, Strongest, strongest_in
-from attnviz.hugging_face.extent import WHOLE, Extent, Frame, frame_streams, heads_of, note_of
+from attnviz.hugging_face.extent import WHOLE, Extent, frame_streams, heads_of, note_of
 from attnviz.hugging_face.interface import Call
 from attnviz.hugging_face.pooling import pool_array
 from attnviz.hugging_face.projections import check_frames, stacked
@@ -129,28 +129,6 @@ def capture(
         for stream, layers in found.items()
         for item in group(stream, layers.arrays)
     ]
-
-
-def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
-    """What a reader must know of maps that are not whole; nothing where all of them are."""
-    notes = dict[str, None]()
-    if any(item.route == HANDED_OVER for item in captured):
-        notes["this family attends by hand: its weights are those of a second, eager pass"] = None
-    for item in captured:
-        if item.queries is not None and item.keys is not None:
-            notes[note_of(Frame(item.queries, item.keys), sides[item.stream])] = None
-    lists = [links for item in captured for layer in item.links for links in layer]
-    open_ended = [links for links in lists if not links.is_complete]
-    if lists:
-        most = max(len(links.cells) for links in lists)
-        notes[f"the {most} strongest links of each head are exact single weights"] = None
-    if open_ended:
-        missed = max(links.missing for links in open_ended)
-        notes[
-            f"among those of {len(open_ended)} of {len(lists)} heads, links of up to {missed:.2f} "
-            "may be missing: too many blocks could hold one; a larger --max-size finds them"
-        ] = None
-    return tuple(note for note in notes if note)
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,12 +21,13 @@ from attnviz.attention_map import (
 from attnviz.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.evidence import Explained, Transformed
 from attnviz.hugging_face.blocks import whole
-from attnviz.hugging_face.capture import Captured, capture, notes_of
+from attnviz.hugging_face.capture import Captured, capture
 from attnviz.hugging_face.continuation import Continuation, as_chat, continued
 from attnviz.hugging_face.exact_links import Hidden
 from attnviz.hugging_face.extent import WHOLE, Extent
 from attnviz.hugging_face.family import Family
 from attnviz.hugging_face.generation import QUERIES, Target, generated_target, given_target
+from attnviz.hugging_face.notes import notes_of
 from attnviz.hugging_face.pairs import joined, tokenize_pair
 from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.tasks import Task, listening, show_decision
