@@ -87,3 +87,32 @@ class Choice:
     special: str = "keep"
     group: str | None = None
     words: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """How many texts are read and worked through.
+
+    Attributes:
+        columns: which column of a .csv or .tsv file holds what ("text=sentence,id=key").
+        input_format: "txt", "jsonl", "csv" or "tsv"; None: as the file's suffix says.
+        on_error: "skip" goes on after a text that fails, "stop" ends there.
+        rejects: a file for the lines that failed, each with its reason.
+        batch_size: texts that a model reads at once at most; None: as many as fit.
+        workers: processes that share the work; None: this one does it.
+        engine: who shares out the work: "local" or "ray".
+        ray_address: a Ray cluster to join; None: one is started here.
+        shard_size: records that one output file holds at most; None: one file holds all.
+        resume: go on where an interrupted run stopped.
+    """
+
+    columns: str | None = None
+    input_format: str | None = None
+    on_error: str = "skip"
+    rejects: Path | None = None
+    batch_size: int | None = None
+    workers: int | None = None
+    engine: str = "local"
+    ray_address: str | None = None
+    shard_size: int | None = None
+    resume: bool = False

@@ -12,7 +12,7 @@ import typer
 
 from attnviz.cli.app import complain
 from attnviz.cli.listing import listing
-from attnviz.cli.options import Options, completing, with_options
+from attnviz.cli.options import READING, SHARING, Options, completing, with_options
 from attnviz.cli.output import Draft, note, write_bytes
 from attnviz.errors import InputError, choose
 from attnviz.texts import BadText, Text
@@ -77,7 +77,8 @@ FormatOption = Annotated[
         ),
         *("over", "labels", "format", "heatmap", "grid", "links", "html", "open_page", "top"),
         *("keep_qk", "group", "words", "rows", "window"),
-    )
+    ),
+    many=(*READING, *SHARING),
 )
 def align(
     file: Annotated[

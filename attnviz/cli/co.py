@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.input import InputOption, texts_of
-from attnviz.cli.options import Options, completing, with_options
+from attnviz.cli.options import FILES, READING, Options, completing, with_options
 from attnviz.errors import UsageError, choose
 
 VARIANTS = ("parallel", "alternating", "two-stream")
@@ -30,7 +30,8 @@ VARIANTS = ("parallel", "alternating", "two-stream")
         "keep_qk",
         *("max_size", "rows", "window"),
         "explain",
-    )
+    ),
+    many=(*READING, *FILES),
 )
 def co(
     a: Annotated[

@@ -14,10 +14,10 @@ from attnviz.cli.align import (
     run_alignment,
 )
 from attnviz.cli.input import InputOption, texts_of
-from attnviz.cli.options import Options, with_options
+from attnviz.cli.options import FILES, READING, SHARING, Options, with_options
 
 
-@with_options(without=("causal", "chat", "rows", "window"))
+@with_options(without=("causal", "chat", "rows", "window"), many=(*READING, *SHARING, *FILES))
 def cross(
     source: Annotated[
         str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")

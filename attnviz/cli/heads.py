@@ -10,7 +10,16 @@ import typer
 from attnviz.analyses.heads import ORDERS, check_order
 from attnviz.analyses.roles import ROLES
 from attnviz.cli.input import InputOption, texts_of
-from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, Options, completing, with_options
+from attnviz.cli.options import (
+    CHOICE,
+    ORIGIN,
+    OUTPUT,
+    READING,
+    SHARING,
+    Options,
+    completing,
+    with_options,
+)
 from attnviz.errors import UsageError, choose
 
 FORMATS = ("table", "tsv", "json", "none")
@@ -32,7 +41,8 @@ FORMATS = ("table", "tsv", "json", "none")
         "grid",
         *("keep_qk", "group", "words", "links", "html", "open_page", "top", "rows", "window"),
         "verbose",
-    )
+    ),
+    many=(*READING, *SHARING),
 )
 def heads(
     text: Annotated[

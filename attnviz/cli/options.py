@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from attnviz.registry import FORMATS, LENSES, MECHANISMS
-from attnviz.request import Choice, Origin
+from attnviz.request import Choice, Many, Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Options:
     origin: Origin
     choice: Choice
     output: Output
+    many: Many = Many()
 
 
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -63,9 +64,11 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for name in listed if name.startswith(incomplete)]
 
 
+SUFFIXES = {item.suffix for item in FORMATS.values() if item.suffix}
 ORIGIN = "Where attention comes from"
 CHOICE = "Which part of it"
 OUTPUT = "Where it goes"
+MANY = "Many texts"
 
 
 def _option(panel: str, *names: str, **settings: Any) -> Any:
@@ -224,7 +227,7 @@ OPTIONS: dict[str, Any] = {
         autocompletion=completing(FORMATS),
     ),
     "output": _option(
-        OUTPUT, "--output", "-o", metavar="FILE", help="Data file: .json, .jsonl, .csv, .tsv, .npz."
+        OUTPUT, "--output", "-o", metavar="FILE", help=f"Data file: {', '.join(sorted(SUFFIXES))}."
     ),
     "heatmap": _option(
         OUTPUT, "--heatmap", metavar="FILE", help="One matrix as a picture: .png, .svg or .pdf."
@@ -251,18 +254,86 @@ OPTIONS: dict[str, Any] = {
     ),
     "quiet": _option(OUTPUT, "--quiet", "-q", help="No notes and no progress on stderr."),
     "verbose": _option(OUTPUT, "--verbose", "-v", help="Say on stderr what is done, and how fast."),
+    "columns": _option(
+        MANY,
+        "--columns",
+        metavar="ROLES",
+        help="Columns of a .csv or .tsv by name or number: text=sentence,id=key or source=1,target=2.",
+    ),
+    "input_format": _option(
+        MANY,
+        "--input-format",
+        metavar="NAME",
+        help="txt, jsonl, csv or tsv, where no suffix tells (stdin is txt).",
+        autocompletion=completing(("txt", "jsonl", "csv", "tsv")),
+    ),
+    "on_error": _option(
+        MANY,
+        "--on-error",
+        metavar="HOW",
+        help="A line that fails: skip it and say so, or stop.",
+        autocompletion=completing(("skip", "stop")),
+    ),
+    "rejects": _option(
+        MANY, "--rejects", metavar="FILE", help="Lines that failed, with reasons, as .jsonl."
+    ),
+    "batch_size": _option(
+        MANY,
+        "--batch-size",
+        metavar="N",
+        min=1,
+        help="Texts that a model reads at once at most; by default as many as fit.",
+    ),
+    "workers": _option(
+        MANY, "--workers", metavar="N", min=1, help="Processes that share the work."
+    ),
+    "engine": _option(
+        MANY,
+        "--engine",
+        metavar="NAME",
+        help="Who shares out the work: local, or ray (the extra ray).",
+        autocompletion=completing(("local", "ray")),
+    ),
+    "ray_address": _option(
+        MANY, "--ray-address", metavar="ADDRESS", help="A Ray cluster to join; else one is started."
+    ),
+    "shard_size": _option(
+        MANY,
+        "--shard-size",
+        metavar="N",
+        min=1,
+        help="Texts to a file: -o maps.npz becomes maps-00000.npz, maps-00001.npz, …",
+    ),
+    "resume": _option(
+        MANY, "--resume", help="Go on where an interrupted run with the same -o FILE stopped."
+    ),
 }
 
 
-def with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., None]], Any]:
-    """A decorator that gives a command every shared option except the named ones."""
-    left_out = frozenset(without)
+READING = ("columns", "input_format", "on_error", "rejects")
+"""Of the options of many texts, those of a command that reads them."""
+SHARING = ("batch_size", "workers", "engine", "ray_address")
+"""Those of one that shares out the work."""
+FILES = ("shard_size", "resume")
+"""Those of one whose files can be gone on with."""
+
+
+def with_options(
+    *, without: Iterable[str] = (), many: Iterable[str] = ()
+) -> Callable[[Callable[..., None]], Any]:
+    """A decorator that gives a command the shared options.
+
+    Args:
+        without: the options of one text that it does not offer.
+        many: the options of many texts that it offers.
+    """
+    left_out = {*without, *(item.name for item in fields(Many))} - {*many}
 
     def decorate(command: Callable[..., None]) -> Any:
         signature = inspect.signature(command, eval_str=True)
         own = [item for item in signature.parameters.values() if item.name != "options"]
         offered = [
-            item for half in (Origin, Choice, Output) for item in _parameters(half, left_out)
+            item for half in (Origin, Choice, Output, Many) for item in _parameters(half, left_out)
         ]
 
         @functools.wraps(command)
@@ -271,7 +342,7 @@ def with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., None
                 names = [item.name for item in fields(half) if item.name not in left_out]
                 return half(**{name: values.pop(name) for name in names})
 
-            options = Options(take(Origin), take(Choice), take(Output))
+            options = Options(take(Origin), take(Choice), take(Output), take(Many))
             command(**values, options=options)
 
         parameters = own + offered
@@ -283,7 +354,7 @@ def with_options(*, without: Iterable[str] = ()) -> Callable[[Callable[..., None
     return decorate
 
 
-def _parameters(half: Any, left_out: frozenset[str]) -> list[inspect.Parameter]:
+def _parameters(half: Any, left_out: set[str]) -> list[inspect.Parameter]:
     types = get_type_hints(half)
     return [
         inspect.Parameter(

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.input import InputOption, texts_of
-from attnviz.cli.options import ORIGIN, Options, with_options
+from attnviz.cli.options import FILES, ORIGIN, READING, SHARING, Options, with_options
 from attnviz.errors import UsageError
 
 
-@with_options(without=("to",))
+@with_options(without=("to",), many=(*READING, *SHARING, *FILES))
 def self_command(
     text: Annotated[
         list[str] | None,
