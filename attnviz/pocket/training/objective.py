@@ -28,7 +28,7 @@ REPEATS_LAYER, REPEATS_HEAD = 0, 3
 """The encoder layer and the head that is led to the other occurrences of a piece."""
 
 SMOOTHING = 0.05
-GUIDE_SHARE = 0.5
+GUIDE_SHARE = 1.0
 REPEATS_SHARE = 0.2
 HIDDEN_SHARE = 0.3
 
