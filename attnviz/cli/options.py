@@ -55,7 +55,7 @@ class Options:
     origin: Origin
     choice: Choice
     output: Output
-    many: Many = Many()
+    many: Many
 
 
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -258,7 +258,7 @@ OPTIONS: dict[str, Any] = {
         MANY,
         "--columns",
         metavar="ROLES",
-        help="Columns of a .csv or .tsv by name or number: text=sentence,id=key or source=1,target=2.",
+        help="Columns of a .csv or .tsv, by name or number: text=sentence,id=key.",
     ),
     "input_format": _option(
         MANY,
