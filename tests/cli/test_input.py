@@ -40,7 +40,13 @@ def test_a_blank_target_is_named() -> None:
         ("nope.txt", 1, "there is no file 'nope.txt'"),
         ("nope.jsonl", 1, "there is no file 'nope.jsonl'"),
         ("folder.txt", 1, "'folder.txt' is a folder, not a file"),
-        ("a.csv", 2, "'a.csv' is neither .txt nor .jsonl: end it in one of these, or use -"),
+        ("nope.csv.gz", 1, "there is no file 'nope.csv.gz'"),
+        (
+            "a.doc",
+            2,
+            "'a.doc' ends in none of .txt, .jsonl, .ndjson, .csv, .tsv, with or without .gz: "
+            "rename it, or give --input-format txt|jsonl|csv|tsv",
+        ),
         ("empty.txt", 1, "'empty.txt' holds no text"),
         ("blank.txt", 1, "'blank.txt' holds no text"),
     ],

@@ -1,0 +1,150 @@
+"""Tables as they come in: CSV (RFC 4180), where a row may go over several lines, and plain TSV.
+
+In TSV a tab always parts columns and quotes are letters, as cut and awk see it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from attnviz.errors import InputError
+from attnviz.texts import BadText, Text, check_text
+from attnviz.texts.columns import Layout, count, find_layout
+from attnviz.texts.lines import Line, decode_lines, make_texts, number_lines, plain_text
+
+FIELD_ROOM = 2**31 - 1
+"""Letters that a field of CSV may have: as many as the csv module can count everywhere."""
+
+ROW_LINES = 10_000
+"""Lines that a row may go over, so that a quote never closed does not take in the whole file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Line):
+    """A row of a table: its fields, or why it has none."""
+
+    fields: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def tsv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+    """Each line, parted at its tabs."""
+    for line in number_lines(lines, name):
+        yield Row(line.number, line.line, line.raw, name, tuple(line.raw.split("\t")))
+
+
+def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+    """Each row; where a quote goes wrong only the line that opened it is lost, and is a problem."""
+    csv.field_size_limit(FIELD_ROOM)
+    source = decode_lines(lines)
+    again: deque[str] = deque()
+    taken: list[str] = []
+
+    def feed() -> Iterator[str]:
+        while len(taken) < ROW_LINES:
+            line = again.popleft() if again else next(source, None)
+            if line is None:
+                return
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(feed(), strict=True)
+    number, begins = 0, 1
+    while True:
+        fields, problem = [], ""
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            problem = _problem(error, len(taken))
+            again.extendleft(reversed(taken[1:]))
+            del taken[1:]
+            reader = csv.reader(feed(), strict=True)
+        raw = "".join(taken).rstrip("\r\n")
+        yield Row(number, begins, raw, name, tuple(fields), problem)
+        number, begins = number + 1, begins + len(taken)
+        taken.clear()
+
+
+def _problem(error: csv.Error, lines: int) -> str:
+    if lines > 1 or "end of data" in str(error):
+        return "a quote is opened and not closed before a comma or the line's end"
+    return str(error)
+
+
+def read_table(
+    rows: Iterable[Row],
+    name: str,
+    *,
+    columns: Mapping[str, str],
+    pairs: bool,
+    keep_blank: bool,
+    bare: bool,
+) -> Iterator[Text | BadText]:
+    """The texts of a table.
+
+    Args:
+        rows: its rows, the header included.
+        name: the file's, for messages.
+        columns: what stands where, as `find_layout` takes it.
+        pairs: source and target are wanted.
+        keep_blank: a blank row is a BadText too.
+        bare: without a header the rows are texts, or pairs in two columns, as in a .tsv file.
+
+    Raises:
+        AttnvizError: the columns that are needed are not there.
+    """
+    rows = iter(rows)
+    first = next((row for row in rows if not row.blank), None)
+    if first is None:
+        return
+    most = 2 if pairs else 1
+    wanted = "source" if pairs else "text"
+    if bare and not columns and wanted not in first.fields and len(first.fields) <= most:
+        rows = chain([first], rows)
+        yield from make_texts(rows, lambda row: _bare_text(row, pairs, most), keep_blank)
+        return
+    if first.problem:
+        raise InputError(f"{first.where} is not CSV: {first.problem}")
+    layout = find_layout(first.fields, columns, pairs=pairs, first=first.where, name=name)
+    if not layout.header:
+        rows = chain([first], rows)
+    before = first.number + layout.header
+    main = columns.get(wanted, wanted) if layout.header else wanted
+    yield from make_texts(rows, lambda row: _row_text(row, layout, before, main), keep_blank)
+
+
+def _bare_text(row: Row, pairs: bool, most: int) -> Text:
+    if len(row.fields) > most:
+        raise InputError(f"{row.where} has {count(len(row.fields), 'column')}, not {most}")
+    return plain_text(row, pairs)
+
+
+def _row_text(row: Row, layout: Layout, before: int, main: str) -> Text:
+    """The text of a row; a column that is missing at its end is left empty, one too many is not."""
+    if row.problem:
+        raise InputError(f"{row.where} is not CSV: {row.problem}")
+    if len(row.fields) > layout.width:
+        raise InputError(
+            f"{row.where} has {count(len(row.fields), 'column')}, {layout.first} {layout.width}"
+        )
+    text, target = _field(row, layout.main), _field(row, layout.target)
+    labels = _field(row, layout.labels)
+    return Text(
+        id=_field(row, layout.id) or str(row.number - before),
+        text=check_text(text or "", f"{main} in {row.where}"),
+        target=None if target is None else check_text(target, f"target in {row.where}"),
+        labels=tuple(labels.split()) or None if labels else None,
+        where=row.where,
+        line=row.line,
+        raw=row.raw,
+    )
+
+
+def _field(row: Row, place: int | None) -> str | None:
+    return None if place is None or place >= len(row.fields) else row.fields[place]
