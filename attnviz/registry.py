@@ -50,10 +50,17 @@ class Mechanism(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Format(Entry):
-    """A data format: its file suffix, and whether it may be shown on a terminal."""
+    """A data format.
+
+    Attributes:
+        suffix: of its files.
+        binary: True where no terminal can show it.
+        grows: True where a file is whole after each text, so that it can be gone on with.
+    """
 
     suffix: str
     binary: bool = False
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,21 +171,30 @@ FORMATS: dict[str, Format] = {
         "One JSON document a line, a line a text.",
         "attnviz.renderers.json:JsonLinesRenderer",
         ".jsonl",
+        grows=True,
     ),
     "csv": Format(
         "Comma-separated, one weight a row.",
         "attnviz.renderers.csv:CsvRenderer",
         ".csv",
+        grows=True,
     ),
     "tsv": Format(
         "Tab-separated, one weight a row, backslash escapes, never a quote.",
         "attnviz.renderers.csv:TsvRenderer",
         ".tsv",
+        grows=True,
     ),
     "npz": Format(
         "NumPy arrays with everything in them, readable without pickle.",
         "attnviz.renderers.npz:NpzRenderer",
         ".npz",
+        binary=True,
+    ),
+    "parquet": Format(
+        "A table with a row for each text, for pandas, DuckDB and their like (needs pyarrow).",
+        "attnviz.renderers.parquet:ParquetRenderer",
+        ".parquet",
         binary=True,
     ),
     "heatmap": Format(

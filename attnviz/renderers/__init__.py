@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attnviz.attention_map import Attention
 from attnviz.measures import View
@@ -25,11 +25,15 @@ class Display:
         width: columns of the terminal.
         colors: "truecolor", "256", "standard", or None for none.
         many: whether several texts may come.
+        first: the number of the first text among all records of the input.
+        begun: whether the beginning is written already, by a run that was interrupted.
     """
 
     width: int = 80
     colors: str | None = None
     many: bool = False
+    first: int = 0
+    begun: bool = False
 
 
 class Renderer(Protocol):
@@ -43,4 +47,13 @@ class Renderer(Protocol):
 
     def finish(self) -> str | bytes:
         """What to write once all texts are through."""
+        ...
+
+
+@runtime_checkable
+class Numbering(Protocol):
+    """A renderer that numbers its texts by their place in the input."""
+
+    def skip(self) -> None:
+        """A record came to nothing: the next one's number is one more."""
         ...

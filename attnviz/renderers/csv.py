@@ -64,7 +64,7 @@ class TsvRenderer:
     """Tab-separated, without quotes."""
 
     def __init__(self, display: Display) -> None:
-        self.started = False
+        self.started = display.begun
 
     def add(self, attention: Attention, views: Views) -> str:
         """The text's rows, behind the header if they are the first."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from attnviz.attention_map import Attention
 from attnviz.renderers import Display, Views
-from attnviz.storage.archive import dump_archive
+from attnviz.storage.archive import ArchiveWriter
 
 
 class NpzRenderer:
-    """All texts in one archive, written at the end."""
+    """All texts in one archive, which can be read once its end is written."""
 
     def __init__(self, display: Display) -> None:
-        self.kept: list[Attention] = []
+        self.writer = ArchiveWriter()
 
     def add(self, attention: Attention, views: Views) -> bytes:
-        """Nothing yet: an archive is whole or useless."""
-        self.kept.append(attention)
-        return b""
+        """The text's weights."""
+        return self.writer.add(attention)
 
     def finish(self) -> bytes:
-        """The archive."""
-        return dump_archive(self.kept)
+        """The list of texts and the archive's end."""
+        return self.writer.finish()

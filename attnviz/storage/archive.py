@@ -1,27 +1,32 @@
 """Several texts' attention in one .npz archive that loads without pickle.
 
-Member "attnviz" is a JSON text: a list of documents without their weights. The weights of map m of
-text t are the float32 member "t/m/stream", so that `numpy.load(file)["0/0/self"]` needs nothing
-of this package.
+Member "attnviz" is a JSON text: a list of documents without their weights, one a line. The weights
+of map m of text t are the float32 member "t/m/stream", so that `numpy.load(file)["0/0/self"]`
+needs nothing of this package. Weights are written as they come, the list at the end.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.attention_map import Attention
 from attnviz.errors import InputError
-from attnviz.storage.document import from_document, to_document
+from attnviz.storage.document import from_document, identity_of, to_document
 from attnviz.storage.json import dump_json, parse_json
+from attnviz.storage.outbox import Outbox
 
 INDEX = "attnviz"
+ENCODINGS = {"<": "utf-32-le", ">": "utf-32-be"}
+CHUNK = 1 << 18
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError),
@@ -30,19 +35,109 @@ DAMAGE = (
 """What reading a damaged archive may raise; no single error of zipfile and numpy covers it."""
 
 
-def dump_archive(attentions: Sequence[Attention]) -> bytes:
-    """The archive's bytes, the same for the same maps."""
-    documents: list[dict[str, Any]] = []
-    members: dict[str, Any] = {}
-    for number, attention in enumerate(attentions):
+class ArchiveWriter:
+    """An archive in the making: what `add` and `finish` answer, joined, is its bytes.
+
+    They are the same for the same maps. Of the texts written only their documents are held,
+    compressed, until the list of them is written.
+    """
+
+    def __init__(self) -> None:
+        self.out = Outbox()
+        self.archive = zipfile.ZipFile(self.out, "w")
+        self.index = _Packed()
+        self.count = 0
+
+    def add(self, attention: Attention) -> bytes:
+        """One more text's part of the archive."""
         document = to_document(attention)
         for position, item in enumerate(document["maps"]):
-            members[_member(number, position, item["stream"])] = item.pop("weights")
-        documents.append(document)
-    file = io.BytesIO()
-    members[INDEX] = np.array(dump_json(documents))
-    np.savez_compressed(file, **members)
-    return file.getvalue()
+            weights = item.pop("weights")
+            with self._open(_member(self.count, position, item["stream"]), weights) as member:
+                np.lib.format.write_array(member, weights, allow_pickle=False)
+        self.index.add(("[" if not self.count else ",\n") + dump_json(document))
+        self.count += 1
+        return self.out.take()
+
+    def finish(self) -> bytes:
+        """The list of documents and the end of the archive."""
+        self.index.add("]" if self.count else "[]")
+        with self._open(INDEX) as member:
+            header = {"descr": f"<U{self.index.length}", "fortran_order": False, "shape": ()}
+            np.lib.format.write_array_header_1_0(member, header)
+            for text in self.index.unpacked():
+                member.write(text.encode("utf-32-le"))
+        self.archive.close()
+        return self.out.take()
+
+    def _open(self, name: str, weights: NDArray[np.float32] | None = None) -> IO[bytes]:
+        """A member to write; dense weights as they are, for deflate would save 6 % of them."""
+        entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980, whenever it is written
+        sparse = weights is None or np.count_nonzero(weights) < weights.size * 7 / 8
+        entry.compress_type = zipfile.ZIP_DEFLATED if sparse else zipfile.ZIP_STORED
+        return self.archive.open(entry, "w", force_zip64=True)
+
+
+class ArchiveReader:
+    """The texts of an archive, of which only what is asked for is read.
+
+    Raises:
+        InputError: the bytes are no such archive.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        try:
+            self.archive = zipfile.ZipFile(file)
+            self.archive.getinfo(f"{INDEX}.npy")
+        except KeyError as error:
+            raise InputError(
+                f"the .npz archive has no member '{INDEX}': attnviz did not write it; "
+                "for matrices of your own use 'attnviz self --weights FILE'"
+            ) from error
+        except DAMAGE as error:
+            raise _damaged(error) from error
+
+    def ids(self) -> Iterator[str]:
+        """The texts' ids in order."""
+        return map(identity_of, self._documents())
+
+    def __iter__(self) -> Iterator[Attention]:
+        """The texts' attention in order."""
+        for number, document in enumerate(self._documents()):
+            yield self._read(number, document)
+
+    def at(self, wanted: int) -> Attention:
+        """The attention of the text at a place, counted from 0."""
+        return next(
+            self._read(number, document)
+            for number, document in enumerate(self._documents())
+            if number == wanted
+        )
+
+    def _documents(self) -> Iterator[bytes]:
+        """The JSON of each document, without weights."""
+        try:
+            with self.archive.open(f"{INDEX}.npy") as member:
+                yield from _list_items(_texts(member))
+        except DAMAGE as error:
+            raise _damaged(error) from error
+
+    def _read(self, number: int, line: bytes) -> Attention:
+        document = parse_json(line, f"member '{INDEX}'")
+        try:
+            for position, item in enumerate(document["maps"]):
+                name = _member(number, position, item["stream"])
+                with self.archive.open(f"{name}.npy") as member:
+                    item["weights"] = np.lib.format.read_array(member, allow_pickle=False)
+        except DAMAGE as error:
+            raise _damaged(error) from error
+        return from_document(document)
+
+
+def dump_archive(attentions: Sequence[Attention]) -> bytes:
+    """A whole archive's bytes, the same for the same maps."""
+    writer = ArchiveWriter()
+    return b"".join([*map(writer.add, attentions), writer.finish()])
 
 
 def load_archive(data: bytes) -> Iterator[Attention]:
@@ -51,24 +146,69 @@ def load_archive(data: bytes) -> Iterator[Attention]:
     Raises:
         InputError: the bytes are not such an archive.
     """
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            if INDEX not in archive.files:
-                raise InputError(
-                    f"the .npz archive has no member '{INDEX}': attnviz did not write it; "
-                    "for matrices of your own use 'attnviz self --weights FILE'"
-                )
-            documents = parse_json(str(archive[INDEX]), f"member '{INDEX}'")
-            for number, document in enumerate(documents):
-                yield from_document(_with_weights(document, number, archive))
-    except DAMAGE as error:
-        raise InputError(f"the .npz archive is damaged: {error}") from error
+    return iter(ArchiveReader(io.BytesIO(data)))
 
 
-def _with_weights(document: dict[str, Any], number: int, archive: Any) -> dict[str, Any]:
-    for position, item in enumerate(document["maps"]):
-        item["weights"] = archive[_member(number, position, item["stream"])]
-    return document
+class _Packed:
+    """A long text that repeats itself, held in little room."""
+
+    def __init__(self) -> None:
+        self.packer = zlib.compressobj(1)
+        self.parts: list[bytes] = []
+        self.length = 0
+
+    def add(self, text: str) -> None:
+        self.length += len(text)
+        self.parts.append(self.packer.compress(text.encode()))
+
+    def unpacked(self) -> Iterator[str]:
+        """The text in pieces; nothing can be added afterwards."""
+        unpacker, decoder = zlib.decompressobj(), codecs.getincrementaldecoder("utf-8")()
+        for part in (*self.parts, self.packer.flush()):
+            while part:
+                yield decoder.decode(unpacker.decompress(part, CHUNK))
+                part = unpacker.unconsumed_tail
+        yield decoder.decode(unpacker.flush(), final=True)
+
+
+def _texts(member: IO[bytes]) -> Iterator[str]:
+    """The one text in an array of numpy's, in pieces: as a whole it may be larger than memory."""
+    version = np.lib.format.read_magic(member)
+    read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
+    shape, _, kind = getattr(np.lib.format, read)(member)
+    if shape != () or kind.kind != "U":
+        raise ValueError(f"member '{INDEX}' is no text")
+    decoder = codecs.getincrementaldecoder(ENCODINGS[kind.str[0]])()
+    while chunk := member.read(CHUNK):
+        yield decoder.decode(chunk)
+
+
+def _list_items(texts: Iterator[str]) -> Iterator[bytes]:
+    """The JSON of each item of a list, whether there is one a line or all are on one."""
+    lines = (line.encode() for line in _lines(texts))
+    first = next(lines, b"")
+    if first.endswith(b","):
+        yield first[1:-1]
+        for line in lines:
+            yield line[:-1]
+        return
+    documents = parse_json(first, f"member '{INDEX}'")
+    if not isinstance(documents, list):
+        raise TypeError(f"member '{INDEX}' is no list")
+    yield from (dump_json(document).encode() for document in documents)
+
+
+def _lines(texts: Iterator[str]) -> Iterator[str]:
+    """A text's lines, out of its pieces."""
+    rest = ""
+    for text in texts:
+        *whole, rest = (rest + text).split("\n")
+        yield from whole
+    yield rest
+
+
+def _damaged(error: Exception) -> InputError:
+    return InputError(f"the .npz archive is damaged: {error}")
 
 
 def _member(number: int, position: int, stream: str) -> str:

@@ -12,6 +12,7 @@ from attnviz.errors import InputError
 from attnviz.storage.archive import INDEX, load_archive
 from attnviz.storage.document import from_document
 from attnviz.storage.json import parse_json
+from attnviz.storage.parquet import MAGIC, load_parquet
 
 ZIP = b"PK\x03\x04"
 
@@ -23,6 +24,8 @@ def holds_attention(data: bytes) -> bool:
             return f"{INDEX}.npy" in zipfile.ZipFile(io.BytesIO(data)).namelist()
         except zipfile.BadZipFile:
             return False
+    if data.startswith(MAGIC):
+        return True
     try:
         first = next(_documents(data, ""), None)
     except InputError:
@@ -31,15 +34,15 @@ def holds_attention(data: bytes) -> bool:
 
 
 def read_attention(data: bytes, where: str) -> Iterator[Attention]:
-    """Every text's attention in the bytes of a .npz, .json or .jsonl file; the kind is seen.
+    """Every text's attention in the bytes of a file that attnviz wrote; the kind is seen.
 
     Raises:
         InputError: the bytes are none of these, or damaged.
     """
     if not data.strip():
         raise InputError(f"{where} is empty")
-    if data.startswith(ZIP):
-        yield from load_archive(data)
+    if data.startswith((ZIP, MAGIC)):
+        yield from (load_archive if data.startswith(ZIP) else load_parquet)(data)
         return
     for document in _documents(data, where):
         yield from_document(document)

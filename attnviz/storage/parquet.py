@@ -1,0 +1,207 @@
+"""Several texts' attention in one Parquet file (parquet.apache.org), one row a text.
+
+Columns: id, record (its number in the input), text, source, target, provenance (JSON) and maps, a
+list of structs with the fields of a JSON document's maps, where "shape" says how to fold the flat
+"weights": (layers, heads, queries, keys). The schema is written down in docs/files.md.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from attnviz.attention_map import Attention
+from attnviz.errors import InputError, OutputError
+from attnviz.storage.document import from_document, to_document
+from attnviz.storage.json import dump_json, parse_json
+from attnviz.storage.outbox import Outbox
+
+MAGIC = b"PAR1"
+VERSION = 1
+MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
+ROWS, ROOM = 256, 16 << 20
+"""Texts and bytes of weights to a row group at most, unless a single text has more."""
+ABOUT = {
+    b"attnviz.schema": str(VERSION).encode(),
+    b"attnviz.description": (
+        b"One row a text. maps[].weights is flat; fold it by maps[].shape, which is "
+        b"[layers, heads, queries, keys]. Rows of a matrix are queries (who attends), columns keys."
+    ),
+}
+
+
+class ParquetWriter:
+    """A file in the making: what `add` and `finish` answer, joined, is its bytes.
+
+    Raises:
+        OutputError: pyarrow is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from pyarrow.parquet import ParquetWriter as Writer
+        except ImportError as error:
+            raise OutputError(MISSING) from error
+        self.schema = _schema()
+        self.out = Outbox()
+        # Weights hardly repeat, so that a dictionary of them would only cost time.
+        self.writer = Writer(
+            self.out, self.schema, compression="zstd", use_dictionary=False, write_statistics=["id"]
+        )
+        self.rows: list[dict[str, Any]] = []
+        self.room = 0
+
+    def add(self, attention: Attention, record: int) -> bytes:
+        """One more text; answers a row group where it fills one, else nothing."""
+        self.rows.append(_to_row(attention, record))
+        self.room += sum(item.weights.nbytes for item in attention.maps)
+        if len(self.rows) == ROWS or self.room >= ROOM:
+            self._write()
+        return self.out.take()
+
+    def finish(self) -> bytes:
+        """The last row group and the end of the file."""
+        self._write()
+        self.writer.close()
+        return self.out.take()
+
+    def _write(self) -> None:
+        from pyarrow import Table
+
+        if self.rows:
+            self.writer.write_table(Table.from_pylist(self.rows, schema=self.schema))
+        self.rows, self.room = [], 0
+
+
+class ParquetReader:
+    """The texts of a file, of which only what is asked for is read.
+
+    Raises:
+        InputError: the file is no Parquet or of another schema, or pyarrow is not installed.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        try:
+            from pyarrow import ArrowException, ArrowInvalid
+            from pyarrow.parquet import ParquetFile
+        except ImportError as error:
+            raise InputError(MISSING) from error
+        self.damage = (ArrowException, OSError)
+        try:
+            self.file = ParquetFile(file)
+        except (ArrowInvalid, OSError) as error:
+            raise self._damaged(error) from error
+        version = (self.file.schema_arrow.metadata or {}).get(b"attnviz.schema", b"").decode()
+        if version != str(VERSION):
+            raise InputError(
+                f"a Parquet file of schema {version or 'unknown'}: this attnviz reads {VERSION}"
+            )
+
+    def ids(self) -> Iterator[str]:
+        """The texts' ids in order."""
+        for number in range(self.file.num_row_groups):
+            for row in self._group(number, ["id"]):
+                yield row["id"]
+
+    def __iter__(self) -> Iterator[Attention]:
+        """The texts' attention in order."""
+        for number in range(self.file.num_row_groups):
+            yield from map(_from_row, self._group(number))
+
+    def at(self, wanted: int) -> Attention:
+        """The attention of the text at a place, counted from 0."""
+        for number in range(self.file.num_row_groups):
+            count = self.file.metadata.row_group(number).num_rows
+            if wanted < count:
+                return _from_row(next(self._group(number, first=wanted)))
+            wanted -= count
+        raise IndexError(wanted)
+
+    def _group(
+        self, number: int, columns: list[str] | None = None, first: int = 0
+    ) -> Iterator[dict[str, Any]]:
+        try:
+            rows = self.file.read_row_group(number, columns=columns).slice(first)
+        except self.damage as error:
+            raise self._damaged(error) from error
+        for place in range(rows.num_rows):
+            row = {name: rows[name][place] for name in rows.column_names}
+            maps = row.pop("maps", None)
+            plain = {name: value.as_py() for name, value in row.items()}
+            yield plain if maps is None else plain | {"maps": list(map(_to_map, maps))}
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(f"the Parquet file is damaged: {' '.join(str(error).split())}")
+
+
+def _schema() -> Any:
+    """What pyarrow is told of the columns."""
+    import pyarrow as pa
+
+    text, number, float32, float64 = pa.string(), pa.int32(), pa.float32(), pa.float64()
+    token = pa.struct(
+        {"text": text, "start": number, "end": number, "special": pa.bool_(), "label": text}
+    )
+    names = ("query", "key", "layer", "head")
+    link = pa.struct(
+        dict.fromkeys(names, text)
+        | {"query_position": pa.int64(), "key_position": pa.int64(), "weight": float64}
+    )
+    item = pa.struct(
+        {
+            "stream": text,
+            "layers": pa.list_(text),
+            "heads": pa.list_(text),
+            "values": text,
+            "unit": text,
+            "query_text": text,
+            "key_text": text,
+            "query_tokens": pa.list_(token),
+            "key_tokens": pa.list_(token),
+            "starts": pa.list_(pa.int64()),
+            "blocks": pa.list_(pa.int64()),
+            "links": pa.list_(link),
+            "shape": pa.list_(number),
+            "weights": pa.list_(float32),
+        }
+    )
+    columns = {"id": text, "record": pa.int64(), "text": text, "source": text, "target": text}
+    fields = columns | {"provenance": text, "maps": pa.list_(item)}
+    return pa.schema(fields, metadata=ABOUT)
+
+
+def _to_row(attention: Attention, record: int) -> dict[str, Any]:
+    document = to_document(attention)
+    maps = [
+        {"starts": [0, 0], "blocks": [1, 1], "links": []}
+        | item
+        | {"shape": item["weights"].shape, "weights": item["weights"].ravel()}
+        for item in document["maps"]
+    ]
+    provenance = dump_json(document["provenance"])
+    return {**document, "record": record, "provenance": provenance, "maps": maps}
+
+
+def _from_row(row: dict[str, Any]) -> Attention:
+    return from_document(
+        row | {"schema": 1, "provenance": parse_json(row["provenance"], "column 'provenance'")}
+    )
+
+
+def _to_map(item: Any) -> dict[str, Any]:
+    """One map's struct as a document's map; its weights never become numbers of Python's."""
+    found = {name: item[name].as_py() for name in item if name != "weights"}
+    weights = item["weights"].values.to_numpy()
+    return found | {"weights": np.reshape(weights, found["shape"])}
+
+
+def load_parquet(data: bytes) -> Iterator[Attention]:
+    """The attention of each text in a Parquet file.
+
+    Raises:
+        InputError: the bytes are not such a file.
+    """
+    return iter(ParquetReader(io.BytesIO(data)))
