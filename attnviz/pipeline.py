@@ -5,7 +5,7 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +31,10 @@ from attnviz.outputs import (
 from attnviz.registry import LENSES, Command, Needs
 from attnviz.renderers import Display
 from attnviz.request import Choice, Origin
-from attnviz.sources import PairSource, Source
+from attnviz.sources import Batching, PairSource, Source
 from attnviz.sources.lens import EVERY, Ask, ask_nobody, ask_source, needs_head, see
 from attnviz.sources.open import open_source
-from attnviz.texts import BadText, Text, check_text
+from attnviz.texts import BadText, Text, check_text, windows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -168,23 +168,84 @@ def check_kept(origin: Origin, choice: Choice) -> None:
 
 
 def attend_texts(
-    source: Source, texts: Iterable[Text | BadText], choice: Choice, command: Command
+    source: Source,
+    texts: Iterable[Text | BadText],
+    choice: Choice,
+    command: Command,
+    batch_size: int | None = None,
 ) -> Iterator[Result | AttnvizError]:
     """Each text's attention in order; a line of a file that fails comes as its error instead.
+
+    Args:
+        source: who is asked.
+        texts: good and bad records in order.
+        choice: what is asked for.
+        command: in which way.
+        batch_size: texts that are read at once at most; None: as many as fit, 1: one by one.
 
     Raises:
         AttnvizError: a text given directly failed, or every line would fail likewise.
     """
-    for text in texts:
+    for window in windows(texts):
+        yield from attend_window(source, window, choice, command, batch_size)
+
+
+def attend_window(
+    source: Source,
+    window: Sequence[Text | BadText],
+    choice: Choice,
+    command: Command,
+    batch_size: int | None = None,
+) -> Iterator[Result | AttnvizError]:
+    """The same for the records of one window, on which alone the numbers depend.
+
+    Raises:
+        AttnvizError: a text given directly failed, or every line would fail likewise.
+    """
+    good = [text for text in window if isinstance(text, Text)]
+    together = _attend_together(source, good, choice, command, batch_size)
+    for text in window:
         if isinstance(text, BadText):
             yield text.error
             continue
         try:
-            yield attend_one(source, text, choice, command)
+            yield _attend_next(source, text, choice, command, together)
         except InputError as error:
             if not text.where:
                 raise
             yield InputError(f"{text.where}: {error}")
+
+
+def _attend_together(
+    source: Source,
+    texts: Sequence[Text],
+    choice: Choice,
+    command: Command,
+    batch_size: int | None,
+) -> Iterator[Attention | InputError] | None:
+    """The raw maps of texts in order, where they can be had of many at once; else None."""
+    needed = LENSES[choice.lens].needs if choice.lens in LENSES else "weights"
+    if needed != "weights" or choice.lens == EVERY or command == "co":
+        return None
+    if len(texts) < 2 or batch_size == 1 or not isinstance(source, Batching):
+        return None
+    return source.attend_many(texts, alone=command == "self", batch_size=batch_size)
+
+
+def _attend_next(
+    source: Source,
+    text: Text,
+    choice: Choice,
+    command: Command,
+    together: Iterator[Attention | InputError] | None,
+) -> Result:
+    """A text's attention, the next of those that come together, if they do."""
+    if together is None:
+        return attend_one(source, text, choice, command)
+    found = next(together)
+    if isinstance(found, InputError):
+        raise found
+    return choose_from(lambda: found, ask_nobody, choice, text)
 
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:

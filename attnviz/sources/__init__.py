@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from attnviz.attention_map import Attention
+from attnviz.errors import InputError
 from attnviz.evidence import Explained, Transformed
+from attnviz.texts import Text
 
 
 class Source(Protocol):
@@ -26,6 +29,23 @@ class PairSource(Protocol):
 
     def attend_pair(self, first: str, second: str) -> Attention:
         """The maps of both texts over themselves and each other."""
+        ...
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """A source that reads many texts at once, with the numbers that each would have alone."""
+
+    def attend_many(
+        self, texts: Sequence[Text], *, alone: bool, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """Each text's maps, in the texts' order, or why that text has none.
+
+        Args:
+            texts: of one window; what is read together depends on nothing else.
+            alone: True for a text's attention over itself, or a sentence pair's over its two.
+            batch_size: how many are read at once at most; None: as many as is good.
+        """
         ...
 
 

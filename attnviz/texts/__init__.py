@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from attnviz.errors import InputError
+
+WINDOW = 256
+"""Records that are worked through together; what may depend on company stays inside a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +73,26 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def windows(
+    texts: Iterable[Text | BadText],
+    size: int = WINDOW,
+    ready: Callable[[], bool] | None = None,
+) -> Iterator[list[Text | BadText]]:
+    """Consecutive records, so many at a time, the last ones fewer.
+
+    Args:
+        texts: good and bad records in the order of the input.
+        size: how many make a window.
+        ready: asked after each record; False where nothing more is waiting, so that what is there
+            goes on at once. None: every window is full.
+    """
+    window = list[Text | BadText]()
+    for text in texts:
+        window.append(text)
+        if len(window) == size or (ready is not None and not ready()):
+            yield window
+            window = []
+    if window:
+        yield window
