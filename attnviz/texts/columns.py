@@ -81,36 +81,50 @@ def find_layout(
         InputError: nothing was asked for, and no column has the name of what is needed.
     """
     main = "source" if pairs else "text"
-    if asked and all(column.isdecimal() for column in asked.values()):
-        places: dict[str, int | None] = {role: int(number) - 1 for role, number in asked.items()}
-        for role, place in places.items():
-            if place is not None and place >= len(fields):
-                raise UsageError(
-                    f"--columns {role}={asked[role]}: {first} has {count(len(fields), 'column')}"
-                )
-        header = False
+    header = not asked or not all(column.isdecimal() for column in asked.values())
+    if header:
+        places = _by_name([field.strip() for field in fields], asked, main, name)
     else:
-        header, names = True, [field.strip() for field in fields]
-        places = {}
-        for role in (main, "target", "id", "labels"):
-            wanted = asked.get(role, role)
-            if names.count(wanted) > 1:
-                raise InputError(f"{name} has {names.count(wanted)} columns '{wanted}'")
-            places[role] = names.index(wanted) if wanted in names else None
-            if places[role] is None and role in asked:
-                raise UsageError(
-                    f"--columns {role}={wanted}: {name} has no column '{wanted}', only "
-                    f"{_listed(names)}.{did_you_mean(wanted, names[:SHOWN])}"
-                )
-    place = places[main]
-    if place is None:
+        places = {role: int(number) - 1 for role, number in asked.items()}
+        if max(places.values()) >= len(fields):
+            raise UsageError(
+                f"--columns asks for column {max(places.values()) + 1}: "
+                f"{first} has {count(len(fields), 'column')}"
+            )
+    if main not in places:
         needed = "source=NAME,target=NAME" if pairs else "text=NAME"
         raise InputError(
-            f"{name} has no column '{main}', only {_listed(names)}: say --columns {needed}, "
+            f"{name} has no column '{main}', only {_listed(fields)}: say --columns {needed}, "
             "with numbers from 1 where the first line is no header"
         )
-    target = places.get("target") if pairs else None
-    return Layout(header, len(fields), first, place, target, places.get("id"), places.get("labels"))
+    return Layout(
+        header=header,
+        width=len(fields),
+        first=first,
+        main=places[main],
+        target=places.get("target") if pairs else None,
+        id=places.get("id"),
+        labels=places.get("labels"),
+    )
+
+
+def _by_name(
+    names: Sequence[str], asked: Mapping[str, str], main: str, name: str
+) -> dict[str, int]:
+    """The place of each role that the header has; those asked for it must have."""
+    places = {}
+    for role in (main, "target", "id", "labels"):
+        wanted = asked.get(role, role)
+        if names.count(wanted) > 1:
+            raise InputError(f"{name} has {names.count(wanted)} columns '{wanted}'")
+        if wanted in names:
+            places[role] = names.index(wanted)
+        elif role in asked:
+            raise UsageError(
+                f"--columns {role}={wanted}: {name} has no column '{wanted}', only "
+                f"{_listed(names)}.{did_you_mean(wanted, names[:SHOWN])}"
+            )
+    return places
 
 
 def count(number: int, what: str) -> str:

@@ -51,7 +51,10 @@ def check_reading(reading: Reading) -> None:
         UsageError: plain lines, and columns asked for.
     """
     if reading.columns and reading.input_format == "txt":
-        raise UsageError("--columns is for .csv, .tsv and .jsonl: a .txt file has none")
+        raise UsageError(
+            "--columns is for .csv, .tsv and .jsonl, plain lines have none: "
+            "leave it out, or say with --input-format what the lines are"
+        )
 
 
 def read_texts(lines: Iterable[bytes], name: str, reading: Reading) -> Iterator[Text | BadText]:

@@ -1,0 +1,133 @@
+"""Files of every format reach a command, and what is wrong is known before a model loads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli.input import texts_of
+from attnviz.cli.input_file import count_records
+from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.texts import BadText, Text
+from tests.invoke import OWN, attnviz
+
+CONTENTS = {
+    "txt": "\ufeffone two\n\n \u3000\nthree\n",
+    "jsonl": '{"text": "one two"}\n\n{"text": "three"}\n',
+    "csv": 'id,text\r\n0,"one two"\r\n\r\n3,three\r\n',
+    "tsv": "text\tid\none two\t0\n\nthree\t3\n",
+}
+
+
+def texts(file: str | Path, **how: object) -> list[str]:
+    found, many = texts_of([], str(file), **how)  # type: ignore[arg-type]
+    assert many
+    return [text.text if isinstance(text, Text) else str(text.error) for text in found]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("suffix", CONTENTS)
+def test_every_format_gives_the_same_texts_and_their_count(
+    suffix: str, packed: bool, tmp_path: Path
+) -> None:
+    data = CONTENTS[suffix].encode()
+    path = tmp_path / f"a.{suffix}{'.gz' * packed}"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    assert texts(path) == ["one two", "three"]
+    assert count_records(str(path)) == 2
+    odd = tmp_path / "odd.data"
+    odd.write_bytes(path.read_bytes())
+    assert texts(odd, input_format=suffix) == ["one two", "three"]
+    assert count_records(str(odd), input_format=suffix) == 2
+    done = attnviz("self", "--input", path, *OWN, "-f", "jsonl", "-q")
+    assert (done.status, done.err) == (0, "")
+    assert [json.loads(line)["text"] for line in done.lines] == ["one two", "three"]
+
+
+def test_stdin_may_be_gzip_and_of_any_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = attnviz("self", *OWN, "-f", "jsonl", "-q", stdin=gzip.compress(b"one two\n"))
+    assert json.loads(done.out)["text"] == "one two"
+
+
+def test_a_pipe_without_a_suffix_holds_lines_and_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_bytes(b"one\ntwo\n"))
+    writer.start()
+    assert count_records(str(path)) is None
+    assert texts(path) == ["one", "two"]
+    writer.join()
+    assert count_records("-") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "how", "kind", "message"),
+    [
+        ("a.csv", "sentence\nx\n", {}, InputError, "has no column 'text', only 'sentence'"),
+        ("a.csv", "a\n", {"columns": "text=b"}, UsageError, "has no column 'b', only 'a'"),
+        ("a.txt", "a\n", {"columns": "text=b"}, UsageError, "plain lines have none"),
+        ("a.txt", "a\n", {"input_format": "tvs"}, UsageError, "Did you mean 'tsv'?"),
+        ("a.dat", "a\n", {}, UsageError, "ends in none of .txt"),
+    ],
+)
+def test_what_is_wrong_with_all_of_a_file_is_known_at_once(
+    name: str,
+    data: str,
+    how: dict[str, str],
+    kind: type[AttnvizError],
+    message: str,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / name
+    path.write_text(data)
+    with pytest.raises(kind) as raised:
+        texts_of([], str(path), **how)  # type: ignore[arg-type]
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_columns_and_formats_are_not_for_arguments() -> None:
+    with pytest.raises(UsageError, match="--columns is for files and stdin"):
+        texts_of(["a"], None, columns="text=1")
+    with pytest.raises(UsageError, match="--input-format is for files and stdin"):
+        texts_of(["a"], None, input_format="csv")
+
+
+def test_a_table_with_a_header_only_holds_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text\n")
+    found, _ = texts_of([], str(path))
+    with pytest.raises(InputError, match="holds no text"):
+        list(found)
+
+
+def test_a_cut_gzip_file_is_done_as_far_as_it_goes(tmp_path: Path) -> None:
+    path, out = tmp_path / "a.txt.gz", tmp_path / "a.jsonl"
+    path.write_bytes(gzip.compress(b"one two\nthree four\n")[:-4])
+    done = attnviz("self", "--input", path, *OWN, "-q", "-f", "jsonl", "-o", out)
+    assert done.status == 1
+    assert done.err == (
+        f"attnviz: error: '{path}' cannot be read after line 2: its gzip ends too early\n"
+    )
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["0", "1"]
+
+
+def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "a"}\n{"txt": "b"}\r\n\xff\n')
+    _, *bad = texts_of([], str(path))[0]
+    assert [(text.line, text.raw) for text in bad] == [(2, '{"txt": "b"}'), (3, "\udcff")]
+    assert all(isinstance(text, BadText) for text in bad)
+
+
+def test_the_sample_table_is_read_by_its_own_names() -> None:
+    path = Path(__file__).parents[2] / "sample_inputs" / "notes.csv"
+    found = list(texts_of([], str(path), columns="text=note,id=key,labels=words")[0])
+    assert [text.line for text in found] == [2, 3, 5]
+    assert [text.id for text in found if isinstance(text, Text)] == ["fox", "letter", "quote"]
+    assert [bool(text.labels) for text in found if isinstance(text, Text)] == [True, False, False]

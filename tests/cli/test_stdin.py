@@ -1,0 +1,78 @@
+"""Stdin says whether a next line is there, and never waits for what is not needed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli import stdin
+from attnviz.cli.stdin import stdin_lines, waiting
+
+
+@pytest.fixture
+def writing(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The writing end of a pipe whose other end is stdin."""
+    monkeypatch.setattr(stdin, "_open", [])
+    read, write = os.pipe()
+    with open(read, encoding="utf-8") as file:  # noqa: PTH123
+        monkeypatch.setattr("sys.stdin", file)
+        yield write
+    os.close(write)
+
+
+def test_a_pipe_that_idles_is_known_to(writing: int) -> None:
+    os.write(writing, b"one\ntwo\nthr")
+    lines = stdin_lines()
+    assert next(lines) == b"one\n"
+    assert waiting()
+    assert next(lines) == b"two\n"
+    assert not waiting()
+    os.write(writing, b"ee\n")
+    assert waiting()
+    assert next(lines) == b"three\n"
+    assert not waiting()
+
+
+def test_a_pipe_at_its_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdin, "_open", [])
+    read, write = os.pipe()
+    os.write(write, b"one\n")
+    os.close(write)
+    with open(read, encoding="utf-8") as file:  # noqa: PTH123
+        monkeypatch.setattr("sys.stdin", file)
+        lines = stdin_lines()
+        assert next(lines) == b"one\n"
+        assert waiting()
+        assert list(lines) == []
+        assert waiting()
+
+
+def test_what_cannot_idle_is_always_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(stdin, "_open", [])
+    assert waiting()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n")))
+    assert list(stdin_lines()) == [b"one\n"]
+    assert waiting()
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\ntwo\n")
+    with path.open(encoding="utf-8") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        lines = stdin_lines()
+        next(lines)
+        assert waiting()
+        assert list(lines) == [b"two\n"]
+        assert waiting()
+
+
+def test_gzip_is_known_by_its_first_bytes(writing: int) -> None:
+    os.write(writing, gzip.compress(b"one\ntwo\n"))
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, writing)  # ends the pipe; the fixture closes what stands there now
+    os.close(null)
+    assert list(stdin_lines()) == [b"one\n", b"two\n"]
+    assert waiting()

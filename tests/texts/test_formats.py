@@ -1,0 +1,82 @@
+"""Each format of lines gives texts with their numbers and what stood there."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import PurePath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.texts import BadText, Text
+from attnviz.texts.formats import Reading, format_of_file, is_packed, read_texts
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.txt", "txt"),
+        ("A.TXT", "txt"),
+        ("a.b.jsonl.gz", "jsonl"),
+        ("a.ndjson", "jsonl"),
+        ("a.csv.GZ", "csv"),
+        ("a.tsv", "tsv"),
+        ("a.gz", None),
+        ("a", None),
+        (".txt", None),
+        ("a.txt.zip", None),
+    ],
+)
+def test_the_name_says_the_format(name: str, expected: str | None) -> None:
+    assert format_of_file(PurePath(name)) == expected
+    assert is_packed(PurePath(name)) == name.lower().endswith(".gz")
+
+
+@given(st.binary())
+def test_any_bytes_give_texts_or_reasons_and_every_line_back(data: bytes) -> None:
+    for input_format in ("txt", "jsonl"):
+        found = list(read_texts(io.BytesIO(data), "'a'", Reading(input_format, keep_blank=True)))
+        lines = list(io.BytesIO(data))
+        assert [text.line for text in found] == list(range(1, len(lines) + 1))
+        for text, line in zip(found, lines, strict=True):
+            raw = text.raw.encode("utf-8", "surrogateescape")
+            assert (
+                line.removeprefix(b"\xef\xbb\xbf" if text.line == 1 else b"").rstrip(b"\r\n") == raw
+            )
+
+
+@given(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1))
+def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line: str) -> None:
+    if line.isspace() or line.startswith("\ufeff"):
+        return
+    (found,) = read_texts([line.encode() + b"\n"], "'a'", Reading())
+    assert isinstance(found, Text)
+    assert found.text == line
+    assert found.raw is found.text
+
+
+def test_objects_may_have_keys_of_their_own() -> None:
+    line = json.dumps({"sentence": "one two", "key": 7, "tags": ["A", "B"], "id": "no"}).encode()
+    columns = {"text": "sentence", "id": "key", "labels": "tags"}
+    (found,) = read_texts([line], "'a'", Reading("jsonl", columns=columns))
+    assert isinstance(found, Text)
+    assert (found.id, found.text, found.labels) == ("7", "one two", ("A", "B"))
+    (bad,) = read_texts([b'{"text": "x"}'], "'a'", Reading("jsonl", columns=columns))
+    assert isinstance(bad, BadText)
+    assert str(bad.error) == "line 1 of 'a' has no \"sentence\""
+
+
+def test_an_object_whose_id_is_null_gets_its_number() -> None:
+    (found,) = read_texts([b'{"text": "x", "id": null}'], "'a'", Reading("jsonl"))
+    assert isinstance(found, Text)
+    assert found.id == "0"
+
+
+def test_a_line_of_a_hundred_megabytes_is_one_text() -> None:
+    line = "word \u00e9 ".encode() * 12_500_000
+    first, second = read_texts([line + b"\n", b"next\n"], "'a'", Reading())
+    assert isinstance(first, Text)
+    assert len(first.text) == 87_500_000
+    assert second.raw == "next"

@@ -1,0 +1,119 @@
+"""Bytes become lines, unpacked where they are gzip, and a broken file ends in one clear error."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.texts import BadText, Text
+from attnviz.texts.formats import Reading, read_texts
+from attnviz.texts.streams import BrokenFileError, Lines, open_lines, unbroken
+
+
+class Drops(io.RawIOBase):
+    """A pipe that gives a few bytes at a time."""
+
+    def __init__(self, data: bytes, sizes: Iterator[int]) -> None:
+        self.data, self.sizes = io.BytesIO(data), sizes
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self.data.read(min(size, next(self.sizes, size)))
+
+
+@given(st.lists(st.binary(max_size=6)), st.lists(st.integers(1, 5)), st.booleans())
+def test_lines_are_those_of_the_file_however_they_come(
+    pieces: list[bytes], sizes: list[int], packed: bool
+) -> None:
+    data = b"\n".join(pieces)
+    if data.startswith(b"\x1f\x8b"):
+        return
+    stream = Drops(gzip.compress(data) if packed else data, iter(sizes))
+    assert list(open_lines(stream, "a")) == list(io.BytesIO(data))
+
+
+def test_a_line_longer_than_every_chunk_is_one_line() -> None:
+    data = b"x" * 1_000_000 + b"\nnext"
+    assert list(Lines(io.BytesIO(data))) == [b"x" * 1_000_000 + b"\n", b"next"]
+
+
+def test_nothing_is_read_before_it_is_wanted() -> None:
+    stream = io.BytesIO(b"line\n" * 1_000_000)
+    lines = unbroken(open_lines(stream, "a"), "a")
+    next(lines)
+    assert stream.tell() <= 1 << 17
+
+
+def test_several_gzip_files_in_one_are_read_through() -> None:
+    data = gzip.compress(b"one\n") + gzip.compress(b"two\n")
+    assert list(open_lines(io.BytesIO(data), "a", packed=True)) == [b"one\n", b"two\n"]
+
+
+CONTENT = "".join(f"number {number * number} \u00e9\n" for number in range(400)).encode()
+
+
+@pytest.mark.parametrize("cut", range(0, len(gzip.compress(CONTENT, mtime=0)), 7))
+def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut: int) -> None:
+    whole = CONTENT.decode().splitlines()
+    data = gzip.compress(CONTENT, mtime=0)[:cut]
+
+    def lines() -> Iterator[bytes]:
+        yield from unbroken(open_lines(io.BytesIO(data), "'a.gz'", packed=True), "'a.gz'")
+
+    *texts, last = read_texts(lines(), "'a.gz'", Reading())
+    assert [text.text for text in texts if isinstance(text, Text)] == whole[: len(texts)]
+    assert isinstance(last, BadText)
+    assert last.line == len(texts) + 1
+    reason = "it is not gzip" if cut < 2 else "its gzip ends too early"
+    assert str(last.error) == f"'a.gz' cannot be read after line {len(texts)}: {reason}"
+
+
+def test_most_of_a_cut_gzip_file_is_read() -> None:
+    data = gzip.compress(CONTENT)[:-20]
+    found = []
+    with pytest.raises(BrokenFileError):
+        found.extend(list(unbroken(_collect(data, found), "a")))
+    assert len(found) > 350
+
+
+def _collect(data: bytes, found: list[bytes]) -> Iterator[bytes]:
+    for line in open_lines(io.BytesIO(data), "a"):
+        found.append(line)
+        yield line
+
+
+def test_a_damaged_gzip_file_is_named_so() -> None:
+    data = bytearray(gzip.compress(CONTENT))
+    data[-6] ^= 1
+    with pytest.raises(BrokenFileError, match="its gzip is damaged"):
+        list(unbroken(open_lines(io.BytesIO(data), "a"), "a"))
+    data = bytearray(gzip.compress(CONTENT))
+    data[300:400] = bytes(100)
+    with pytest.raises(BrokenFileError, match="its gzip is damaged"):
+        list(unbroken(open_lines(io.BytesIO(data), "a"), "a"))
+
+
+def test_a_disk_that_fails_is_named_with_the_line() -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            chunk = super().read(4)
+            if not chunk:
+                raise OSError(5, "Input/output error")
+            return chunk
+
+    with pytest.raises(BrokenFileError) as raised:
+        list(unbroken(open_lines(Failing(b"a\nb\nc"), "'a'"), "'a'"))
+    assert str(raised.value) == "'a' cannot be read after line 2: Input/output error"
+
+
+def test_a_stream_that_does_not_wait_is_not_taken_for_its_end() -> None:
+    class Nonblocking:
+        def read(self, size: int, /) -> bytes | None:
+            return None
+
+    with pytest.raises(BlockingIOError):
+        open_lines(Nonblocking(), "stdin")
