@@ -24,6 +24,7 @@ COMMANDS: dict[str, Entry] = {
     "co": Entry("Show how two texts attend to each other.", "attnviz.cli.co:co"),
     "image": Entry("Show where in a picture a vision model looks.", "attnviz.cli.image:image"),
     "heads": Entry("Show what each head does.", "attnviz.cli.heads:heads"),
+    "corpus": Entry("Show what each head does over a whole corpus.", "attnviz.cli.corpus:corpus"),
     "compare": Entry("Show what changed between two attentions.", "attnviz.cli.compare:compare"),
     "align": Entry("Align the words of sentence pairs.", "attnviz.cli.align:align"),
     "steps": Entry(

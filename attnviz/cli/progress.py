@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
@@ -12,24 +13,56 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 Item = TypeVar("Item")
 
 
-def counted(items: Iterable[Item]) -> Iterator[Item]:
-    """The items as they come, counted on stderr from the second second on until the end."""
-    started = time.monotonic()
+def counted(items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
+    """The items as they come, counted on stderr from the second second on until the end.
+
+    Args:
+        items: any.
+        total: how many there will be, if that is known: then also the time that remains is said.
+    """
+    with advancing(total) as advance:
+        for item in items:
+            advance(1)
+            yield item
+
+
+@contextmanager
+def advancing(total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Something to be told how many more texts are done, which then says so on stderr.
+
+    Args:
+        total: how many there will be, if that is known.
+    """
+    started, done = time.monotonic(), 0
     progress = Progress(
         SpinnerColumn(),
-        TextColumn("{task.completed} texts"),
+        TextColumn("{task.fields[done]} texts"),
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[remaining]}"),
         console=Console(stderr=True),
         transient=True,
     )
-    task = progress.add_task("texts", total=None, rate="")
+    task = progress.add_task("texts", total=total, done="0", rate="", remaining="")
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        elapsed = time.monotonic() - started
+        if elapsed <= 1:
+            return
+        progress.start()
+        left = "" if total is None else f"{_clock((total - done) * elapsed / done)} left"
+        of_all = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+        rate = f"{done / elapsed:.0f} a second"
+        progress.update(task, completed=done, done=of_all, rate=rate, remaining=left)
+
     try:
-        for number, item in enumerate(items, 1):
-            elapsed = time.monotonic() - started
-            if elapsed > 1:
-                progress.start()
-                progress.update(task, completed=number, rate=f"{number / elapsed:.0f} a second")
-            yield item
+        yield advance
     finally:
         progress.stop()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(max(seconds, 0)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

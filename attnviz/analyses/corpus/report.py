@@ -1,0 +1,146 @@
+"""Aggregates become figures to be read: means, deviations, intervals, shares, examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.corpus.aggregates import Aggregates
+from attnviz.analyses.corpus.bootstrap import LEVEL, intervals
+from attnviz.analyses.corpus.exact import deviation, mean, to_floats
+from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ROWS
+from attnviz.analyses.corpus.stream import StreamTally
+from attnviz.analyses.corpus.words import CLASSES
+from attnviz.analyses.heads import in_order
+from attnviz.analyses.roles import roles_of
+from attnviz.corpus_report import CorpusReport, Firing, Pair, StreamReport
+from attnviz.measures import HeadRow, Meaning
+from attnviz.registry import MEASURES
+from attnviz.storage.document import read_provenance
+
+SHOWN = 10
+FEWEST = 5
+"""Pairs of words that occurred less often say too little."""
+
+
+def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
+    """What a corpus says.
+
+    Args:
+        aggregates: of at least one text.
+        order: how the heads of a stream are sorted: "role" (clearest first), "layer" or a measure.
+    """
+    first = aggregates.first
+    assert first is not None
+    provenance = read_provenance(first["provenance"])
+    return CorpusReport(
+        caption=first["caption"],
+        streams=tuple(_stream_report(tally, order) for tally in aggregates.in_order()),
+        texts=aggregates.texts,
+        failed=aggregates.failed,
+        interval=f"{LEVEL:.0%} bootstrap interval of the mean, {aggregates.replicates} Poisson "
+        f"replicates (seed {aggregates.seed}), texts as units",
+        fewest=FEWEST,
+        provenance=replace(provenance, notes=(), focus={}),
+    )
+
+
+def _stream_report(tally: StreamTally, order: str) -> StreamReport:
+    tally.sums.settle()
+    tally.strongest.settle()
+    sums = tally.sums.sums
+    count, total = sums["count"][0], sums["total"]
+    found = mean(count, total)
+    kept = [place for place, name in enumerate(MEASURED) if count[place].any()]
+    values, uniform, tops = (found[ROWS[name]][kept] for name in ("value", "even", "top"))
+    texts = count[ROWS["value"]][kept]
+    totals, counts = (sums[f"replicate {name}"][0][:, kept] for name in ("total", "count"))
+    low, high = intervals(totals, counts, texts)
+    measures = tuple(
+        Meaning(name, MEASURES[name].short, *tally.meanings[name], float(np.nanmax(top)))
+        for name, top in zip((MEASURED[place] for place in kept), tops, strict=True)
+    )
+    return StreamReport(
+        stream=tally.stream,
+        layers=tally.layers,
+        heads=tally.heads,
+        tokens=int(to_floats(total)[ROWS["rows"]].max()),
+        measures=measures,
+        texts=texts,
+        mean=values,
+        deviation=deviation(texts, total[:, kept], sums["squares"][:, kept]),
+        low=low,
+        high=high,
+        uniform=uniform,
+        **_shares(to_floats(total)),
+        offsets=OFFSETS,
+        classes=CLASSES,
+        paired=len(tally.pairs.words),
+        pairs=tuple(_pairs(tally)),
+        firings=tuple(_firings(tally)),
+        rows=tuple(in_order(list(_rows(tally, measures, values, uniform)), order)),
+    )
+
+
+def _shares(total: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Attention by relative position and by class: every row of every text counts once."""
+    rows = np.maximum(total[ROWS["rows"]], 1)
+    before, after = total[ROWS["beyond"]]
+    cells = total[ROWS["cells"]]
+    near = total[ROWS["near"]]
+    return {
+        "by_offset": np.where(cells > 0, near / np.maximum(cells, 1), np.nan),
+        "offset_shares": np.concatenate([before[None], near, after[None]]) / rows,
+        "class_shares": total[ROWS["class"]] / rows,
+        "class_even": total[ROWS["class even"]] / rows,
+    }
+
+
+def _rows(
+    tally: StreamTally,
+    measures: tuple[Meaning, ...],
+    values: NDArray[np.float64],
+    uniform: NDArray[np.float64],
+) -> Iterator[HeadRow]:
+    for layer, head, place in _heads(tally):
+        of_head, even = (
+            {
+                meaning.name: float(number)
+                for meaning, number in zip(measures, found[(slice(None), *place)], strict=True)
+            }
+            for found in (values, uniform)
+        )
+        yield HeadRow(tally.stream, layer, head, of_head, even, roles_of(of_head, even))
+
+
+def _heads(tally: StreamTally) -> Iterator[tuple[str, str, tuple[int, int]]]:
+    for layer, layer_name in enumerate(tally.layers):
+        for head, head_name in enumerate(tally.heads):
+            yield layer_name, head_name, (layer, head)
+
+
+def _pairs(tally: StreamTally) -> Iterator[Pair]:
+    """The ten pairs of each head with the largest mean weight, of those that occur often enough."""
+    table = tally.pairs
+    often = np.flatnonzero(table.counts >= FEWEST)
+    means = table.means(often)
+    for number, (layer, head, _) in enumerate(_heads(tally)):
+        of_head = means[:, number]
+        for place in np.lexsort((-table.counts[often], -of_head))[:SHOWN]:
+            query, key = divmod(int(often[place]), max(len(table.words), 1))
+            count = int(table.counts[often[place]])
+            yield Pair(layer, head, table.words[query], table.words[key], float(of_head[place]),
+                       count)  # fmt: skip
+
+
+def _firings(tally: StreamTally) -> Iterator[Firing]:
+    strongest = tally.strongest
+    for number, (layer, head, _) in enumerate(_heads(tally)):
+        for rank, (weight, text, query, key) in enumerate(strongest.links[number].tolist(), 1):
+            if weight >= 0:
+                told = strongest.texts[int(text)]
+                yield Firing(layer, head, rank, weight, told.queries[int(query)],
+                             told.keys[int(key)], told.id, told.texts)  # fmt: skip

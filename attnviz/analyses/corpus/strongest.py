@@ -1,0 +1,118 @@
+"""The sentences in which a head fires most: its strongest link in each, and the strongest of all.
+
+Of each text a head's strongest link between two words counts, and of texts that read the same only
+one. Links are in one order, by weight and then by the text's number, so that the first ten of any
+parts of a corpus hold the first ten of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.corpus.in_words import InWords
+from attnviz.attention_map import Attention
+
+KEPT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A text as a reader would look it up.
+
+    Attributes:
+        id: its own name, or its number in the input.
+        texts: what it says; of a pair, both.
+        queries: its words that attend.
+        keys: its words that are attended to.
+    """
+
+    id: str
+    texts: tuple[str, ...]
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+def told(attention: Attention, item: InWords) -> Told:
+    """What is kept of a text."""
+    texts = (attention.text, attention.source, attention.target)
+    named = tuple(text for text in texts if text is not None)
+    return Told(attention.id, named, item.queries.words, item.keys.words)
+
+
+class Strongest:
+    """The strongest links of each head.
+
+    Attributes:
+        links: float64 of shape (heads, 10, 4): weight, number of the text in the corpus, query
+            word, key word; the strongest first, weight -1 where there is none.
+        texts: those that links are in, by number.
+    """
+
+    def __init__(self, heads: int) -> None:
+        self.links = np.full((heads, KEPT, 4), -1.0)
+        self.texts: dict[int, Told] = {}
+        self._waiting: list[NDArray[np.float64]] = []
+
+    def add(self, number: int, item: InWords, text: Told) -> None:
+        """Look at one more text; it is kept at least until `settle`."""
+        if not item.between.any():
+            return
+        heads, _, keys = item.weights.shape
+        shown = np.where(item.between, item.weights, np.float32(-1)).reshape(heads, -1)
+        places = shown.argmax(axis=-1)
+        found = np.empty((heads, 1, 4))
+        found[:, 0, 0] = shown[np.arange(heads), places]
+        found[:, 0, 1] = number
+        found[:, 0, 2], found[:, 0, 3] = np.divmod(places, keys)
+        self._waiting.append(found)
+        self.texts[number] = text
+        if len(self._waiting) >= 256:
+            self.settle()
+
+    def merge(self, links: NDArray[np.float64], texts: Mapping[int, Told]) -> None:
+        """Take over the strongest links of other texts."""
+        self._waiting.append(links)
+        self.texts.update(texts)
+        self.settle()
+
+    def settle(self) -> None:
+        """Let go of all but the strongest."""
+        if not self._waiting:
+            return
+        links = np.concatenate([self.links, *self._waiting], axis=1)
+        self._waiting.clear()
+        order = np.lexsort((links[..., 1], -links[..., 0]), axis=-1)
+        self.links = np.full_like(self.links, -1.0)
+        for head, places in enumerate(order):
+            kept = self._first_ten(links[head], places.tolist())
+            self.links[head, : len(kept)] = links[head, kept]
+        used = {int(number) for number in self.links[..., 1].ravel() if number >= 0}
+        self.texts = {number: self.texts[number] for number in sorted(used)}
+
+    def _first_ten(self, links: NDArray[np.float64], order: list[int]) -> list[int]:
+        """The first ten links whose texts read differently."""
+        kept: dict[tuple[str, ...], int] = {}
+        for place in order:
+            if len(kept) == KEPT or links[place, 0] < 0:
+                break
+            kept.setdefault(self.texts[int(links[place, 1])].texts, place)
+        return list(kept.values())
+
+    def texts_document(self) -> list[dict[str, Any]]:
+        """The texts for JSON."""
+        return [{"number": number, **asdict(text)} for number, text in self.texts.items()]
+
+
+def read_texts(document: list[dict[str, Any]]) -> dict[int, Told]:
+    """The texts that `texts_document` gave."""
+    return {
+        item["number"]: Told(
+            item["id"], *(tuple(item[name]) for name in ("texts", "queries", "keys"))
+        )
+        for item in document
+    }
