@@ -9,6 +9,9 @@ from attnviz.errors import InputError
 
 WINDOW = 256
 """Records that are worked through together; what may depend on company stays inside a window."""
+LENGTHS = 1 << 25
+"""The sum of squared lengths, in characters, at which a window is full: long texts have large maps,
+and a worker hands over those of a whole window at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def windows(
     size: int = WINDOW,
     ready: Callable[[], bool] | None = None,
 ) -> Iterator[list[Text | BadText]]:
-    """Consecutive records, so many at a time, the last ones fewer.
+    """Consecutive records, so many at a time, fewer where they are long, and at the end.
 
     Args:
         texts: good and bad records in the order of the input.
@@ -88,11 +91,14 @@ def windows(
         ready: asked after each record; False where nothing more is waiting, so that what is there
             goes on at once. None: every window is full.
     """
-    window = list[Text | BadText]()
+    window, lengths = list[Text | BadText](), 0
     for text in texts:
         window.append(text)
-        if len(window) == size or (ready is not None and not ready()):
+        if isinstance(text, Text):
+            lengths += (len(text.text) + len(text.target or "")) ** 2
+        full = len(window) == size or lengths >= LENGTHS
+        if full or (ready is not None and not ready()):
             yield window
-            window = []
+            window, lengths = [], 0
     if window:
         yield window

@@ -1,0 +1,149 @@
+"""Many texts in windows, by whoever does the work: results in the order of the input.
+
+What is computed for a record depends on its window alone, and windows on the input alone. So every
+engine gives the same results to the last bit, and a run that is gone on with gives what it would
+have given uninterrupted.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from attnviz.engines import Engine
+from attnviz.engines.here import Here
+from attnviz.errors import AttnvizError
+from attnviz.pipeline import Result, attend_window
+from attnviz.registry import Command
+from attnviz.request import Choice, Origin
+from attnviz.sources import Source
+from attnviz.sources.lens import needs_head
+from attnviz.sources.open import open_source
+from attnviz.texts import BadText, Text
+
+Record = Text | BadText
+Outcome = Result | AttnvizError
+Window = Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class AttendWindow:
+    """Work on one window, anywhere: it can be pickled, and opens the source where it runs.
+
+    Attributes:
+        origin: where attention comes from.
+        choice: which part of it.
+        command: what is asked.
+        batch_size: texts that a model reads at once at most; None: as many as fit.
+    """
+
+    origin: Origin
+    choice: Choice
+    command: Command
+    batch_size: int | None = None
+
+    def open(self) -> Source:
+        """The source, loaded once in a process.
+
+        Raises:
+            AttnvizError: it cannot be had.
+        """
+        return opened(self.origin, self.command, needs_head(self.choice.lens))
+
+    def results(self, window: Window) -> Iterator[Outcome]:
+        """What becomes of each record, as it is asked for.
+
+        Raises:
+            AttnvizError: what would fail for every text.
+        """
+        return attend_window(self.open(), window, self.choice, self.command, self.batch_size)
+
+    def __call__(self, window: Window) -> list[Outcome]:
+        """What becomes of each record, all at once, as it is sent from one process to another.
+
+        Raises:
+            AttnvizError: what would fail for every text.
+        """
+        return list(self.results(window))
+
+
+@lru_cache(maxsize=2)
+def opened(origin: Origin, command: Command, with_head: bool = False) -> Source:
+    """A source that stays open for as long as the process works on its texts.
+
+    Raises:
+        AttnvizError: it cannot be had.
+    """
+    source = open_source(origin, command, with_head=with_head)
+    gc.enable()
+    return source
+
+
+def attend_all(
+    work: AttendWindow, windows: Iterable[Window], engine: Engine, done: int = 0
+) -> Iterator[tuple[Record, Outcome]]:
+    """Each record with what became of it, in order.
+
+    Args:
+        work: what is done with a window.
+        windows: of all records, from the first one on.
+        engine: who does it.
+        done: how many records to leave out. The window in which they end is worked on as a whole,
+            because its numbers depend on all of it.
+
+    Raises:
+        AttnvizError: what would fail for every text.
+    """
+    number = 0
+
+    def left() -> Iterator[Window]:
+        nonlocal number
+        for window in windows:
+            if number + len(window) > done:
+                yield window
+            else:
+                number += len(window)
+
+    for record, outcome in _worked(work, left(), engine):
+        if number >= done:
+            yield record, outcome
+        number += 1
+
+
+def _worked(
+    work: AttendWindow, windows: Iterable[Window], engine: Engine
+) -> Iterator[tuple[Record, Outcome]]:
+    if isinstance(engine, Here):
+        # Here nothing is sent, and a long text's maps need not wait for its company's.
+        for window in windows:
+            yield from zip(window, work.results(window), strict=True)
+        return
+    for window, found in side_by_side(work, windows, engine):
+        if isinstance(found, AttnvizError):
+            yield from ((record, found) for record in window)
+        else:
+            yield from zip(window, found, strict=True)
+
+
+def side_by_side(
+    work: Callable[[Window], list[Outcome]], windows: Iterable[Window], engine: Engine
+) -> Iterator[tuple[Window, list[Outcome] | AttnvizError]]:
+    """Each window beside what an engine made of it, or why it made nothing."""
+    sent: deque[Window] = deque()
+
+    def sending() -> Iterator[Window]:
+        for window in windows:
+            sent.append(window)
+            yield window
+
+    for found in engine.map(work, sending(), named):
+        yield sent.popleft(), found
+
+
+def named(number: int, window: Window) -> str:
+    """A window by its first and last record, for messages."""
+    first, last = window[0], window[-1]
+    return f"{first.where or 'the first text'} to {last.where or 'the last'}"
