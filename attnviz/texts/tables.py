@@ -38,14 +38,19 @@ def tsv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
 
 
 def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
-    """Each row; where a quote goes wrong only the line that opened it is lost, and is a problem."""
+    """Each row; where a quote goes wrong only the line that opened it is lost, and is a problem.
+
+    The lines after it are read again. Where one of them opens a quote that its own end does not
+    close, the lines below would go wrong as they just did, so that it is a problem at once: no line
+    is read more than twice.
+    """
     csv.field_size_limit(FIELD_ROOM)
     source = decode_lines(lines)
     again: deque[str] = deque()
     taken: list[str] = []
 
     def feed() -> Iterator[str]:
-        while len(taken) < ROW_LINES:
+        while len(taken) < (1 if doomed else ROW_LINES):
             line = again.popleft() if again else next(source, None)
             if line is None:
                 return
@@ -56,6 +61,7 @@ def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
     number, begins = 0, 1
     while True:
         fields, problem = [], ""
+        doomed = len(again) > 1
         try:
             fields = next(reader)
         except StopIteration:

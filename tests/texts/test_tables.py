@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -101,6 +102,35 @@ def test_a_quote_that_is_never_closed_ends_after_so_many_lines(
     found = read('text\n"a\nb\nc\nd\n"e\nf\ng"\nh\n')
     assert [text.line for text in found if isinstance(text, BadText)] == [2]
     assert [text.raw for text in found] == ['"a', "b", "c", "d", '"e\nf\ng"', "h"]
+
+
+def test_no_line_is_read_more_than_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = 0
+
+    def reader(lines: Iterator[str], *, strict: bool) -> Iterator[list[str]]:
+        def counted() -> Iterator[str]:
+            nonlocal passed
+            for line in lines:
+                passed += 1
+                yield line
+
+        return kept(counted(), strict=strict)
+
+    kept = csv.reader
+    monkeypatch.setattr("attnviz.texts.tables.csv.reader", reader)
+    found = read("text\n" + 'a","\n' * 500 + "last\n")
+    assert [type(text) for text in found] == [BadText] * 500 + [Text]
+    assert passed <= 2 * 502
+
+
+def test_a_row_over_several_lines_survives_the_quote_before_it() -> None:
+    found = read('text\n"a\nb\n"one\ntwo"\nc\n')
+    assert [(text.line, text.raw) for text in found] == [
+        (2, '"a'),
+        (3, "b"),
+        (4, '"one\ntwo"'),
+        (6, "c"),
+    ]
 
 
 def test_bytes_that_are_no_text_cost_their_row_only() -> None:
