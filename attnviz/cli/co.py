@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.input import InputOption, texts_of
+from attnviz.cli.input import InputOption, reading, texts_of
 from attnviz.cli.options import FILES, READING, Options, completing, with_options
 from attnviz.errors import UsageError, choose
 
@@ -63,6 +63,6 @@ def co(
     if a is not None and a != "-" and b is None:
         raise UsageError("co-attention needs two texts: attnviz co A B")
     given = [text for text in (a, b) if text is not None]
-    texts, many = texts_of(given, input_file, pairs=True)
+    texts, many = texts_of(given, input_file, pairs=True, **reading(options))
     origin = replace(options.origin, mechanism=f"co-{variant}")
-    raise typer.Exit(run_texts("co", texts, many, replace(options, origin=origin)))
+    raise typer.Exit(run_texts("co", texts, many, replace(options, origin=origin), input_file))

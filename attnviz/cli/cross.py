@@ -13,7 +13,7 @@ from attnviz.cli.align import (
     SymmetrizeOption,
     run_alignment,
 )
-from attnviz.cli.input import InputOption, texts_of
+from attnviz.cli.input import InputOption, reading, texts_of
 from attnviz.cli.options import FILES, READING, SHARING, Options, with_options
 
 
@@ -48,7 +48,7 @@ def cross(
     if options.origin.weights is not None and not given and input_file is None:
         raise typer.Exit(run_texts("cross", [Text("0", "")], False, options))
     aligned = options.output.format == "pharaoh" or score is not None
-    texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned)
+    texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned, **reading(options))
     if aligned:
         raise typer.Exit(run_alignment(texts, options, Alignment(symmetrize, against, score)))
-    raise typer.Exit(run_texts("cross", texts, many, options))
+    raise typer.Exit(run_texts("cross", texts, many, options, input_file))

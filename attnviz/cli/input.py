@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import typer
 
+from attnviz.cli.options import Options
 from attnviz.errors import UsageError
 from attnviz.texts import BadText, Text, check_text
 
@@ -20,6 +21,18 @@ InputOption = Annotated[
         help="Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
     ),
 ]
+
+
+class Reading(TypedDict):
+    """How files are to be read, as `texts_of` takes it."""
+
+    columns: str | None
+    input_format: str | None
+
+
+def reading(options: Options) -> Reading:
+    """How files were asked to be read."""
+    return {"columns": options.many.columns, "input_format": options.many.input_format}
 
 
 def texts_of(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import re
+import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 
 from attnviz.analyses.special import notable_holders
 from attnviz.announce import heard_by
@@ -13,20 +15,36 @@ from attnviz.cli.app import complain
 from attnviz.cli.options import Options
 from attnviz.cli.output import note
 from attnviz.cli.sinks import Sinks
-from attnviz.errors import AttnvizError
-from attnviz.pipeline import Result, attend_texts, check_choice
+from attnviz.cli.stdin import waiting
+from attnviz.engines import open_engine
+from attnviz.engines.here import Here
+from attnviz.errors import AttnvizError, choose
+from attnviz.many_texts import AttendWindow, Outcome, Record, attend_all
+from attnviz.pipeline import Result, check_choice
 from attnviz.registry import Command
-from attnviz.sources.lens import needs_head
-from attnviz.sources.open import check_origin, open_source
-from attnviz.texts import BadText, Text
+from attnviz.sources.open import check_origin
+from attnviz.texts import windows
+
+ON_ERROR = ("skip", "stop")
 
 
 def run_texts(
-    command: Command, texts: Iterable[Text | BadText], many: bool, options: Options
+    command: Command,
+    texts: Iterable[Record],
+    many: bool,
+    options: Options,
+    input_file: str | None = None,
 ) -> int:
     """Attend to texts and write what was asked for; answers the exit status.
 
     Whatever could be asked wrongly is found before a model loads.
+
+    Args:
+        command: what is asked.
+        texts: good and bad records in order.
+        many: whether there may be several.
+        options: what was asked for.
+        input_file: where the texts come from; "-" or None: stdin or the command line.
 
     Raises:
         AttnvizError: nothing could be done, or nothing more.
@@ -34,39 +52,86 @@ def run_texts(
     started = time.perf_counter()
     check_choice(options.choice)
     check_origin(options.origin, command)
-    with Sinks(options, many) as sinks:
-        with_head = needs_head(options.choice.lens)
-        source = open_source(options.origin, command, with_head=with_head)
-        gc.enable()
+    choose(options.many.on_error, ON_ERROR, "way to go on after an error")
+    work = AttendWindow(options.origin, options.choice, command, options.many.batch_size)
+    again = None if input_file in (None, "-") else Path(str(input_file))
+    with open_engine(*sharing(options)) as engine, Sinks(options, many, command, again) as sinks:
+        if sinks.complete:
+            return 1 if sinks.failed else 0
+        if isinstance(engine, Here):
+            work.open()
         loaded = time.perf_counter()
-        found = attend_texts(source, texts, options.choice, command)
-        done, failed = write_all(found, sinks, options, many)
-        if done:
-            sinks.finish()
+        ready = None if again or not many else waiting
+        found = attend_all(work, windows(texts, ready=ready), engine, sinks.done)
+        total = partial(count_texts, input_file, command, options)
+        done = write_all(found, sinks, options, total if many else None)
+        sinks.finish()
     if options.output.verbose:
         took = time.perf_counter() - loaded
         texts_done = f"{done} text{'s' * (done != 1)}"
         note(f"loaded in {loaded - started:.2f} s, {texts_done} in {took:.2f} s")
-    return 1 if failed else 0
+    return 1 if sinks.failed else 0
+
+
+def sharing(options: Options) -> tuple[str, int | None, str | None]:
+    """Who is to do the work, as `open_engine` takes it."""
+    return options.many.engine, options.many.workers, options.many.ray_address
 
 
 def write_all(
-    results: Iterable[Result | AttnvizError], sinks: Sinks, options: Options, many: bool
-) -> tuple[int, int]:
-    """Write each result, say each note once, and each failure; answers how many there were."""
-    done, failed = 0, 0
+    found: Iterable[tuple[Record | None, Outcome]],
+    sinks: Sinks,
+    options: Options,
+    total: Callable[[], int | None] | None = None,
+) -> int:
+    """Write each result, say each note once, and each failure; answers how many results there were.
+
+    Args:
+        found: each record, if it has a line of its own, with what became of it.
+        sinks: where results go.
+        options: what was asked for.
+        total: counts the records, if several may come.
+
+    Raises:
+        AttnvizError: the first failure, where that was to be the end.
+    """
+    done = 0
     notes = Notes()
     with heard_by(None if options.output.quiet else notes.say):
-        for result in _with_progress(results, many and not options.output.quiet):
-            if isinstance(result, AttnvizError):
-                failed += 1
-                complain(str(result))
+        shown = total is not None and not options.output.quiet and sys.stderr.isatty()
+        for record, outcome in _with_progress(found, total) if total and shown else found:
+            if isinstance(outcome, AttnvizError):
+                if options.many.on_error == "stop":
+                    raise outcome
+                complain(str(outcome))
+                sinks.skip(rejected(record, outcome))
                 continue
             done += 1
             if not options.output.quiet:
-                notes.say_of(result)
-            sinks.add(result)
-    return done, failed
+                notes.say_of(outcome)
+            sinks.add(outcome)
+    return done
+
+
+def rejected(record: Record | None, error: AttnvizError) -> bytes:
+    """A record that came to nothing as a line of the file of rejects."""
+    if record is None:
+        return b""
+    from attnviz.cli.rejects import reject_line
+
+    return reject_line(record.line, record.where, str(error), record.raw)
+
+
+def count_texts(input_file: str | None, command: Command, options: Options) -> int | None:
+    """How many texts a file holds, good and bad; None where that is not known."""
+    if input_file is None:
+        return None
+    from attnviz.cli.input_file import count_records
+
+    many, pairs = options.many, command != "self"
+    return count_records(
+        input_file, pairs=pairs, columns=many.columns, input_format=many.input_format
+    )
 
 
 class Notes:
@@ -89,14 +154,9 @@ class Notes:
 
 
 def _with_progress(
-    results: Iterable[Result | AttnvizError], wanted: bool
-) -> Iterator[Result | AttnvizError]:
-    """The results, with a count and a rate on stderr once they take longer than a second."""
-    import sys
-
-    if not wanted or not sys.stderr.isatty():
-        yield from results
-        return
+    found: Iterable[tuple[Record | None, Outcome]], total: Callable[[], int | None]
+) -> Iterator[tuple[Record | None, Outcome]]:
+    """The same, with a count and a rate on stderr once they take longer than a second."""
     from attnviz.cli.progress import counted
 
-    yield from counted(results)
+    yield from counted(found, total())

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.input import InputOption, texts_of
+from attnviz.cli.input import InputOption, reading, texts_of
 from attnviz.cli.options import FILES, ORIGIN, READING, SHARING, Options, with_options
 from attnviz.errors import UsageError
 
@@ -51,5 +51,5 @@ def self_command(
     if options.origin.weights is not None and not text and input_file is None:
         # A file of weights can bring its own tokens.
         raise typer.Exit(run_texts("self", [Text("0", "")], False, options))
-    texts, many = texts_of(text or [], input_file)
-    raise typer.Exit(run_texts("self", texts, many, options))
+    texts, many = texts_of(text or [], input_file, **reading(options))
+    raise typer.Exit(run_texts("self", texts, many, options, input_file))
