@@ -76,9 +76,11 @@ class StreamReport:
         high: its upper end.
         uniform: what an even look at all that may be seen gives on average.
         offsets: position of the key minus that of the query.
-        by_offset: mean weight of a link over all of that offset; shape (offsets, …).
-        offset_shares: share of all attention: before all offsets, at each, and after them; shape
-            (offsets + 2, …).
+        by_offset: mean weight of all links of that offset between tokens that stand for text;
+            shape (offsets, …).
+        offset_shares: share of the attention of tokens that stand for text which goes to such
+            tokens: before all offsets, at each, and after them; shape (offsets + 2, …). What is
+            missing to 1 goes to special tokens.
         classes: what a key can be.
         class_shares: share of all attention, shape (classes, …).
         class_even: what an even look gives.

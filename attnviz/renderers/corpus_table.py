@@ -89,7 +89,10 @@ def _told_measures(report: CorpusReport, stream: StreamReport) -> str:
 
 _READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
     "measures": _told_measures,
-    "positions": lambda *_: "share of all attention by position of the key minus that of the query",
+    "positions": lambda *_: (
+        "share of attention by position of the key minus that of the query, "
+        "between tokens that stand for text; what is missing to 1 goes to special tokens"
+    ),
     "classes": lambda *_: (
         "share of all attention by what the key is: a special token, a "
         "punctuation mark, or a word by its rank in this corpus; uniform: an even look"

@@ -29,6 +29,7 @@ _LENGTHS = {
     "even": len(MEASURED),
     "top": len(MEASURED),
     "rows": 1,
+    "text rows": 1,
     "near": len(OFFSETS),
     "cells": len(OFFSETS),
     "beyond": 2,
@@ -47,9 +48,10 @@ def _places() -> dict[str, slice]:
 
 ROWS: Mapping[str, slice] = _places()
 """Where in the array to find: each measure's "value", what an "even" look gives and the "top"
-there can be (NaN where it says nothing); how many "rows" attend; by relative position all the
-attention ("near") and the "cells" that it lies on, and the attention before and after these
-("beyond"); by class of the key all the attention ("class"), and that of an even look."""
+there can be (NaN where it says nothing); how many "rows" attend, and how many of them stand for
+text; by relative position, special tokens aside, all the attention ("near") and the "cells" that it
+lies on, and the attention before and after these ("beyond"); by class of the key all the attention
+("class"), and that of an even look."""
 COUNT = sum(_LENGTHS.values())
 
 
@@ -76,9 +78,15 @@ def figures_of(
             found[ROWS["even"].start + place] = measure.uniform
             found[ROWS["top"].start + place] = measure.top
     found[ROWS["rows"]] = subject.rows.sum(axis=-1)[:, None]
-    found[ROWS["near"]] = np.moveaxis(by_offset(weights), -1, 0)
-    found[ROWS["cells"]] = np.moveaxis(by_offset(subject.visible), -1, 0)[..., None]
-    found[ROWS["beyond"]] = _beyond(weights)
+    queries, keys = (
+        np.array([not token.special for token in tokens])
+        for tokens in (subject.item.query_tokens, subject.item.key_tokens)
+    )
+    of_text = queries[:, None] & keys
+    found[ROWS["text rows"]] = (subject.rows & queries).sum(axis=-1)[:, None]
+    found[ROWS["near"]] = np.moveaxis(by_offset(weights * of_text), -1, 0)
+    found[ROWS["cells"]] = np.moveaxis(by_offset(subject.visible & of_text), -1, 0)[..., None]
+    found[ROWS["beyond"]] = _beyond(weights, of_text)
     of_keys = weights.sum(axis=-2, dtype=np.float64), subject.uniform.sum(axis=-2)
     for name, received in zip(("class", "class even"), of_keys, strict=True):
         for place in range(len(CLASSES)):
@@ -108,12 +116,12 @@ def by_offset(cells: NDArray[np.generic]) -> NDArray[np.float64]:
     return sums
 
 
-def _beyond(weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The attention to keys out of reach, before and after; shape (2, layers, heads)."""
+def _beyond(weights: NDArray[np.float32], of_text: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The attention to text out of reach, before and after; shape (2, layers, heads)."""
     queries, keys = weights.shape[2:]
     found = np.zeros((2, *weights.shape[:2]))
     if max(queries, keys) > REACH:
         apart = np.arange(keys) - np.arange(queries)[:, None]
         for side, far in enumerate((apart < -REACH, apart > REACH)):
-            found[side] = weights[..., far].sum(axis=-1, dtype=np.float64)
+            found[side] = weights[..., far & of_text].sum(axis=-1, dtype=np.float64)
     return found

@@ -87,13 +87,13 @@ def _stream_report(tally: StreamTally, order: str) -> StreamReport:
 
 def _shares(total: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
     """Attention by relative position and by class: every row of every text counts once."""
-    rows = np.maximum(total[ROWS["rows"]], 1)
+    rows, text_rows = (np.maximum(total[ROWS[name]], 1) for name in ("rows", "text rows"))
     before, after = total[ROWS["beyond"]]
     cells = total[ROWS["cells"]]
     near = total[ROWS["near"]]
     return {
         "by_offset": np.where(cells > 0, near / np.maximum(cells, 1), np.nan),
-        "offset_shares": np.concatenate([before[None], near, after[None]]) / rows,
+        "offset_shares": np.concatenate([before[None], near, after[None]]) / text_rows,
         "class_shares": total[ROWS["class"]] / rows,
         "class_even": total[ROWS["class even"]] / rows,
     }
