@@ -1,8 +1,8 @@
-"""The strongest single links of a head whose map is pooled, found without its whole matrix.
+"""The strongest single links of each head whose map is pooled, all of them, without its matrix.
 
-No weight in a block of keys is larger than the most mass that any query gives the block. So the
-blocks that may hold most are read key by key first, and once the weakest link found is about as
-strong as anything that a block still unread can hold, nothing that matters is missing.
+No weight of a query is larger than the most that it gives to any block of keys, and that is known
+from the pooled map. So the rows that may hold most are worked out first, some at a time, and once
+the weakest link found is as strong as anything that a row still closed can hold, none is missing.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.hugging_face.blocks import Axis
 from attnviz.hugging_face.extent import Frame
 from attnviz.hugging_face.interface import Call
-from attnviz.hugging_face.probe import key_masses
+from attnviz.hugging_face.probe import key_columns
+from attnviz.hugging_face.row_weights import row_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CALLS = 16
-"""How often a layer's kernel is asked for single keys before a head whose blocks could all hold a
-strong link is left as it is; as often as for the map itself, if that is more."""
+ROWS = 64
+"""How many rows of a head are worked out at a time at most."""
 
-SLACK = 0.01
-"""Links that are stronger than the weakest one listed by no more than this may be missing."""
+ROOM = 2**27
+"""Bytes that the rows of all heads may take at a time."""
+
+ROUNDING = 8
+"""How many times the spacing of numbers next to 1 a kernel may be off, relative to a mass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,134 +54,120 @@ class Cell:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class Strongest:
-    """A head's strongest links, strongest first.
-
-    Attributes:
-        cells: exact weights.
-        missing: no link that is not among them is stronger than this.
-    """
-
-    cells: tuple[Cell, ...]
-    missing: float
-
-    @property
-    def is_complete(self) -> bool:
-        """True where no link that is clearly stronger than the weakest of them is missing."""
-        return self.missing <= (self.cells[-1].weight if self.cells else 0.0) + SLACK
+Strongest = tuple[Cell, ...]
+"""A head's strongest links, strongest first; of equal ones those of earlier queries and keys."""
 
 
 class Bounds:
-    """For each head and block of keys the most mass that any query gives it."""
+    """For each head and query the most that it gives to any block of keys."""
 
     def __init__(self, call: Call, frame: Frame, hidden: Hidden) -> None:
         self.call, self.frame, self.hidden = call, frame, hidden
         keys = frame.keys
-        counted = [key for key in hidden.keys if keys.start <= key < keys.stop]
-        self.apart = [(key, next(key_masses(call, Axis(key, key + 1)))[1]) for key in counted]
-        heads = call.query.shape[1]
-        self.highest = call.query.new_zeros((heads, keys.blocks))
+        self.apart = [key for key in hidden.keys if keys.start <= key < keys.stop]
+        self.masses = key_columns(call, self.apart)
+        length = frame.queries.stop - frame.queries.start
+        self.highest = call.query.new_zeros((length, call.query.shape[1])).float()
 
     def add(self, first: int, masses: Any) -> None:
         """Count some more blocks, shape (1, queries, heads, blocks), from number `first` on."""
+        import torch
+
         queries, keys = self.frame.queries, self.frame.keys
-        counted = masses[0, queries.start : queries.stop].clone()
-        for key, mass in self.apart:
+        rounding = ROUNDING * torch.finfo(masses.dtype).eps
+        counted = masses[0, queries.start : queries.stop].float() * (1 + rounding)
+        for column, key in enumerate(self.apart):
             block = (key - keys.start) // keys.length - first
             if 0 <= block < counted.shape[-1]:
-                counted[..., block] -= mass[0, queries.start : queries.stop, :, 0]
-        counted[[query - queries.start for query in self.hidden.queries
-                 if queries.start <= query < queries.stop]] = 0  # fmt: skip
-        self.highest[:, first : first + counted.shape[-1]] = counted.amax(0)
+                counted[..., block] -= self.masses[queries.start : queries.stop, :, column]
+        self.highest = torch.maximum(self.highest, counted.amax(-1))
 
 
 def strongest(bounds: Bounds, count: int) -> list[Strongest]:
-    """Each head's strongest links.
+    """Each head's strongest links, exactly these.
 
     Args:
         bounds: of a call with a batch of one, with every block of its keys added.
         count: how many links a head.
     """
-    call, keys, highest = bounds.call, bounds.frame.keys, bounds.highest.float()
-    heads, (groups, size) = len(highest), call.value.shape[1::2]
-    best: list[list[Cell]] = [[] for _ in range(heads)]
-    blocks, parts = max(size // keys.length, 1), -(-keys.length // size)
-    for _ in range(max(max(CALLS, keys.blocks // size) // parts, 1)):
-        weakest = [cells[-1].weight if len(cells) == count else 0.0 for cells in best]
-        wanted = highest.where(highest > highest.new_tensor(weakest)[:, None] + SLACK, 0.0)
-        chosen = wanted.view(groups, heads // groups, -1).amax(1).topk(min(blocks, keys.blocks), 1)
-        if not bool(chosen.values.any()):
+    call, queries = bounds.call, bounds.frame.queries
+    bound, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
+    found = Found(call, count)
+    rows = max(min(ROWS, ROOM // (16 * len(order) * call.key.shape[2])), 1)
+    for first in range(0, bound.shape[1], rows):
+        open_still = (bound[:, first] > 0) & (bound[:, first] >= found.weights[:, -1])
+        heads = open_still.nonzero()[:, 0]
+        if not len(heads):
             break
-        for part in range(parts):
-            unread = chosen.indices.masked_fill(chosen.values == 0, -1)
-            positions = keys_of(unread, keys, part, size)
-            for head, cells in enumerate(single_keys(bounds, positions, count)):
-                merged = sorted([*best[head], *cells], key=lambda cell: -cell.weight)
-                best[head] = merged[:count]
-        for head in range(heads):
-            highest[head, chosen.indices[head // (heads // groups)]] = 0
-    missing = highest.amax(1).tolist()
-    return [Strongest(tuple(best[head]), missing[head]) for head in range(heads)]
+        chosen = order[heads, first : first + rows].sort(1).values + queries.start
+        weights = row_weights(call, heads, chosen)
+        hide(weights, chosen, bounds)
+        found.add(heads, chosen, weights)
+    return found.cells()
 
 
-def keys_of(blocks: Any, keys: Axis, part: int, size: int) -> Any:
-    """The keys in some blocks, as many as values are wide.
-
-    Args:
-        blocks: their numbers, shape (groups, blocks); −1 for none.
-        keys: what the numbers count.
-        part: of blocks longer than `size` the how-manieth stretch.
-        size: how many keys at most.
-
-    Returns:
-        positions, shape (groups, keys); −1 for none.
-    """
+def hide(weights: Any, queries: Any, bounds: Bounds) -> None:
+    """Take out what does not count, shape (heads, rows, keys)."""
     import torch
 
-    inside = part * size + torch.arange(min(keys.length, size), device=blocks.device)
-    positions = (keys.start + blocks[..., None] * keys.length + inside).flatten(1)
-    past = (inside >= keys.length) | (blocks[..., None] < 0)
-    return positions.masked_fill(past.flatten(1) | (positions >= keys.stop), -1)
+    keys, hidden = bounds.frame.keys, bounds.hidden
+    weights[torch.isin(queries, queries.new_tensor(hidden.queries))] = 0
+    weights[..., : keys.start] = weights[..., keys.stop :] = 0
+    weights[..., [key for key in hidden.keys if key < weights.shape[2]]] = 0
+    if hidden.itself:
+        weights.scatter_(2, queries[..., None], 0)
 
 
-def single_keys(bounds: Bounds, positions: Any, count: int) -> list[list[Cell]]:
-    """Each head's strongest links to some keys.
+class Found:
+    """The strongest cells so far of each head of a call."""
 
-    Args:
-        bounds: whose call is asked again.
-        positions: of the keys, for each group of heads that share their values; −1 for none.
-        count: how many links a head.
-    """
-    import torch
+    def __init__(self, call: Call, count: int) -> None:
+        heads, self.keys = call.query.shape[1], call.key.shape[2]
+        self.weights = call.query.new_zeros((heads, count)).float()
+        self.places = self.weights.long()
 
-    call, hidden, queries = bounds.call, bounds.hidden, bounds.frame.queries
-    groups, columns = positions.shape
-    value = torch.zeros_like(call.value)
-    group, column = torch.arange(groups, device=value.device)[:, None], torch.arange(columns)
-    value[0, group, positions.clamp(min=0), column.to(value.device)] = 1
-    weights = call.mix(value)[0, :, :, :columns].clone()
-    weights[[*range(queries.start), *hidden.queries]] = -1
-    weights[queries.stop :] = -1
-    found = []
-    for head in range(weights.shape[1]):
-        places = positions[head // (weights.shape[1] // groups)]
-        own = weights[:, head]
-        own[:, (places < 0) | torch.isin(places, places.new_tensor(hidden.keys))] = -1
-        if hidden.itself:
-            inside = (places >= 0).nonzero()[:, 0]
-            own[places[inside], inside] = -1
-        top = own.flatten().topk(min(count, own.numel()))
-        cells = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        keys = places.tolist()
-        found.append(
-            [
-                Cell(place // columns, keys[place % columns], weight)
-                for place, weight in cells
+    def add(self, heads: Any, queries: Any, weights: Any) -> None:
+        """Take in rows of some heads, shape (heads, rows, keys), with their queries."""
+        import torch
+
+        count = self.weights.shape[1]
+        peaks = weights.amax(2)
+        if not bool((peaks >= self.weights[heads, -1:]).any()):
+            return
+        # A head's strongest cells lie in the rows with the highest peaks.
+        rows = foremost(peaks, count).sort(1).values
+        width = weights.shape[2]
+        cells = weights.gather(1, rows[..., None].expand(-1, -1, width)).flatten(1)
+        inside = foremost(cells, count)
+        own = queries.gather(1, rows).gather(1, inside // width)
+        places = torch.cat([self.places[heads], own * self.keys + inside % width], 1)
+        merged = torch.cat([self.weights[heads], cells.gather(1, inside)], 1)
+        first = places.argsort(dim=1, stable=True)
+        best = merged.gather(1, first).argsort(dim=1, descending=True, stable=True)[:, :count]
+        best = first.gather(1, best)
+        self.weights[heads], self.places[heads] = merged.gather(1, best), places.gather(1, best)
+
+    def cells(self) -> list[Strongest]:
+        """What was found, without cells that weigh nothing."""
+        pairs = zip(self.places.tolist(), self.weights.tolist(), strict=True)
+        return [
+            tuple(
+                Cell(place // self.keys, place % self.keys, weight)
+                for place, weight in zip(places, weights, strict=True)
                 if weight > 0
-            ]
-        )
-    return found
+            )
+            for places, weights in pairs
+        ]
+
+
+def foremost(values: Any, count: int) -> Any:
+    """Where each row's largest values are, shape (rows, count); of equal ones the first."""
+    import torch
+
+    # The bits of a float that is not negative count as it does; the place breaks what is equal.
+    bits = values.contiguous().view(torch.int32).long() << 32
+    places = torch.arange(values.shape[1], device=values.device)
+    return (bits - places).topk(min(count, values.shape[1]), 1).indices
 
 
 def strongest_in(weights: NDArray[np.float32], hidden: Hidden, count: int) -> list[Strongest]:
@@ -193,17 +181,16 @@ def strongest_in(weights: NDArray[np.float32], hidden: Hidden, count: int) -> li
     found = []
     for head in weights:
         allowed = head.copy()
-        allowed[list(hidden.queries)] = -1
-        allowed[:, list(hidden.keys)] = -1
+        allowed[list(hidden.queries)] = 0
+        allowed[:, list(hidden.keys)] = 0
         if hidden.itself:
-            np.fill_diagonal(allowed, -1)
+            np.fill_diagonal(allowed, 0)
         flat = allowed.ravel()
-        places = np.argpartition(flat, -min(count, flat.size))[-min(count, flat.size) :]
-        places = places[np.argsort(-flat[places], kind="stable")]
-        cells = tuple(
-            Cell(int(place) // head.shape[1], int(place) % head.shape[1], float(flat[place]))
-            for place in places
-            if flat[place] > 0
+        best = np.partition(flat, -min(count, flat.size))[-min(count, flat.size)]
+        places = np.flatnonzero((flat >= best) & (flat > 0))
+        places = places[np.argsort(-flat[places], kind="stable")][:count]
+        width = head.shape[1]
+        found.append(
+            tuple(Cell(int(at) // width, int(at) % width, float(flat[at])) for at in places)
         )
-        found.append(Strongest(cells, 0.0))
     return found

@@ -369,7 +369,7 @@ def exact_links(
         )
         for layer, heads in zip(item.layers, item.links, strict=False)
         for head, strongest in enumerate(heads)
-        for cell in strongest.cells
+        for cell in strongest
     )
 
 

@@ -16,15 +16,9 @@ def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]])
     for item in captured:
         if item.queries is not None and item.keys is not None:
             notes[note_of(Frame(item.queries, item.keys), sides[item.stream])] = None
-    lists = [links for item in captured for layer in item.links for links in layer]
-    open_ended = [links for links in lists if not links.is_complete]
-    if lists:
-        most = max(len(links.cells) for links in lists)
+    most = max(
+        (len(head) for item in captured for layer in item.links for head in layer), default=0
+    )
+    if most:
         notes[f"the {most} strongest links of each head are exact single weights"] = None
-    if open_ended:
-        missed = max(links.missing for links in open_ended)
-        notes[
-            f"among those of {len(open_ended)} of {len(lists)} heads, links of up to {missed:.2f} "
-            "may be missing: too many blocks could hold one; a larger --max-size finds them"
-        ] = None
     return tuple(note for note in notes if note)

@@ -12,7 +12,7 @@ that query's row of weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attnviz.hugging_face.blocks import Axis
@@ -43,6 +43,26 @@ def key_masses(call: Call, keys: Axis) -> Iterator[tuple[int, Any]]:
         indicator = (blocks[:, None] == columns).to(value.dtype)
         masses = call.mix(indicator.expand(value.shape))
         yield first, masses[..., : min(size, keys.blocks - first)]
+
+
+def key_columns(call: Call, keys: Sequence[int]) -> Any:
+    """For each query the attention on some single keys, shape (queries, heads, keys).
+
+    Args:
+        call: a kernel's call with a batch of one.
+        keys: positions.
+    """
+    import torch
+
+    value = call.value
+    size = value.shape[-1]
+    found = [value.new_empty((call.query.shape[2], call.query.shape[1], 0))]
+    for first in range(0, len(keys), size):
+        some = keys[first : first + size]
+        indicator = value.new_zeros(value.shape[-2:])
+        indicator[list(some), list(range(len(some)))] = 1
+        found.append(call.mix(indicator.expand(value.shape))[0, ..., : len(some)])
+    return torch.cat(found, -1)
 
 
 def exact_rows(call: Call, queries: Any) -> Any:

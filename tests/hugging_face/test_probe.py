@@ -9,7 +9,6 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from attnviz.errors import AttentionError
 from attnviz.hugging_face.blocks import Axis, in_blocks, whole
-from attnviz.hugging_face.exact_links import Bounds, Hidden, strongest, strongest_in
 from attnviz.hugging_face.extent import Frame
 from attnviz.hugging_face.interface import Call
 from attnviz.hugging_face.pooling import pool_array, read_frame
@@ -82,39 +81,6 @@ def test_a_part_of_the_text_is_the_part_of_the_whole(frame):
     call, weights = sdpa(heads=2, groups=1, tokens=21)
     found = read_frame(call, frame)[0].numpy()
     np.testing.assert_allclose(found, pool_array(weights.numpy(), frame), atol=1e-6)
-
-
-@pytest.mark.parametrize("most", [3, 10])
-@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2)])
-def test_the_strongest_links_are_those_of_the_whole_matrix(most, heads, groups):
-    call, weights = sdpa(heads=heads, groups=groups, sharp=1.7)
-    frame = Frame(in_blocks(0, 21, most), in_blocks(0, 21, most))
-    hidden = Hidden(queries=(2,), keys=(0, 7), itself=True)
-    bounds = Bounds(call, frame, hidden)
-    read_frame(call, frame, bounds.add)
-    expected = strongest_in(weights.numpy(), hidden, 5)
-    for found, own in zip(strongest(bounds, 5), expected, strict=True):
-        assert found.is_complete
-        best = [cell.weight for cell in found.cells]
-        assert best == pytest.approx([cell.weight for cell in own.cells], abs=0.011)
-
-
-def test_each_link_is_the_cell_it_names():
-    call, weights = sdpa()
-    frame = Frame(in_blocks(0, 21, 7), in_blocks(0, 21, 7))
-    bounds = Bounds(call, frame, Hidden(itself=True))
-    read_frame(call, frame, bounds.add)
-    for head, found in enumerate(strongest(bounds, 9)):
-        assert len(found.cells) == len({(cell.query, cell.key) for cell in found.cells}) == 9
-        for cell in found.cells:
-            assert cell.query != cell.key
-            assert weights[head, cell.query, cell.key] == pytest.approx(cell.weight, abs=1e-6)
-
-
-def test_by_hand_the_strongest_links_leave_out_what_is_hidden():
-    weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
-    (found,) = strongest_in(weights, Hidden(queries=(0,), keys=(2,), itself=True), 9)
-    assert [(cell.query, cell.key) for cell in found.cells] == [(2, 1), (1, 0), (2, 0)]
 
 
 def test_weights_that_do_not_explain_the_output_are_refused():

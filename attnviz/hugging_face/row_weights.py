@@ -1,0 +1,90 @@
+"""Whole rows of weights of some queries, at the cost of those rows alone.
+
+A kernel that is asked for them (`probe.exact_rows`) works through all queries again, for as many
+rows as values are wide. Nearly all kernels are one softmax of queries times keys, which costs no
+more than the rows wanted; but what a kernel adds to it, nobody can know. So the softmax is written
+out, and believed only where it makes of the values what the kernel itself gave back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnviz.hugging_face.interface import Call
+from attnviz.hugging_face.probe import exact_rows
+
+DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
+"""How far, relative to the largest value, what rows mix may lie off what the kernel gave back;
+elsewhere 1e-4."""
+
+
+def row_weights(call: Call, heads: Any, queries: Any) -> Any:
+    """Whole rows of weights, as the kernel applies them.
+
+    Args:
+        call: a kernel's call with a batch of one.
+        heads: their numbers, shape (heads,).
+        queries: positions, for each of these heads its own, shape (heads, rows).
+
+    Returns:
+        float32 of shape (heads, rows, keys); keys that none of the queries sees may be left out at
+        the end.
+    """
+    weights = written_out(call, heads, queries)
+    if weights is not None and explains(call, heads, queries, weights):
+        return weights
+    wanted = queries.new_zeros((call.query.shape[1], queries.shape[1]))
+    wanted[heads] = queries
+    return exact_rows(call, wanted)[heads]
+
+
+def written_out(call: Call, heads: Any, queries: Any) -> Any:
+    """The softmax of scores, with whatever masks, biases, caps and sinks the call names.
+
+    Returns:
+        as `row_weights`; None where the mask is none that has rows.
+    """
+    import torch
+
+    options, mask = call.options, call.mask
+    if mask is not None and not (isinstance(mask, torch.Tensor) and mask.ndim == 4):
+        return None
+    all_heads, length, size = call.query.shape[1:]
+    causal = mask is None and length > 1 and is_causal(call)
+    seen = int(queries.max()) + 1 if causal else call.key.shape[2]
+    scaling = options.get("scaling") or size**-0.5
+    query = call.query[0, heads[:, None], queries].float() * scaling
+    key = call.key[0, heads // (all_heads // call.key.shape[1]), :seen].float()
+    scores = query @ key.transpose(1, 2)
+    cap = options.get("softcap")
+    if cap is not None:
+        scores = (scores / cap).tanh_().mul_(cap)
+    for bias in (options.get("position_bias"), mask):
+        if bias is not None:
+            own = bias[0, heads[:, None] % bias.shape[1], queries % bias.shape[2], :seen]
+            hidden = own.logical_not() if own.dtype == torch.bool else None
+            scores = scores + own if hidden is None else scores.masked_fill_(hidden, -torch.inf)
+    if causal:
+        later = torch.arange(seen, device=scores.device) > queries[..., None]
+        scores.masked_fill_(later, -torch.inf)
+    sinks = options.get("s_aux")
+    if sinks is not None:
+        sink = sinks[heads].float()[:, None, None].expand(-1, queries.shape[1], 1)
+        return torch.cat([scores, sink], -1).softmax(-1)[..., :-1]
+    return scores.softmax(-1)
+
+
+def is_causal(call: Call) -> bool:
+    """True where a call without a mask leaves it to the kernel to hide later keys."""
+    said = call.options.get("is_causal")
+    return bool(getattr(call.module, "is_causal", True) if said is None else said)
+
+
+def explains(call: Call, heads: Any, queries: Any, weights: Any) -> bool:
+    """True where rows of weights make of the values what the kernel gave back."""
+    members = call.query.shape[1] // call.value.shape[1]
+    value = call.value[0, heads // members, : weights.shape[2]].float()
+    given = call.output.view(-1, call.query.shape[1], value.shape[2])[queries, heads[:, None]]
+    dtype = str(call.value.dtype).removeprefix("torch.")
+    off = (weights @ value - given.float()).abs().max()
+    return bool(off <= DRIFT.get(dtype, 1e-4) * call.value.abs().max().float())

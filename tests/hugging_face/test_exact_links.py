@@ -1,0 +1,160 @@
+"""The strongest links beside a pooled map, against whole matrices searched by brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.hugging_face import exact_links, row_weights
+from attnviz.hugging_face.blocks import Axis, in_blocks
+from attnviz.hugging_face.exact_links import Bounds, Hidden, foremost, strongest, strongest_in
+from attnviz.hugging_face.extent import Extent, Frame
+from attnviz.hugging_face.pooling import read_frame
+from tests.hugging_face.test_probe import sdpa
+
+HIDDEN = Hidden(queries=(2,), keys=(0, 7), itself=True)
+
+
+def found_in(call, frame, hidden, count):
+    bounds = Bounds(call, frame, hidden)
+    read_frame(call, frame, bounds.add)
+    return strongest(bounds, count)
+
+
+def brute_force(weights, hidden, count):
+    """Every cell of every head, one by one."""
+    return [
+        sorted(
+            (
+                (-float(weight), query, key)
+                for (query, key), weight in np.ndenumerate(head)
+                if query not in hidden.queries and key not in hidden.keys and weight > 0
+                and not (hidden.itself and query == key)
+            )
+        )[:count]
+        for head in weights
+    ]  # fmt: skip
+
+
+def assert_same(found, expected, weights, atol=1e-6):
+    """The same cells in the same order, but for what rounding alone can exchange."""
+    assert len(found) == len(expected)
+    for head, (own, best) in enumerate(zip(found, expected, strict=True)):
+        assert len({(cell.query, cell.key) for cell in own}) == len(own) == len(best)
+        np.testing.assert_allclose([cell.weight for cell in own], [-item[0] for item in best],
+                                   atol=atol)  # fmt: skip
+        for cell in own:
+            assert weights[head, cell.query, cell.key] == pytest.approx(cell.weight, abs=atol)
+
+
+@pytest.mark.parametrize("rows", [2, 64])
+@pytest.mark.parametrize("sharp", [0.01, 1.7])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2)])
+@pytest.mark.parametrize("most", [1, 3, 10])
+def test_no_stronger_link_is_missing(most, heads, groups, causal, sharp, rows, monkeypatch):
+    monkeypatch.setattr(exact_links, "ROWS", rows)
+    call, weights = sdpa(heads=heads, groups=groups, causal=causal, sharp=sharp)
+    frame = Frame(in_blocks(0, 21, most), in_blocks(0, 21, most))
+    found = found_in(call, frame, HIDDEN, 5)
+    assert_same(found, brute_force(weights.numpy(), HIDDEN, 5), weights)
+
+
+def test_only_queries_and_keys_of_the_frame_count():
+    call, weights = sdpa(causal=False)
+    part = torch.zeros_like(weights)
+    part[:, 4:15, 6:20] = weights[:, 4:15, 6:20]
+    found = found_in(call, Frame(Axis(4, 15, 3), Axis(6, 20, 5)), HIDDEN, 6)
+    assert_same(found, brute_force(part.numpy(), HIDDEN, 6), weights)
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
+def test_half_precision_misses_nothing_that_rounding_does_not_hide(dtype, atol):
+    call, _ = sdpa(tokens=40, sharp=2.0)
+    call = replace(call, **{name: getattr(call, name).to(dtype) for name in
+                            ("query", "key", "value", "output")})  # fmt: skip
+    wide = replace(call, query=call.query.float(), key=call.key.float(), value=call.value.float())
+    frame = Frame(in_blocks(0, 40, 5), in_blocks(0, 40, 5))
+    whole = Frame(in_blocks(0, 40, 40), in_blocks(0, 40, 40))
+    weights = read_frame(wide, whole)[0].numpy()
+    assert_same(found_in(call, frame, HIDDEN, 9), brute_force(weights, HIDDEN, 9), weights, atol)
+
+
+def test_a_kernel_that_does_something_else_is_asked_for_its_rows(monkeypatch):
+    call, _ = sdpa(heads=4, groups=2)
+    asked = []
+
+    def mixed(module, query, key, value, mask, **options):
+        output, nothing = call.kernel(module, query, key, value, mask)
+        return (output + output.roll(1, dims=1)) / 2, nothing
+
+    odd = replace(call, kernel=mixed, output=mixed(call.module, call.query, call.key, call.value,
+                                                   None)[0])  # fmt: skip
+    exact_rows = row_weights.exact_rows
+    monkeypatch.setattr(
+        row_weights, "exact_rows", lambda *given: (asked.append(1), exact_rows(*given))[1]
+    )
+    weights = read_frame(odd, Frame(in_blocks(0, 21, 21), in_blocks(0, 21, 21)))[0].numpy()
+    found = found_in(odd, Frame(in_blocks(0, 21, 4), in_blocks(0, 21, 4)), HIDDEN, 5)
+    assert asked
+    assert_same(found, brute_force(weights, HIDDEN, 5), weights)
+
+
+def test_equal_links_are_taken_from_the_start():
+    call, _ = sdpa(causal=False)
+    even = torch.zeros_like(call.query)
+    output = call.kernel(call.module, even, call.key, call.value, None)[0]
+    even_call = replace(call, query=even, output=output)
+    frame = Frame(in_blocks(0, 21, 4), in_blocks(0, 21, 4))
+    for head in found_in(even_call, frame, Hidden(keys=(0,), itself=True), 4):
+        assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3), (0, 4)]
+
+
+def test_of_equal_values_the_first_are_foremost():
+    values = torch.tensor([[0.1, 0.5, 0.2, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0, 1.0]])
+    assert foremost(values, 2).tolist() == [[1, 3], [4, 0]]
+
+
+def test_few_rows_are_opened_where_blocks_rule_out_the_others(monkeypatch):
+    monkeypatch.setattr(exact_links, "ROWS", 4)
+    call, _ = sdpa(tokens=400, heads=2, groups=2)
+    opened = []
+    rows = exact_links.row_weights
+    monkeypatch.setattr(
+        exact_links,
+        "row_weights",
+        lambda *given: (opened.append(given[2].numel()), rows(*given))[1],
+    )
+    found_in(call, Frame(in_blocks(0, 400, 100), in_blocks(0, 400, 100)), Hidden(itself=True), 5)
+    assert sum(opened) < 400
+
+
+def test_by_hand_the_strongest_links_leave_out_what_is_hidden():
+    weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
+    (found,) = strongest_in(weights, Hidden(queries=(0,), keys=(2,), itself=True), 9)
+    assert [(cell.query, cell.key) for cell in found] == [(2, 1), (1, 0), (2, 0)]
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "gpt2"])
+def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
+    model = loaded(kind)
+    text = "The professor who supervised the student published the paper. " * 2
+    text = text if kind != "bert" else text[:62]
+    pooled = replace(model, extent=Extent(max_size=4, links=6)).attend_self(text).main
+    whole = model.attend_self(text).main
+    special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
+    keys = special if kind == "bert" else tuple({*special, 0})
+    for layer in range(len(whole.layers)):
+        own = [[link for link in pooled.links
+                if (link.layer, link.head) == (str(layer), str(head))]
+               for head in range(whole.weights.shape[1])]  # fmt: skip
+        best = brute_force(whole.weights[layer], Hidden(special, keys, itself=True), 6)
+        for links, expected in zip(own, best, strict=True):
+            assert [(link.query_position, link.key_position) for link in links] == [
+                item[1:] for item in expected
+            ]
+            np.testing.assert_allclose([link.weight for link in links],
+                                       [-item[0] for item in expected], atol=1e-5)  # fmt: skip
