@@ -31,6 +31,10 @@ class OutputError(AttnvizError):
     """A result that cannot be written where it was asked for."""
 
 
+class WorkerError(AttnvizError):
+    """Workers that cannot be had, or that died over what they were given."""
+
+
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """A sentence that names the closest allowed spelling, or nothing where none is close."""
     from difflib import get_close_matches

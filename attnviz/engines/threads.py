@@ -1,0 +1,39 @@
+"""How many threads a worker takes, so that all of them together fill the cores and no more."""
+
+from __future__ import annotations
+
+import os
+
+_LIMITS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+"""What torch, numpy's libraries of linear algebra and tokenizers read when they are loaded."""
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """The variables of a worker's surroundings; a lower limit that the user set stays.
+
+    Args:
+        threads: at most so many, 1 or more.
+    """
+    limits = {}
+    for name in _LIMITS:
+        given = os.environ.get(name, "")
+        limits[name] = str(min(threads, int(given)) if given.isdecimal() else threads)
+    return limits
+
+
+def limit_threads(threads: int) -> None:
+    """Limit what this process will load; what is loaded already keeps its threads."""
+    os.environ.update(thread_limits(threads))

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from attnviz.engines import open_engine
+from attnviz.engines.here import Here
+from attnviz.engines.processes import Processes
+from attnviz.errors import UsageError
+from tests.engines.works import square
+
+
+def test_shards_are_worked_on_when_they_are_asked_for() -> None:
+    shards = iter(range(10))
+    with Here() as engine:
+        outcomes = engine.map(square, shards)
+        assert [next(outcomes), next(outcomes)] == [0, 1]
+    assert next(shards) == 2
+
+
+def test_one_worker_is_this_process_and_more_are_others() -> None:
+    assert isinstance(open_engine("local", None, None), Here)
+    assert isinstance(open_engine("local", 1, None), Here)
+    engine = open_engine("local", 3, None)
+    assert isinstance(engine, Processes)
+    assert engine.workers == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "address", "said"),
+    [
+        ("rey", None, None, "unknown engine 'rey': choose from local, ray. Did you mean 'ray'?"),
+        ("local", 0, None, "--workers 0 would do nothing: give 1 or more"),
+        ("local", 2, "auto", "--ray-address names a Ray cluster: add --engine ray"),
+    ],
+)
+def test_an_engine_that_cannot_be_is_refused_before_anything_starts(
+    name: str, workers: int | None, address: str | None, said: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_engine(name, workers, address)
+    assert str(caught.value) == said

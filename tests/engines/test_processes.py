@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attnviz import errors
+from attnviz.announce import heard_by
+from attnviz.engines.processes import AHEAD, Processes
+from attnviz.errors import AttnvizError, InputError, WorkerError
+from tests.engines.works import (
+    Deadly,
+    Remembering,
+    Uneven,
+    failing,
+    limits,
+    odd,
+    opened,
+    square,
+    wait_for,
+)
+
+
+def alive(process: int) -> bool:
+    """Whether a process runs; one that has ended and is not yet collected does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_outcomes_come_in_the_order_of_the_shards_however_long_each_takes(tmp_path: Path) -> None:
+    with Processes(2) as engine:
+        assert list(engine.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
+
+
+def test_shards_are_read_as_they_are_needed() -> None:
+    read = 0
+
+    def shards() -> Iterator[int]:
+        nonlocal read
+        for shard in range(1000):
+            read += 1
+            yield shard
+
+    with Processes(2) as engine:
+        for taken, outcome in enumerate(engine.map(square, shards()), 1):
+            assert outcome == (taken - 1) ** 2
+            assert read < taken + AHEAD * 2
+            if taken == 20:
+                break
+    assert read < 20 + AHEAD * 2
+
+
+def test_a_consumer_that_stops_early_leaves_no_worker_behind() -> None:
+    with Processes(2) as engine:
+        outcomes = engine.map(Remembering(), range(1000))
+        workers = {next(outcomes)[0] for _ in range(6)}  # type: ignore[index]
+        assert all(map(alive, workers))
+    assert not any(map(alive, workers))
+
+
+def test_the_work_stays_in_its_worker_from_shard_to_shard() -> None:
+    with Processes(2) as engine:
+        seen = list(engine.map(Remembering(), range(12)))
+    workers = {worker for worker, _ in seen}  # type: ignore[misc]
+    assert len(workers) <= 2
+    assert os.getpid() not in workers
+    for worker in workers:
+        counts = [count for where, count in seen if where == worker]  # type: ignore[misc]
+        assert counts == list(range(1, len(counts) + 1))
+
+
+def test_the_shard_of_a_worker_that_is_killed_is_tried_again(tmp_path: Path) -> None:
+    with Processes(2) as engine:
+        assert list(engine.map(Deadly(tmp_path, 3, 2), range(8))) == [i * i for i in range(8)]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
+    tmp_path: Path,
+) -> None:
+    with Processes(2) as engine:
+        found = list(
+            engine.map(
+                Deadly(tmp_path, 2, 99),
+                range(6),
+                lambda number, shard: f"records {number * 256} to {number * 256 + 255}",
+            )
+        )
+    assert found[:2] + found[3:] == [0, 1, 9, 16, 25]
+    assert isinstance(found[2], WorkerError)
+    assert found[2].status == 1
+    assert str(found[2]) == (
+        "a worker died 3 times over records 512 to 767, at last by SIGKILL, as by a system out of "
+        "memory: give fewer --workers"
+    )
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_error_of_the_work_comes_in_its_place_with_type_and_message() -> None:
+    heard: list[str] = []
+    with heard_by(heard.append), Processes(2) as engine:
+        outcomes = engine.map(failing, range(9))
+        assert [next(outcomes), next(outcomes)] == [0, 1]
+        with pytest.raises(InputError) as caught:
+            next(outcomes)
+    assert str(caught.value) == "line 3 of 'a.txt' is empty"
+    assert heard == ["shard 0 begins", "shard 1 begins", "shard 2 begins"]
+
+
+def test_an_error_that_does_not_pickle_still_says_what_went_wrong_and_where() -> None:
+    with (
+        Processes(2) as engine,
+        pytest.raises(RuntimeError, match="OddError: out of order") as caught,
+    ):
+        list(engine.map(odd, range(2)))
+    assert "works.py" in "".join(caught.value.__notes__)
+
+
+def test_an_outcome_that_does_not_pickle_says_so() -> None:
+    with Processes(2) as engine, pytest.raises(TypeError, match="cannot pickle"):
+        list(engine.map(opened, range(2)))
+
+
+def test_every_error_of_the_package_survives_the_way_from_a_worker() -> None:
+    kinds = [item for item in vars(errors).values() if isinstance(item, type)]
+    for kind in kinds:
+        if issubclass(kind, AttnvizError):
+            again = pickle.loads(pickle.dumps(kind("what was wrong")))
+            assert (type(again), str(again), again.status) == (kind, "what was wrong", kind.status)
+
+
+def test_what_the_iterable_raises_comes_after_the_outcomes_before_it() -> None:
+    def shards() -> Iterator[int]:
+        yield from range(3)
+        raise InputError("the file ends in the middle")
+
+    outcomes = Processes(2).map(square, shards())
+    assert [next(outcomes) for _ in range(3)] == [0, 1, 4]
+    with pytest.raises(InputError, match="ends in the middle"):
+        next(outcomes)
+
+
+def test_workers_share_the_cores_and_keep_off_stdout(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("attnviz.engines.processes.cores", lambda: 6)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    with Processes(2) as engine:
+        assert list(engine.map(limits, range(2))) == [("2", "3")] * 2
+    assert capfd.readouterr().out == ""
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from attnviz.engines.processes import Processes
+from tests.engines.works import Endless
+if __name__ == "__main__":
+    try:
+        with Processes(2) as engine:
+            list(engine.map(Endless(Path(sys.argv[1])), range(9)))
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_program_however_it_ends(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    program = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        workers = two_workers(tmp_path)
+        if ending == signal.SIGINT:
+            # As a terminal does: to everyone in the foreground.
+            os.killpg(program.pid, ending)
+        else:
+            program.kill()
+        _, said = program.communicate(timeout=60)
+    finally:
+        if alive(program.pid):
+            os.killpg(program.pid, signal.SIGKILL)
+    wait_for(lambda: not any(map(alive, workers)))
+    assert said == ""
+    assert program.returncode == (130 if ending == signal.SIGINT else -ending)
+
+
+def two_workers(folder: Path) -> list[int]:
+    """The numbers of two processes that are at work, once they are."""
+    wait_for(lambda: len(list(folder.glob("*.pid"))) == 2)
+    return [int(path.stem) for path in folder.glob("*.pid")]

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attnviz.announce import heard_by
+from attnviz.engines import open_engine
+from attnviz.engines.ray_cluster import RayCluster, share
+from attnviz.errors import InputError, WorkerError
+from tests.engines.works import Deadly, Remembering, Uneven, failing, square
+
+pytest.importorskip("ray")
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with RayCluster(2) as engine:
+        yield engine
+
+
+def test_outcomes_come_in_the_order_of_the_shards(cluster: RayCluster, tmp_path: Path) -> None:
+    assert list(cluster.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
+
+
+def test_few_shards_are_read_ahead(cluster: RayCluster) -> None:
+    shards = iter(range(1000))
+    outcomes = cluster.map(square, shards)
+    assert [next(outcomes) for _ in range(3)] == [0, 1, 4]
+    assert next(shards) < 3 + 4
+
+
+def test_the_shard_of_a_worker_that_is_killed_is_tried_again(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    assert list(cluster.map(Deadly(tmp_path, 3, 1), range(6))) == [i * i for i in range(6)]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    found = list(cluster.map(Deadly(tmp_path, 1, 99), range(4)))
+    assert [found[0], *found[2:]] == [0, 4, 9]
+    assert isinstance(found[1], WorkerError)
+    assert str(found[1]).startswith("a worker died 3 times over shard 1: ")
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_error_of_the_work_comes_in_its_place_with_type_and_message(
+    cluster: RayCluster,
+) -> None:
+    heard: list[str] = []
+    with heard_by(heard.append):
+        outcomes = cluster.map(failing, range(9))
+        assert [next(outcomes), next(outcomes)] == [0, 1]
+        with pytest.raises(InputError) as caught:
+            next(outcomes)
+    assert type(caught.value) is InputError
+    assert str(caught.value) == "line 3 of 'a.txt' is empty"
+    assert heard == ["shard 0 begins", "shard 1 begins", "shard 2 begins"]
+
+
+def test_the_work_stays_in_its_worker_from_shard_to_shard(cluster: RayCluster) -> None:
+    seen = list(cluster.map(Remembering(), range(12)))
+    for worker in {worker for worker, _ in seen}:  # type: ignore[misc]
+        counts = [count for where, count in seen if where == worker]  # type: ignore[misc]
+        assert sorted(counts) == list(range(1, len(counts) + 1))
+
+
+JOIN = """
+import sys
+from attnviz.engines import open_engine
+from tests.engines.works import square
+with open_engine("ray", None, sys.argv[1]) as engine:
+    print(list(engine.map(square, range(5))))
+"""
+
+
+def test_a_cluster_is_joined_and_left_as_it_was(cluster: RayCluster) -> None:
+    import ray
+
+    done = subprocess.run(
+        [sys.executable, "-c", JOIN, ray.get_runtime_context().gcs_address],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("[0, 1, 4, 9, 16]\n", "")
+    with RayCluster(None) as second:
+        assert list(second.map(square, range(3))) == [0, 1, 4]
+    assert list(cluster.map(square, range(3))) == [0, 1, 4]
+
+
+def test_a_cluster_that_does_not_answer_is_one_line() -> None:
+    with (
+        pytest.raises(WorkerError, match=r"^no Ray cluster answers at '127\.0\.0\.1:1' "),
+        RayCluster(1, "127.0.0.1:1"),
+    ):
+        pass
+
+
+def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnviz.engines.ray_cluster.find_spec", lambda name: None)
+    with pytest.raises(WorkerError) as caught:
+        open_engine("ray", 2, None)
+    assert str(caught.value) == "--engine ray needs the package ray: pip install 'attnviz[ray]'"
+
+
+@pytest.mark.parametrize(
+    ("workers", "machines", "expected"),
+    [
+        (None, [(8, 0)], (8, {"num_cpus": 1})),
+        (2, [(8, 0)], (2, {"num_cpus": 4})),
+        (9, [(8, 0)], (9, {"num_cpus": 1})),
+        (1, [(4, 0), (2, 0)], (1, {"num_cpus": 4})),
+        (None, [(8, 4)], (4, {"num_cpus": 2, "num_gpus": 1})),
+        (2, [(4, 2), (4, 2)], (2, {"num_cpus": 4, "num_gpus": 1})),
+        (3, [(6, 2)], (3, {"num_cpus": 2, "num_gpus": 0.5})),
+    ],
+)
+def test_workers_share_cores_and_gpus(
+    workers: int | None, machines: list[tuple[int, int]], expected: tuple[int, dict[str, float]]
+) -> None:
+    assert share(workers, [{"CPU": cpus, "GPU": gpus} for cpus, gpus in machines]) == expected

@@ -1,0 +1,108 @@
+"""Work for the engines to do; it lies in a module so that worker processes can import it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnviz.announce import announce
+from attnviz.errors import InputError
+
+
+def square(shard: int) -> int:
+    return shard * shard
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """The first shards take longest: each waits until the one after it is done."""
+
+    folder: Path
+    last: int
+
+    def __call__(self, shard: int) -> int:
+        if shard % 2 == 0 and shard < self.last:
+            wait_for((self.folder / str(shard + 1)).exists)
+        (self.folder / str(shard)).touch()
+        return shard
+
+
+def wait_for(come: Callable[[], bool]) -> None:
+    """Until something is so; a minute at most, so that a mistake ends too."""
+    pause = threading.Event()
+    for _ in range(6000):
+        if come():
+            return
+        pause.wait(0.01)
+    raise TimeoutError
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """Kills its own process over one shard, the first times it comes."""
+
+    folder: Path
+    shard: int
+    times: int
+
+    def __call__(self, shard: int) -> int:
+        if shard == self.shard:
+            tries = len(list(self.folder.iterdir()))
+            if tries < self.times:
+                (self.folder / str(tries)).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return shard * shard
+
+
+def failing(shard: int) -> int:
+    announce(f"shard {shard} begins")
+    if shard == 2:
+        raise InputError("line 3 of 'a.txt' is empty")
+    return shard
+
+
+class OddError(Exception):
+    """One that cannot be made again from its message."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+
+
+def odd(shard: int) -> int:
+    raise OddError("out of order", 3)
+
+
+def opened(shard: int) -> object:
+    return threading.Lock()
+
+
+class Remembering:
+    """Counts its shards, as work does that keeps a model."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, shard: int) -> tuple[int, int]:
+        self.seen += 1
+        return os.getpid(), self.seen
+
+
+def limits(shard: int) -> tuple[str | None, ...]:
+    print("on stdout")
+    return os.environ.get("OMP_NUM_THREADS"), os.environ.get("RAYON_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Endless:
+    """Says which process it is in, and never comes back."""
+
+    folder: Path
+
+    def __call__(self, shard: int) -> None:
+        (self.folder / f"{os.getpid()}.pid").touch()
+        while True:
+            pass
