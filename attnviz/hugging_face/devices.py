@@ -114,11 +114,11 @@ def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None
         remedy: what the user can do about it.
 
     Raises:
-        ModelError: less than that is free.
+        NoRoomError: less than that is free.
     """
     free = free_bytes(device)
     if free is not None and needed > free:
-        raise ModelError(
+        raise NoRoomError(
             f"{what} would take about {size(needed)}, and {size(free)} is free on "
             f"'{device.type}': {remedy}"
         )
@@ -129,20 +129,24 @@ def size(number: float) -> str:
     return f"{number / 2**30:,.1f} GiB" if number >= 2**30 else f"{number / 2**20:,.0f} MiB"
 
 
+class NoRoomError(ModelError):
+    """What was wanted does not fit into memory; less of it at once may."""
+
+
 @contextmanager
 def memory_errors(what: str, remedy: str) -> Iterator[None]:
     """Turn running out of memory, which each device reports in its own way, into one line.
 
     Raises:
-        ModelError: the memory ran out.
+        NoRoomError: the memory ran out.
     """
     import torch
 
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise ModelError(f"the memory ran out: {what}: {remedy}") from error
+        raise NoRoomError(f"the memory ran out: {what}: {remedy}") from error
     except RuntimeError as error:
         if "allocate memory" not in str(error):
             raise
-        raise ModelError(f"the memory ran out: {what}: {remedy}") from error
+        raise NoRoomError(f"the memory ran out: {what}: {remedy}") from error

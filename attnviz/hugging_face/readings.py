@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,16 +54,25 @@ class Wish:
         links: how many of each head's strongest links, 0 for none.
         hidden: which cells do not count among them.
         keep_qk: whether queries and keys are kept.
+        first: of a batch, how many queries its first text has; None: all.
     """
 
     frame: Frame
     links: int = 0
     hidden: Hidden = NOTHING
     keep_qk: bool = False
+    first: int | None = None
+
+
+class Enough(Exception):  # noqa: N818 - it ends a pass, and is no error
+    """All that was wanted of a pass has been read."""
 
 
 def read_calls(
-    model: Any, inputs: Mapping[str, Any], wish_for: Callable[[str, Call], Wish | None]
+    model: Any,
+    inputs: Mapping[str, Any],
+    wish_for: Callable[[str, Call], Wish | None],
+    calls: int | None = None,
 ) -> list[Reading]:
     """The attention of each kernel call of one pass, in order; none of a model of another kind.
 
@@ -70,6 +80,7 @@ def read_calls(
         model: a transformers model.
         inputs: what it takes, on its device.
         wish_for: what to read of a module's call, by its dotted name; None: nothing.
+        calls: how many there are to read, after which the pass ends; None: it runs through.
 
     Raises:
         AttentionError: what was read does not explain what the kernel gave back.
@@ -84,8 +95,10 @@ def read_calls(
         wish = None if path is None else wish_for(path, call)
         if path is not None and wish is not None:
             readings.append(read_call(path, call, wish))
+            if len(readings) == calls:
+                raise Enough
 
-    with torch.no_grad(), watching(look):
+    with suppress(Enough), torch.no_grad(), watching(look):
         model(**inputs, return_dict=True)
     return readings
 
@@ -100,23 +113,32 @@ def read_call(path: str, call: Call, wish: Wish) -> Reading:
     bounds = Bounds(call, wish.frame, wish.hidden) if wish.links else None
     weights = read_frame(call, wish.frame, bounds.add if bounds else None)
     if not wish.frame.is_pooled and weights.shape[2:] == (call.query.shape[2], call.key.shape[2]):
-        check_mixture(path, call, weights)
+        check_mixture(path, call, weights, wish.first)
     links = strongest(bounds, wish.links) if bounds else []
     projected = projected_in(call, wish.frame) if wish.keep_qk else None
     return Reading(path, weights.numpy(), tuple(links), projected)
 
 
-def check_mixture(path: str, call: Call, weights: Any) -> None:
+def check_mixture(path: str, call: Call, weights: Any, queries: int | None = None) -> None:
     """Refuse weights that do not turn the values into what the kernel gave back.
+
+    It is asked of a batch's first text: what a kernel is linear in does not hang on the text.
+
+    Args:
+        path: the module that called.
+        call: its call.
+        weights: what was read of it.
+        queries: how many the first text has; None: all.
 
     Raises:
         AttentionError: they do not: the kernel is not linear in its values.
     """
-    value = call.value.float().cpu()
-    value = value.repeat_interleave(weights.shape[1] // value.shape[1], dim=1)
-    mixed = (weights @ value).transpose(1, 2)
+    value = call.value[0].float().cpu()
+    value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
+    mixed = (weights[0, :, :queries] @ value).transpose(0, 1)
     dtype = str(call.value.dtype).removeprefix("torch.")
-    off = float((mixed - call.output.float().cpu().view_as(mixed)).abs().max())
+    given = call.output[0, :queries].float().cpu().reshape(mixed.shape)
+    off = float((mixed - given).abs().max())
     if not off <= DRIFT.get(dtype, 1e-3) * max(float(value.abs().max()), 1.0):
         raise AttentionError(
             f"attention of '{path}' cannot be read: its kernel does more than mix values by "

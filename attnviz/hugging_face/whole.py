@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.attention_map import Attention, Provenance, Token
 from attnviz.errors import UsageError
-from attnviz.hugging_face.capture import group, highest, read_layers
+from attnviz.hugging_face.capture import group
 from attnviz.hugging_face.devices import BYTES, check_fit
 from attnviz.hugging_face.extent import WHOLE
-from attnviz.hugging_face.model import HuggingFaceModel, as_map
+from attnviz.hugging_face.layers import highest, read_layers
+from attnviz.hugging_face.maps import as_map
+from attnviz.hugging_face.model import HuggingFaceModel
 from attnviz.hugging_face.refusals import check_family
 from attnviz.hugging_face.twin import ATTENTIONS, eager_twin
 

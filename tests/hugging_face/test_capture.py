@@ -9,7 +9,8 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, BertConfig
 
 from attnviz.errors import AttentionError, ModelError
 from attnviz.hugging_face import extent, readings
-from attnviz.hugging_face.capture import group, layer_numbers, read_layers
+from attnviz.hugging_face.capture import group
+from attnviz.hugging_face.layers import layer_numbers, read_layers
 
 TEXT = "The professor who supervised the student published the paper."
 SELF = {

@@ -97,7 +97,7 @@ def test_a_part_that_the_text_does_not_have_is_refused(wanted, loaded):
 def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
     model = loaded("bert")
     expected = read(model, max_size=5)
-    monkeypatch.setattr("attnviz.hugging_face.capture.read_calls", lambda *_: [])
+    monkeypatch.setattr("attnviz.hugging_face.passes.read_calls", lambda *_: [])
     by_hand = read(model, max_size=5)
     np.testing.assert_allclose(by_hand.weights, expected.weights, atol=1e-5)
     weights = [[link.weight for link in item.main.links] for item in (by_hand, expected)]

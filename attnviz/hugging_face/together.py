@@ -1,0 +1,271 @@
+"""Many texts read at once, each with the numbers that it would have alone.
+
+Texts of similar length are padded to the longest of them and read in one pass, and each one's part
+is cut out. Whether padding stays without effect is found out, not known from a list of families:
+the shortest text of the first batch is read alone too, and all of its weights have to agree. Where
+they do not, only texts of equal length are read together; where not even that helps, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from attnviz.announce import announce
+from attnviz.attention_map import Attention
+from attnviz.errors import AttentionError, AttnvizError, InputError
+from attnviz.hugging_face.batches import batches, stretches
+from attnviz.hugging_face.capture import HANDED_OVER, Captured
+from attnviz.hugging_face.capture_many import capture_many
+from attnviz.hugging_face.devices import NoRoomError, free_bytes
+from attnviz.hugging_face.extent import DEFAULT_SIZE, heads_of
+from attnviz.hugging_face.padding import Output, cut, padded, padding_of
+from attnviz.hugging_face.prepared import Prepared
+from attnviz.hugging_face.quiet import quiet
+from attnviz.hugging_face.reader import taken_by
+from attnviz.hugging_face.tasks import listening
+from attnviz.texts import Text
+
+if TYPE_CHECKING:
+    from attnviz.hugging_face.model import HuggingFaceModel
+
+FEW = 4
+"""Fewer texts than this are read one by one: a batch of them would save nothing."""
+ROOM = 2**29
+"""Bytes of maps that are held at once."""
+TOKENS = {"cpu": 2048}
+"""Tokens of a batch by the kind of device; elsewhere 16,384."""
+ALIKE = {"float16": 1e-2, "bfloat16": 2e-2}
+"""How far a text's weights may be off beside others; elsewhere 1e-5."""
+
+Company = Literal["padded", "even", "none"]
+"""Which texts may be read with others: all with padding, those of equal length, or none."""
+NEXT: dict[Company, Company] = {"padded": "even", "even": "none"}
+
+
+class Known:
+    """What was found out about a model's passes over several texts.
+
+    Attributes:
+        company: which texts may be read together.
+        calls: for each way of reading together that was compared, how many layers a pass has to
+            read; None: it has to run through; 0: none can be read, all are handed over.
+        tokens: of a batch at most.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self.company: Company = "padded"
+        self.calls = dict[Company, int | None]()
+        self.tokens = tokens
+
+
+_KNOWN: WeakKeyDictionary[Any, dict[tuple[str, ...], Known]] = WeakKeyDictionary()
+
+
+def attend_many(
+    model: HuggingFaceModel, texts: Sequence[Text], *, alone: bool, batch_size: int | None = None
+) -> Iterator[Attention | InputError]:
+    """The attention of each text or pair, in order; one that cannot be used gives its error.
+
+    Args:
+        model: who reads.
+        texts: what; what is read together depends on nothing else.
+        alone: True for a text's attention over itself, or a sentence pair's over its two.
+        batch_size: texts that are read at once at most; None: as many as is good.
+
+    Raises:
+        AttnvizError: every text would fail likewise.
+    """
+    with quiet():
+        prepared = [prepare(model, text, alone=alone) for text in texts]
+    sizes = [0 if item is None else bytes_of(item) for item in prepared]
+    for stretch in stretches(sizes, room()):
+        items = {number: item for number in stretch if (item := prepared[number]) is not None}
+        with quiet():
+            found = Together(model, items, batch_size).read() if len(items) >= FEW else {}
+        for number in stretch:
+            if number in found:
+                yield found.pop(number)
+            else:
+                yield by_itself(model, texts[number], alone=alone)
+
+
+def by_itself(model: HuggingFaceModel, text: Text, *, alone: bool) -> Attention | InputError:
+    """One text's attention from a pass of its own, or why it cannot be had."""
+    try:
+        with quiet():
+            return model.attend(model.prepare(text, alone=alone))
+    except InputError as error:
+        return error
+
+
+def prepare(model: HuggingFaceModel, text: Text, *, alone: bool) -> Prepared | None:
+    """A text as it can be read with others; None where it needs a pass of its own.
+
+    So do texts that fail, whose error is then raised in their turn.
+    """
+    extent = model.extent
+    written = model.writes is not None or (text.target is None and not alone)
+    if written or extent.rows or extent.window or extent.keep_qk:
+        return None
+    try:
+        prepared = model.prepare(text, alone=alone)
+    except AttnvizError:
+        return None
+    longest = max(map(len, prepared.tokens.values()))
+    is_long = longest > (extent.max_size or DEFAULT_SIZE) or 8 * bytes_of(prepared) > room()
+    return None if is_long else prepared
+
+
+def bytes_of(prepared: Prepared) -> int:
+    """What the maps of a text take."""
+    return sum(
+        4 * heads_of(prepared.part.config, stream) * queries * keys
+        for stream, (queries, keys) in prepared.sides.items()
+    )
+
+
+def room() -> int:
+    """Bytes of maps that are held at once.
+
+    It has two sizes only, so that what is read together is the same wherever memory is not scarce.
+    """
+    import torch
+
+    free = free_bytes(torch.device("cpu"))
+    return ROOM if free is None or free > 4 * ROOM else ROOM // 8
+
+
+class Together:
+    """Some prepared texts, read in batches."""
+
+    def __init__(
+        self, model: HuggingFaceModel, items: Mapping[int, Prepared], most: int | None
+    ) -> None:
+        self.model, self.items, self.most = model, items, most
+        self.part = next(iter(items.values())).part
+        streams = tuple(next(iter(items.values())).axes)
+        tokens = TOKENS.get(model.model.device.type, 1 << 14)
+        self.known = _KNOWN.setdefault(model.model, {}).setdefault(streams, Known(tokens))
+        self.padding = padding_of(model.model, model.tokenizer)
+
+    def read(self) -> dict[int, Attention]:
+        """The attention of each text that could be read with others, by its number."""
+        found = dict[int, Attention]()
+        left = list(self.items)
+        while self.known.company != "none" and left:
+            batch = next(self.plan(left))
+            if len(batch) > 1:
+                read = self.attempt([self.items[number] for number in batch])
+                if read is None:
+                    continue
+                found |= dict(zip(batch, read, strict=True))
+            left = [number for number in left if number not in batch]
+        return found
+
+    def plan(self, numbers: Sequence[int]) -> Iterator[list[int]]:
+        """The texts that come together, batch by batch."""
+        return batches(
+            numbers,
+            lambda number: tuple(map(len, self.items[number].tokens.values())),
+            tokens=self.known.tokens,
+            most=self.most,
+            even=self.known.company == "even",
+        )
+
+    def attempt(self, batch: Sequence[Prepared]) -> list[Attention] | None:
+        """The attention of each text of a batch, of none if it needs passes of their own.
+
+        None where others have to come together first.
+        """
+        way: Company = (
+            "even" if len({tuple(item.sides.values()) for item in batch}) == 1 else "padded"
+        )
+        proven = way in self.known.calls
+        try:
+            found = self.run(batch, self.known.calls.get(way))
+            if not proven:
+                self.compare(batch[0], found[0], way)
+        except NoRoomError:
+            found = []
+        except AttnvizError as error:
+            if proven:
+                return []
+            self.retreat(way, str(error))
+            return None
+        if not found:
+            return self.halve(batch)
+        task = self.model.task
+        return [
+            item.finished(captured, task, output)
+            for item, (captured, output) in zip(batch, found, strict=True)
+        ]
+
+    def run(
+        self, batch: Sequence[Prepared], calls: int | None = None
+    ) -> list[tuple[list[Captured], Output | None]]:
+        """What each text's tokens attend to, and what the model's head gave out about it."""
+        inputs = padded(
+            [item.inputs for item in batch],
+            taken_by(self.part),
+            self.padding,
+            self.model.model.device,
+        )
+        with listening(self.model.model) as heard:
+            captured = capture_many(self.part, inputs, [item.sides for item in batch], calls)
+        output = heard[0] if heard else None
+        lengths = [len(next(iter(item.tokens.values()))) for item in batch]
+        return [
+            (found, cut(output, number, length))
+            for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
+        ]
+
+    def compare(
+        self, item: Prepared, beside: tuple[list[Captured], Output | None], way: Company
+    ) -> None:
+        """Read a text alone, and note that it is the same beside others.
+
+        Raises:
+            AttentionError: it is not.
+        """
+        ((alone, output),) = self.run([item])
+        dtype = str(self.model.model.dtype).removeprefix("torch.")
+        off = max(
+            float(np.abs(one.weights - other.weights).max())
+            for one, other in zip(alone, beside[0], strict=True)
+        )
+        if output is not None and beside[1] is not None and self.model.task:
+            scale = 1 + float(output.logits.abs().max())
+            off = max(off, float((output.logits - beside[1].logits).abs().max()) / scale)
+        if not off <= ALIKE.get(dtype, 1e-5):
+            raise AttentionError(f"its numbers are off by {off:.1g}")
+        through = self.model.task is not None or hasattr(self.model.model, "hf_device_map")
+        layers = sum(len(found.layers) for found in alone)
+        is_read = alone[0].route != HANDED_OVER
+        self.known.calls[way] = None if through else layers * is_read
+
+    def retreat(self, way: Company, why: str) -> None:
+        """Read less together from now on, and say so."""
+        self.known.company = NEXT[way]
+        kind = self.model.model.config.model_type
+        rest = "only texts of equal length are read together"
+        beside = "padding"
+        if way == "even":
+            rest, beside = "texts are read one by one", "others"
+        announce(f"'{kind}' reads a text otherwise beside {beside} ({why}): {rest}")
+
+    def halve(self, batch: Sequence[Prepared]) -> list[Attention] | None:
+        """Let batches be half as large from now on, and say so; of two texts none stays."""
+        import torch
+
+        if len(batch) == 2:
+            return []
+        longest = max(sum(map(len, item.tokens.values())) for item in batch)
+        self.known.tokens = len(batch) * longest // 2
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        announce(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
+        return None

@@ -1,0 +1,208 @@
+"""Many texts at once against the same texts one by one: the same numbers, notes and errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.announce import heard_by
+from attnviz.errors import InputError, ModelError
+from attnviz.hugging_face import together
+from attnviz.hugging_face.extent import Extent
+from attnviz.texts import Text
+
+LINES = [
+    "The professor who supervised the student published the paper.",
+    "A paper.",
+    "The student published the paper.",
+    "the red car is the red car",
+    "The professor who published the paper supervised the student.",
+    "who is the professor",
+]
+TARGETS = [
+    "Le café.",
+    "La voiture rouge est rapide.",
+    "Un professeur.",
+    "Une voiture.",
+    "Oui.",
+    "Qui",
+]
+SELF = ["bert", "roberta", "gpt2", "llama", "gemma2", "t5", "byt5", "bart", "marian"]
+CROSS = ["t5", "byt5", "bart", "marian", "m2m_100"]
+
+
+@pytest.fixture(autouse=True)
+def forgetful(monkeypatch):
+    """What one test finds out about a model must not serve the next."""
+    monkeypatch.setattr(together, "_KNOWN", {})
+
+
+def alone(*lines):
+    return [Text(str(number), line) for number, line in enumerate(lines)]
+
+
+def pairs():
+    both = zip(LINES, TARGETS, strict=True)
+    return [Text(str(number), *pair) for number, pair in enumerate(both)]
+
+
+def one_by_one(model, texts, over_itself):
+    return [together.by_itself(model, text, alone=over_itself) for text in texts]
+
+
+def check(found, expected):
+    """All but the last digits must agree, and everything else wholly."""
+    for one, other in zip(found, expected, strict=True):
+        assert (one.text, one.source, one.target) == (other.text, other.source, other.target)
+        assert one.provenance == other.provenance
+        for own, its in zip(one.maps, other.maps, strict=True):
+            np.testing.assert_allclose(own.weights, its.weights, atol=1e-5)
+            assert (own.stream, own.layers, own.heads) == (its.stream, its.layers, its.heads)
+            assert (own.query_tokens, own.key_tokens) == (its.query_tokens, its.key_tokens)
+            assert (own.query_side, own.key_side) == (its.query_side, its.key_side)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """How many texts each pass reads."""
+    sizes = []
+    run = together.capture_many
+
+    def counted(part, inputs, sides, calls=None):
+        sizes.append(len(sides))
+        return run(part, inputs, sides, calls)
+
+    monkeypatch.setattr(together, "capture_many", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("kind", SELF)
+def test_texts_over_themselves(kind, loaded, passes):
+    model = loaded(kind)
+    texts = alone(*LINES)
+    check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
+    assert passes == [6, 1]
+
+
+@pytest.mark.parametrize("kind", CROSS)
+def test_pairs_with_given_targets(kind, loaded, passes):
+    model = loaded(kind)
+    found = list(model.attend_many(pairs(), alone=False))
+    check(found, one_by_one(model, pairs(), False))
+    assert passes == [6, 1]
+
+
+def test_a_second_window_is_compared_no_more(loaded, passes):
+    model = loaded("bert")
+    for _ in range(2):
+        list(model.attend_many(alone(*LINES), alone=True))
+    assert passes == [6, 1, 6]
+
+
+def test_a_batch_has_no_more_texts_than_asked_for(loaded, passes):
+    model = loaded("bert")
+    texts = alone(*LINES)
+    found = list(model.attend_many(texts, alone=True, batch_size=3))
+    check(found, one_by_one(model, texts, True))
+    assert passes == [3, 1, 3]
+
+
+def test_a_text_that_fails_gives_its_error_in_its_place_and_harms_no_other(loaded):
+    model = loaded("bert")
+    texts = alone(*LINES[:2], "paper " * 50, *LINES[2:], "\ud800")
+    found = list(model.attend_many(texts, alone=True))
+    assert [type(item) for item in (found[2], found[-1])] == [InputError, InputError]
+    assert "at most 32" in str(found[2])
+    good = [text for text in texts if text.id not in ("2", "7")]
+    check([*found[:2], *found[3:-1]], one_by_one(model, good, True))
+
+
+def test_few_texts_are_read_one_by_one(loaded, passes):
+    list(loaded("bert").attend_many(alone(*LINES[:3]), alone=True))
+    assert passes == []
+
+
+def test_no_more_maps_are_held_than_there_is_room_for(loaded, passes, monkeypatch):
+    model = loaded("bert")
+    texts = alone(*LINES * 4)
+    expected = one_by_one(model, texts, True)
+    monkeypatch.setattr(together, "room", lambda: 70_000)
+    check(list(model.attend_many(texts, alone=True)), expected)
+    assert max(passes) < 20
+
+
+def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
+    for extent in (Extent(max_size=2), Extent(window=(0, 2)), Extent(rows=(1, 2))):
+        model = replace(loaded("bert"), extent=extent)
+        texts = alone(*LINES)
+        check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
+    assert passes == []
+
+
+def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypatch, passes):
+    model = loaded("bert")
+    monkeypatch.setattr("attnviz.hugging_face.passes.read_calls", lambda *_: [])
+    texts = alone(*LINES)
+    found = list(model.attend_many(texts, alone=True))
+    check(found, one_by_one(model, texts, True))
+    assert "by hand" in found[0].provenance.notes[-1]
+    assert passes == [6, 1]
+
+
+def test_where_padding_leaks_only_equal_lengths_come_together(loaded, monkeypatch, passes):
+    model = loaded("bert")
+    monkeypatch.setattr(together, "padded", leaky(together.padded))
+    texts = alone(*LINES, *LINES)
+    said = []
+    with heard_by(said.append):
+        found = list(model.attend_many(texts, alone=True))
+    check(found, one_by_one(model, texts, True))
+    assert passes[:2] == [12, 1]
+    assert len(said) == 1
+    assert "only texts of equal length are read together" in said[0]
+
+
+def leaky(padded):
+    """Padding that nothing hides."""
+
+    def leaking(*given):
+        inputs = padded(*given)
+        return {**inputs, "attention_mask": torch.ones_like(inputs["attention_mask"])}
+
+    return leaking
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
+    model = loaded("bert")
+    texts = alone(*LINES * 3)
+    expected = one_by_one(model, texts, True)
+    run = together.capture_many
+
+    def small(part, inputs, sides, calls=None):
+        if len(sides) > most:
+            raise together.NoRoomError("the memory ran out")
+        return run(part, inputs, sides, calls)
+
+    monkeypatch.setattr(together, "capture_many", small)
+    said = []
+    with heard_by(said.append):
+        check(list(model.attend_many(texts, alone=True)), expected)
+    assert all("the memory ran out with" in note for note in said)
+    assert said
+
+
+def test_a_model_that_fails_fails_in_its_turn(loaded, monkeypatch):
+    model = loaded("bert")
+    monkeypatch.setattr(model.model, "forward", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("attnviz.hugging_face.passes.read_calls", failing)
+    found = model.attend_many(alone(*LINES), alone=True)
+    with pytest.raises(ModelError, match="cannot run on this text"):
+        next(found)
+
+
+def failing(*_):
+    raise RuntimeError("broken")

@@ -1,0 +1,79 @@
+"""The contract over model families: beside other texts each has the numbers that it has alone."""
+
+from __future__ import annotations
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import Attention, Provenance, Token
+from attnviz.hugging_face.model import HuggingFaceModel
+from attnviz.hugging_face.prepared import Prepared
+from attnviz.hugging_face.quiet import quiet
+from attnviz.hugging_face.together import Together
+from tests.hugging_face.test_families import make
+from tests.hugging_face.tiny_families import FAMILIES
+
+LENGTHS = [(9, 5), (4, 6), (13, 3), (9, 8), (6, 7), (9, 5)]
+"""Tokens of each text, and of its target."""
+CROSS = {
+    "cross": ("target", "source"),
+    "encoder": ("source", "source"),
+    "decoder": ("target", "target"),
+}
+AXES = {"text": {"self": ("text", "text")}, "pair": CROSS}
+
+EVEN = ("convbert", "mobilebert")
+"""Families with convolutions over positions, into which padding leaks: only texts of equal length
+are read together."""
+
+READ = [name for name, item in FAMILIES.items() if item.route != "refused" and item.kind in AXES]
+
+
+@pytest.fixture(autouse=True)
+def silence():
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def texts_of(model, kind):
+    random = np.random.default_rng(0)
+    for lengths in LENGTHS:
+        texts = [random.integers(5, 49, length).tolist() for length in lengths]
+        inputs = {"input_ids": texts[0], "attention_mask": [1] * lengths[0]}
+        tokens = {"text": texts[0]}
+        if kind == "pair":
+            inputs["decoder_input_ids"] = texts[1]
+            tokens = {"source": texts[0], "target": texts[1]}
+        named = {name: tuple(Token(str(n)) for n in ids) for name, ids in tokens.items()}
+        yield Prepared(model, inputs, named, AXES[kind], Attention((), Provenance("test", "tiny")))
+
+
+def loaded(name):
+    model = make(name)[0]
+    return HuggingFaceModel(
+        name=name,
+        model=model,
+        tokenizer=SimpleNamespace(pad_token_id=0),
+        family="encoder–decoder" if FAMILIES[name].kind == "pair" else "encoder-only",
+        limit=None,
+        provenance=Provenance("test", "tiny"),
+    )
+
+
+@pytest.mark.parametrize("name", READ)
+def test_each_text_has_the_numbers_that_it_has_alone(name):
+    model = loaded(name)
+    texts = list(texts_of(model.model, FAMILIES[name].kind))
+    together = Together(model, dict(enumerate(texts)), None)
+    found = together.read()
+    assert together.known.company == ("even" if name in EVEN else "padded")
+    assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))
+    for number in found:
+        alone = model.attend(texts[number])
+        for one, other in zip(alone.maps, found[number].maps, strict=True):
+            assert (one.stream, one.layers) == (other.stream, other.layers)
+            np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
