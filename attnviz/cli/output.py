@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
+import select
+import signal
+import stat
 import sys
 import tempfile
-from contextlib import AbstractContextManager, suppress
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from attnviz.errors import OutputError, UsageError
 
@@ -18,18 +24,76 @@ def write_text(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write data to stdout.
+    """Write data to stdout, whatever Ctrl-C says meanwhile; a file on a full disk gets none of it.
 
     Raises:
         OutputError: stdout refuses it, as a full disk does; a closed pipe stays BrokenPipeError.
     """
     try:
+        sys.stdout.flush()
+        with uninterrupted():
+            write_whole(sys.stdout.fileno(), data)
+    except io.UnsupportedOperation:  # no file of the system's, as where Python calls
         sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
         raise OutputError(f"cannot write to stdout: {error.strerror}") from error
+
+
+def write_whole(file: int, data: bytes) -> None:
+    """Write all of the data to an open file or, where a disk has no room for it, none.
+
+    Args:
+        file: its descriptor.
+        data: what to append.
+
+    Raises:
+        OSError: it could not be written; a part that was is taken back, unless it is in a pipe.
+    """
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(file, left) :]
+        except BlockingIOError:  # a pipe that does not wait: somebody else set it so
+            select.select([], [file], [])
+        except OSError:
+            written, facts = len(data) - len(left), os.fstat(file)
+            if written and stat.S_ISREG(facts.st_mode):
+                # Appending or not, the file's place is behind what was written last.
+                end = os.lseek(file, 0, os.SEEK_CUR)
+                if end == facts.st_size:  # nobody else has written behind it
+                    os.ftruncate(file, end - written)
+                    os.lseek(file, end - written, os.SEEK_SET)
+            raise
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Finish what is begun before Ctrl-C ends the run; a second Ctrl-C ends it at once.
+
+    Raises:
+        KeyboardInterrupt: once it is finished, if Ctrl-C came.
+    """
+    usual = signal.default_int_handler
+    aside = threading.current_thread() is not threading.main_thread()
+    if aside or signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+    pressed = False
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, usual)
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def note(text: str) -> None:
@@ -115,7 +179,7 @@ class Draft(AbstractContextManager["Draft"]):
         try:
             self.file.close()
             if not self.special:
-                self.draft.chmod(_usual_mode(self.place))
+                self.draft.chmod(usual_mode(self.place))
                 self.draft.replace(self.place)
                 self.special = True
         except OSError as error:
@@ -147,7 +211,7 @@ def write_file(path: Path, data: bytes) -> None:
         draft.keep()
 
 
-def _usual_mode(path: Path) -> int:
+def usual_mode(path: Path) -> int:
     """The mode of the file that stood there, else what the umask leaves of rw for all."""
     if path.exists():
         return path.stat().st_mode & 0o777

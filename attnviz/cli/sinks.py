@@ -10,8 +10,18 @@ from types import TracebackType
 from typing import Protocol
 
 from attnviz.analyses.view import views
+from attnviz.cli.journal import question_of
+from attnviz.cli.lasting import LastingSink
 from attnviz.cli.options import Options
-from attnviz.cli.output import Draft, check_writable, refuse_binary_on_terminal, write_bytes
+from attnviz.cli.output import (
+    Draft,
+    check_writable,
+    note,
+    refuse_binary_on_terminal,
+    uninterrupted,
+    write_bytes,
+)
+from attnviz.cli.unfinished import can_last
 from attnviz.errors import UsageError
 from attnviz.outputs import as_bytes, format_of, make_renderer, picture_bytes, picture_suffix
 from attnviz.pipeline import Result, check_kept
@@ -34,16 +44,33 @@ class Sink(Protocol):
 class StdoutSink:
     """Data on stdout, each text as soon as it is done."""
 
-    def __init__(self, renderer: Renderer) -> None:
-        self.renderer = renderer
+    def __init__(self, renderer: Renderer, alone: bool = True) -> None:
+        """Take the renderer.
+
+        Args:
+            renderer: of the format.
+            alone: nothing else is written, so that the run ends once nobody reads stdout.
+        """
+        self.renderer, self.alone = renderer, alone
+        self.read = True
 
     def add(self, result: Result, views: Views) -> None:
         """Write the text's part."""
-        write_bytes(as_bytes(self.renderer.add(result, views)))
+        if self.read:
+            self._write(self.renderer.add(result, views))
 
     def finish(self) -> None:
         """Write what closes the data."""
-        write_bytes(as_bytes(self.renderer.finish()))
+        if self.read:
+            self._write(self.renderer.finish())
+
+    def _write(self, part: str | bytes) -> None:
+        try:
+            write_bytes(as_bytes(part))
+        except BrokenPipeError:
+            if self.alone:
+                raise
+            self.read = False
 
 
 class FileSink:
@@ -65,10 +92,21 @@ class FileSink:
 class PictureSink:
     """A picture of each text: FILE for one text, FILE-0, FILE-1, … (by id) for several."""
 
-    def __init__(self, picture: str, path: Path, many: bool) -> None:
+    def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
+        """Check the suffix.
+
+        Args:
+            picture: which one.
+            path: where to.
+            many: whether several texts may come.
+            count: how many an earlier run has drawn.
+
+        Raises:
+            UsageError: a suffix that is no picture's.
+        """
         self.picture, self.path, self.many = picture, path, many
         self.suffix = picture_suffix(path)
-        self.count = 0
+        self.count = count
 
     def add(self, result: Result, views: Views) -> None:
         """Draw the text's picture."""
@@ -85,19 +123,41 @@ class PictureSink:
 
 
 class Sinks(AbstractContextManager["Sinks"]):
-    """All sinks of a run; what is not finished when it ends leaves no file behind."""
+    """All sinks of a run; what is not finished when it ends leaves no file, or one to go on with.
 
-    def __init__(self, options: Options, many: bool) -> None:
+    For each record of the input, in order, call `add` or `skip`; behind the last one `finish`.
+
+    Attributes:
+        done: records that an earlier run has done; the first to come is the next.
+        complete: True where an earlier run has done everything.
+        failed: records that came to nothing, those of an earlier run included.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        many: bool,
+        command: str = "",
+        input_file: Path | None = None,
+    ) -> None:
         """Check and open everything that will be written.
 
+        Args:
+            options: what was asked for.
+            many: whether several texts may come.
+            command: what makes the results.
+            input_file: the file that the texts come from, if it can be read again.
+
         Raises:
-            UsageError: an unknown format, a wrong suffix, or one file asked for twice.
+            UsageError: an unknown format, a wrong suffix, one file asked for twice, or nothing that
+                could be gone on with.
             OutputError: a place that cannot be written.
         """
         self.open = ExitStack()
         output = options.output
         pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
-        paths = [path for path in (output.output, output.html, *pictures.values()) if path]
+        rejects = options.many.rejects
+        paths = [path for path in (output.output, output.html, rejects, *pictures.values()) if path]
         if len({path.absolute() for path in paths}) < len(paths):
             raise UsageError("two outputs go to the same file: name different ones")
         check_kept(options.origin, options.choice)
@@ -106,34 +166,72 @@ class Sinks(AbstractContextManager["Sinks"]):
         self.every_layer = options.choice.layer is not None
         self.top = output.top
         display = display_of_stdout(many)
-        self.sinks: list[Sink] = []
         renderer = make_renderer(output.format, display)
         if FORMATS[output.format].binary:
             refuse_binary_on_terminal(output.format)
-        for picture, path in pictures.items():
+        for path in pictures.values():
             if path:
+                picture_suffix(path)
                 check_writable(path)
-                self.sinks.append(PictureSink(picture, path, many))
-        if output.html or output.open_page:
-            from attnviz.cli.page import PageSink
-
-            self.sinks.append(PageSink(output.html, many, output.open_page))
-        if output.output:
+        self.failed = 0
+        self.lasting = open_lasting(options, many, command, input_file, display.width)
+        self.sinks: list[Sink] = []
+        self.rejects: Draft | None = None
+        if rejects and (self.lasting is None or self.lasting.rejects_path is None):
+            self.rejects = self.open.enter_context(Draft(rejects))
+        if self.lasting is not None:
+            self.sinks.append(self.lasting)
+            self.failed = self.lasting.failed
+        elif output.output:
             name = format_of(output.output)
             plain = Display(many=many, width=display.width)
             draft = self.open.enter_context(Draft(output.output))
             self.sinks.append(FileSink(make_renderer(name, plain), draft))
-        self.sinks.append(StdoutSink(renderer))
+        self.good = self.done - self.failed
+        for picture, path in pictures.items():
+            if path:
+                self.sinks.append(PictureSink(picture, path, many, self.good))
+        if output.html or output.open_page:
+            from attnviz.cli.page import PageSink
+
+            page = PageSink(output.html, many, output.open_page)
+            page.count = self.good
+            self.sinks.append(page)
+        self.sinks.append(StdoutSink(renderer, alone=not self.sinks))
+
+    @property
+    def done(self) -> int:
+        """How many records are done, those of an earlier run included."""
+        return self.lasting.records if self.lasting else 0
+
+    @property
+    def complete(self) -> bool:
+        """True where an earlier run has done everything."""
+        return self.lasting is not None and self.lasting.complete
 
     def add(self, result: Result) -> None:
-        """Write one text's result everywhere."""
-        for sink in self.sinks:
-            sink.add(result, lambda: views(result, self.every_layer, self.top))
+        """Write one record's result everywhere, whatever Ctrl-C says meanwhile."""
+        with uninterrupted():
+            for sink in self.sinks:
+                sink.add(result, lambda: views(result, self.every_layer, self.top))
+            self.good += 1
+
+    def skip(self, reject: bytes = b"") -> None:
+        """Count a record that came to nothing, and write its line to the file of rejects."""
+        with uninterrupted():
+            if self.lasting is not None:
+                self.lasting.skip(reject)
+            if self.rejects is not None:
+                self.rejects.write(reject)
+            self.failed += 1
 
     def finish(self) -> None:
-        """Complete everything."""
-        for sink in self.sinks:
-            sink.finish()
+        """Complete everything; where no record came to anything, the file of rejects only."""
+        with uninterrupted():
+            for sink in self.sinks if self.good else [item for item in (self.lasting,) if item]:
+                sink.finish()
+            if self.rejects is not None:
+                self.rejects.keep()
 
     def __exit__(
         self,
@@ -141,7 +239,56 @@ class Sinks(AbstractContextManager["Sinks"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self.lasting is not None:
+            self.lasting.leave()
         self.open.__exit__(kind, error, trace)
+
+
+def open_lasting(
+    options: Options, many: bool, command: str, input_file: Path | None, width: int
+) -> LastingSink | None:
+    """The data file in shards, or one that an interrupted run leaves to go on with.
+
+    None where neither can be: the file then appears whole or not at all.
+
+    Raises:
+        UsageError: it was asked for all the same.
+        OutputError: a place that cannot be written.
+    """
+    path, shard_size = options.output.output, options.many.shard_size
+    resume, rejects = options.many.resume, options.many.rejects
+    if path is None:
+        if shard_size or resume:
+            given = "--shard-size" if shard_size else "--resume"
+            raise UsageError(f"{given} is about the data file: add -o FILE")
+        return None
+    name = format_of(path)
+    again = input_file is not None and input_file.is_file()
+    if resume and not again:
+        raise UsageError("--resume reads the texts again: give them by --input FILE, not a pipe")
+    if resume and not shard_size and not FORMATS[name].grows:
+        raise UsageError(
+            f"--resume cannot go on with half of '{path}': add --shard-size N, or write "
+            f"{', '.join(item.suffix for item in FORMATS.values() if item.grows)}"
+        )
+    growing = again and FORMATS[name].grows and can_last(path)
+    if not many or not (shard_size or growing):
+        return None
+
+    def make(first: int, begun: bool) -> Renderer:
+        return make_renderer(name, Display(width=width, many=True, first=first, begun=begun))
+
+    make(0, False)
+    return LastingSink(
+        path,
+        make,
+        grows=FORMATS[name].grows,
+        shard_size=shard_size,
+        rejects=rejects if rejects and can_last(rejects) else None,
+        question=question_of(command, options, input_file) if again and input_file else None,
+        resume=resume,
+        say=(lambda _: None) if options.output.quiet else note,
+    )
 
 
 def display_of_stdout(many: bool) -> Display:
