@@ -154,8 +154,10 @@ def _fingerprint(path: Path) -> dict[str, Any]:
 
 
 def _spelt(name: str) -> str:
+    """A field as a user writes it; typer keeps an option's first spelling as its default."""
     option = OPTIONS.get(name)
-    return option.param_decls[0] if option is not None else name
+    spellings = (option.default, *option.param_decls) if option is not None else ()
+    return next((item for item in spellings if str(item).startswith("--")), name)
 
 
 def _named(value: str | None) -> str:
