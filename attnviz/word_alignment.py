@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,11 +21,24 @@ from attnviz.analyses.select import select
 from attnviz.analyses.words import merge_attention
 from attnviz.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.errors import InputError, UsageError, choose
-from attnviz.sources import Source
+from attnviz.sources import Batching, Source
 from attnviz.texts import Text
 
 AGAINST = ("input", "output")
 """A decoder's row belongs to the token it has just read, or to the one that it predicts next."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aligned:
+    """One pair.
+
+    Attributes:
+        links: as the aligner was asked to join them.
+        forward: the target's attention over the source, in words.
+    """
+
+    links: Links
+    forward: Attention
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,9 +65,7 @@ class Aligner:
     notes: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.how is not None:
-            choose(self.how, SYMMETRIZATIONS, "symmetrization")
-        choose(self.against, AGAINST, "side to align against")
+        check_alignment(self.how, self.against)
 
     def links(self, pair: Text) -> Links:
         """The links of one pair, (source word, target word), words being runs between spaces.
@@ -63,18 +74,7 @@ class Aligner:
             InputError: a line of a file has no target; of a pair given directly the model writes
                 one.
         """
-        forward = self.attend(pair)
-        how = self.how or default_symmetrization(forward)
-        if how == "forward":
-            return _one_way(self.matrix(forward))
-        assert forward.target is not None
-        backward = self.matrix(self._read(self.backward, forward.target, pair.text))
-        if how == "product":
-            return mutual(_shares(self.matrix(forward)).T * _shares(backward))
-        found = frozenset((source, target) for target, source in _one_way(backward))
-        if how == "reverse":
-            return found
-        return symmetrize(_one_way(self.matrix(forward)), found, how)
+        return self._one(pair).links
 
     def attend(self, pair: Text) -> Attention:
         """The target's attention over the source, in words, each row set against its token.
@@ -83,12 +83,75 @@ class Aligner:
             InputError: the pair has no target.
             UsageError: the model gives no cross-attention.
         """
-        if pair.target is None and pair.where:
-            raise InputError("an alignment needs a source and a target, separated by a tab")
-        return self._read(self.source, pair.text, pair.target)
+        (found,) = self._read(self.source, [pair])
+        if isinstance(found, InputError):
+            raise found
+        return found
 
-    def _read(self, source: Source, text: str, target: str | None) -> Attention:
-        attention = source.attend_cross(text, target)
+    def align(
+        self, pairs: Sequence[Text], batch_size: int | None = None
+    ) -> Iterator[Aligned | InputError]:
+        """The links of each pair in order, or why it has none.
+
+        Args:
+            pairs: of one window; what is read together depends on nothing else.
+            batch_size: how many are read at once at most; None: as many as is good.
+
+        Raises:
+            UsageError: the model gives no cross-attention.
+        """
+        turned = [
+            pair if pair.target is None else replace(pair, text=pair.target, target=pair.text)
+            for pair in pairs
+        ]
+        backward: Iterator[Attention | InputError] | None = None
+        for number, forward in enumerate(self._read(self.source, pairs, batch_size)):
+            if isinstance(forward, InputError):
+                if backward is not None:
+                    next(backward)
+                yield forward
+                continue
+            how = self.how or default_symmetrization(forward)
+            if how == "forward":
+                yield Aligned(_one_way(self.matrix(forward)), forward)
+                continue
+            if backward is None:
+                # A target that the model wrote is known only now.
+                text, target = forward.target or "", pairs[number].text
+                turned[number] = replace(turned[number], text=text, target=target)
+                backward = self._read(self.backward, turned[number:], batch_size)
+            back = next(backward)
+            if isinstance(back, InputError):
+                yield back
+            else:
+                yield Aligned(self._joined(how, self.matrix(forward), self.matrix(back)), forward)
+
+    def _joined(self, how: str, forward: AttentionMap, backward: AttentionMap) -> Links:
+        if how == "product":
+            return mutual(_shares(forward).T * _shares(backward))
+        found = frozenset((source, target) for target, source in _one_way(backward))
+        return found if how == "reverse" else symmetrize(_one_way(forward), found, how)
+
+    def _one(self, pair: Text) -> Aligned:
+        (found,) = self.align([pair])
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    def _read(
+        self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The attention of each target over its source, in words, or why there is none."""
+        whole = [pair for pair in pairs if pair.target is not None or not pair.where]
+        attended = attend_pairs(source, whole, batch_size)
+        for pair in pairs:
+            if pair.target is None and pair.where:
+                yield InputError("an alignment needs a source and a target, separated by a tab")
+                continue
+            found = next(attended)
+            yield found if isinstance(found, InputError) else self._in_words(found)
+
+    def _in_words(self, attention: Attention) -> Attention:
         self.notes.update(dict.fromkeys(attention.provenance.notes))
         if attention.main.stream != "cross":
             raise UsageError(f"'{attention.provenance.model}' gives no cross-attention to align by")
@@ -102,6 +165,31 @@ class Aligner:
         if focus and layer is None and head is None:
             layer, head = focus.layer, focus.head
         return reduce_map(select(attention, None, layer, head).main, "mean", "both")
+
+
+def check_alignment(how: str | None, against: str) -> None:
+    """Refuse what no aligner does.
+
+    Raises:
+        UsageError: with what was probably meant.
+    """
+    if how is not None:
+        choose(how, SYMMETRIZATIONS, "symmetrization")
+    choose(against, AGAINST, "side to align against")
+
+
+def attend_pairs(
+    source: Source, pairs: Sequence[Text], batch_size: int | None = None
+) -> Iterator[Attention | InputError]:
+    """The attention of each pair in order, read together where the source can, or why not."""
+    if isinstance(source, Batching) and len(pairs) > 1 and batch_size != 1:
+        yield from source.attend_many(pairs, alone=False, batch_size=batch_size)
+        return
+    for pair in pairs:
+        try:
+            yield source.attend_cross(pair.text, pair.target)
+        except InputError as error:
+            yield error
 
 
 def default_symmetrization(attention: Attention) -> str:
@@ -166,14 +254,13 @@ class Scores:
         chosen: of the links that the aligner gives.
     """
 
-    aligner: Aligner
     heads: dict[tuple[str, str], Score] = field(default_factory=dict)
     chosen: Score = field(default_factory=Score)
 
-    def add(self, pair: Text, links: Links, sure: Links, possible: Links) -> None:
+    def add(self, found: Aligned, sure: Links, possible: Links) -> None:
         """Count one pair with its gold links."""
-        self.chosen.add(links, sure, possible)
-        item = self.aligner.attend(pair).main
+        self.chosen.add(found.links, sure, possible)
+        item = found.forward.main
         for layer, of_layer in zip(item.layers, item.weights, strict=True):
             for head, weights in zip(item.heads, of_layer, strict=True):
                 score = self.heads.setdefault((layer, head), Score())

@@ -6,7 +6,7 @@ import pytest
 from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.errors import InputError, UsageError
 from attnviz.texts import Text
-from attnviz.word_alignment import Aligner, Score, Scores, shifted
+from attnviz.word_alignment import Aligned, Aligner, Score, Scores, shifted
 
 PAIR = Text("0", "a b", "x y z")
 
@@ -93,9 +93,11 @@ def test_scores_know_the_best_head() -> None:
     wrong = FORWARD[:, :, :, ::-1]
     source = Fixed({"a b": np.concatenate([wrong, FORWARD], axis=1)})
     aligner = Aligner(source, source, "forward", head="1")
-    scores = Scores(aligner)
+    scores = Scores()
     gold = frozenset({(0, 0), (1, 1)})
-    scores.add(PAIR, aligner.links(PAIR), gold, frozenset({(0, 2)}))
+    (found,) = aligner.align([PAIR])
+    assert isinstance(found, Aligned)
+    scores.add(found, gold, frozenset({(0, 2)}))
     (layer, head, best), (_, other, worst) = scores.rows()
     assert (layer, head, other) == ("0", "1", "0")
     # Two sure and one possible link, all three found: no error. The mirrored head has none right.

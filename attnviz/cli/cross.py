@@ -6,13 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.align import (
-    AgainstOption,
-    Alignment,
-    ScoreOption,
-    SymmetrizeOption,
-    run_alignment,
-)
+from attnviz.cli.align import AgainstOption, ScoreOption, SymmetrizeOption
 from attnviz.cli.input import InputOption, reading, texts_of
 from attnviz.cli.options import FILES, READING, SHARING, Options, with_options
 
@@ -50,5 +44,9 @@ def cross(
     aligned = options.output.format == "pharaoh" or score is not None
     texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned, **reading(options))
     if aligned:
-        raise typer.Exit(run_alignment(texts, options, Alignment(symmetrize, against, score)))
+        from attnviz.cli.align_run import Alignment, run_alignment
+
+        raise typer.Exit(
+            run_alignment(texts, options, Alignment(symmetrize, against, score), input_file)
+        )
     raise typer.Exit(run_texts("cross", texts, many, options, input_file))

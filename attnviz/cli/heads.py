@@ -9,7 +9,7 @@ import typer
 
 from attnviz.analyses.heads import ORDERS, check_order
 from attnviz.analyses.roles import ROLES
-from attnviz.cli.input import InputOption, texts_of
+from attnviz.cli.input import InputOption, reading, texts_of
 from attnviz.cli.options import (
     CHOICE,
     ORIGIN,
@@ -169,5 +169,5 @@ def heads(
     if options.origin.weights is not None and not text and input_file is None:
         # A file of weights can bring its own tokens.
         raise typer.Exit(heads_run.measures(iter([Text("0", "")]), asked))
-    texts, _ = texts_of(text or [], input_file)
-    raise typer.Exit(heads_run.measures(texts, asked))
+    texts, _ = texts_of(text or [], input_file, **reading(options))
+    raise typer.Exit(heads_run.measures(texts, asked, input_file))

@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING
 
 from attnviz.analyses.heads import HeadStudy
 from attnviz.analyses.similarity import SimilarityStudy
+from attnviz.announce import announce, heard_by
 from attnviz.attention_map import Provenance
-from attnviz.cli.app import complain
 from attnviz.cli.options import Options
 from attnviz.cli.output import check_writable, note, write_file, write_text
+from attnviz.cli.rejects import failures
+from attnviz.cli.run import Notes, sharing
+from attnviz.cli.stdin import waiting
+from attnviz.engines import open_engine
 from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.many_texts import AttendWindow, Record, attend_all
 from attnviz.outputs import picture_suffix
-from attnviz.pipeline import attend_one, attend_texts, check_choice
+from attnviz.pipeline import attend_one, check_choice
 from attnviz.renderers import Display
 from attnviz.renderers.measures_data import measures_json, measures_tsv
 from attnviz.renderers.measures_table import measures_table
 from attnviz.renderers.similarity import similarity_json, similarity_table, similarity_tsv
 from attnviz.sources import Source
-from attnviz.sources.open import check_origin, open_source
+from attnviz.sources.open import check_origin
 from attnviz.storage.json import dump_json
-from attnviz.texts import BadText, Text
+from attnviz.texts import Text, windows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,40 +88,43 @@ class Asked:
             note(text)
 
 
-def measures(texts: Iterable[Text | BadText], asked: Asked) -> int:
+def measures(texts: Iterable[Record], asked: Asked, file: str | None = None) -> int:
     """Measure the heads over all texts and write what was asked for; answers the exit status.
+
+    Args:
+        texts: good and bad records in order.
+        asked: what was asked for.
+        file: where the texts come from; "-" or None: stdin or the command line.
 
     Raises:
         AttnvizError: what would fail for every text.
     """
-    source = open_source(asked.options.origin, "self")
-    study, similarity, failed = HeadStudy(), SimilarityStudy(), 0
+    options, study, similarity = asked.options, HeadStudy(), SimilarityStudy()
+    work = AttendWindow(options.origin, options.choice, "self", options.many.batch_size)
     wants_roles = not asked.similar or asked.overview or asked.scatter
-    repeat = asked.repeat and asked.options.origin.weights is None and wants_roles
-    said: set[str] = set()
-    for found in attend_texts(source, texts, asked.options.choice, "self"):
-        if isinstance(found, AttnvizError):
-            failed += 1
-            complain(str(found))
-            continue
-        for text in found.provenance.notes:
-            if text not in said:
-                asked.say(text)
-            said.add(text)
-        try:
-            study.add(found, repeats=not repeat)
-        except InputError as error:
-            failed += 1
-            complain(str(error))
-            continue
-        if asked.similar or asked.scatter:
-            similarity.add(found)
+    repeat = asked.repeat and options.origin.weights is None and wants_roles
+    say = None if options.output.quiet else Notes().say
+    with failures(options) as failed, open_engine(*sharing(options)) as engine, heard_by(say):
+        ready = waiting if file in (None, "-") else None
+        for record, found in attend_all(work, windows(texts, ready=ready), engine):
+            if isinstance(found, AttnvizError):
+                failed.add(record, found)
+                continue
+            try:
+                study.add(found, repeats=not repeat)
+            except InputError as error:
+                failed.add(record, error)
+                continue
+            for text in found.provenance.notes:
+                announce(text)
+            if asked.similar or asked.scatter:
+                similarity.add(found)
     if not study.texts:
         return 1
     if repeat:
-        _repeat(source, study, asked)
+        _repeat(work.open(), study, asked)
     _write(study, similarity, asked)
-    return 1 if failed else 0
+    return 1 if failed.count else 0
 
 
 def _repeat(source: Source, study: HeadStudy, asked: Asked) -> None:

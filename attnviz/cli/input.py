@@ -69,8 +69,8 @@ def texts_of(
     if file is not None or list(arguments) == ["-"]:
         from attnviz.cli.input_file import reading_of, texts_of_file
 
-        reading = reading_of(file or "-", pairs, keep_blank, columns, input_format)
-        return texts_of_file(file or "-", reading), True
+        how = reading_of(file or "-", pairs, keep_blank, columns, input_format)
+        return texts_of_file(file or "-", how), True
     if columns is not None or input_format is not None:
         given = "--columns" if columns is not None else "--input-format"
         raise UsageError(f"{given} is for files and stdin: leave it out, or give --input FILE")

@@ -3,9 +3,78 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 
+from attnviz.cli.app import complain
+from attnviz.cli.options import Options
+from attnviz.cli.output import Draft
+from attnviz.errors import AttnvizError, choose
 from attnviz.storage.json import dump_json
-from attnviz.texts import is_utf8
+from attnviz.texts import BadText, Text, is_utf8
+
+ON_ERROR = ("skip", "stop")
+
+
+@dataclass
+class Failures:
+    """Records that come to nothing: each a line on stderr and in the rejects, or the run's end.
+
+    Attributes:
+        stops: True where the first one is the end.
+        write: takes a record's line for the file of rejects; None: there is no such file.
+        count: how many there were.
+    """
+
+    stops: bool = False
+    write: Callable[[bytes], None] | None = None
+    count: int = 0
+
+    def add(self, record: Text | BadText | None, error: AttnvizError) -> None:
+        """Take one more.
+
+        Raises:
+            AttnvizError: it is the end.
+        """
+        if self.stops:
+            raise error
+        complain(str(error))
+        self.count += 1
+        if self.write is not None:
+            self.write(rejected(record, error))
+
+
+@contextmanager
+def failures(options: Options) -> Iterator[Failures]:
+    """What takes failures as was asked; a file of rejects stands once the run is through.
+
+    Raises:
+        UsageError: a way to go on that does not exist.
+        OutputError: a file that cannot be written.
+    """
+    stops = stopping(options)
+    path = options.many.rejects
+    with Draft(path) if path else nullcontext() as draft:
+        yield Failures(stops, draft.write if draft else None)
+        if draft:
+            draft.keep()
+
+
+def stopping(options: Options) -> bool:
+    """Whether the first failure is the end.
+
+    Raises:
+        UsageError: something else than "skip" or "stop".
+    """
+    return choose(options.many.on_error, ON_ERROR, "way to go on after an error") == "stop"
+
+
+def rejected(record: Text | BadText | None, error: AttnvizError) -> bytes:
+    """A record that came to nothing as a line of the file of rejects; nothing where it has none."""
+    if record is None:
+        return b""
+    return reject_line(record.line, record.where, str(error), record.raw)
 
 
 def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:

@@ -11,21 +11,19 @@ from pathlib import Path
 
 from attnviz.analyses.special import notable_holders
 from attnviz.announce import heard_by
-from attnviz.cli.app import complain
 from attnviz.cli.options import Options
 from attnviz.cli.output import note
+from attnviz.cli.rejects import Failures, stopping
 from attnviz.cli.sinks import Sinks
 from attnviz.cli.stdin import waiting
 from attnviz.engines import open_engine
 from attnviz.engines.here import Here
-from attnviz.errors import AttnvizError, choose
+from attnviz.errors import AttnvizError
 from attnviz.many_texts import AttendWindow, Outcome, Record, attend_all
 from attnviz.pipeline import Result, check_choice
 from attnviz.registry import Command
 from attnviz.sources.open import check_origin
 from attnviz.texts import windows
-
-ON_ERROR = ("skip", "stop")
 
 
 def run_texts(
@@ -52,7 +50,7 @@ def run_texts(
     started = time.perf_counter()
     check_choice(options.choice)
     check_origin(options.origin, command)
-    choose(options.many.on_error, ON_ERROR, "way to go on after an error")
+    stopping(options)
     work = AttendWindow(options.origin, options.choice, command, options.many.batch_size)
     again = None if input_file in (None, "-") else Path(str(input_file))
     with open_engine(*sharing(options)) as engine, Sinks(options, many, command, again) as sinks:
@@ -96,30 +94,18 @@ def write_all(
         AttnvizError: the first failure, where that was to be the end.
     """
     done = 0
-    notes = Notes()
+    notes, failures = Notes(), Failures(stopping(options), sinks.skip)
     with heard_by(None if options.output.quiet else notes.say):
         shown = total is not None and not options.output.quiet and sys.stderr.isatty()
         for record, outcome in _with_progress(found, total) if total and shown else found:
             if isinstance(outcome, AttnvizError):
-                if options.many.on_error == "stop":
-                    raise outcome
-                complain(str(outcome))
-                sinks.skip(rejected(record, outcome))
+                failures.add(record, outcome)
                 continue
             done += 1
             if not options.output.quiet:
                 notes.say_of(outcome)
             sinks.add(outcome)
     return done
-
-
-def rejected(record: Record | None, error: AttnvizError) -> bytes:
-    """A record that came to nothing as a line of the file of rejects."""
-    if record is None:
-        return b""
-    from attnviz.cli.rejects import reject_line
-
-    return reject_line(record.line, record.where, str(error), record.raw)
 
 
 def count_texts(input_file: str | None, command: Command, options: Options) -> int | None:

@@ -22,7 +22,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object) -> None:
         raise AssertionError("a model was loaded before the outputs were checked")
 
-    monkeypatch.setattr("attnviz.cli.run.open_source", load)
+    monkeypatch.setattr("attnviz.many_texts.opened", load)
 
 
 @pytest.mark.usefixtures("no_model")

@@ -1,0 +1,134 @@
+"""One run of `attnviz align`, or of `cross` where it is asked for alignments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnviz.analyses.alignment import Links, pharaoh, read_gold
+from attnviz.announce import heard_by
+from attnviz.cli.listing import listing
+from attnviz.cli.options import Options
+from attnviz.cli.output import Draft, write_bytes
+from attnviz.cli.rejects import Failures, failures
+from attnviz.cli.run import Notes, sharing
+from attnviz.cli.stdin import waiting
+from attnviz.engines import open_engine
+from attnviz.errors import AttnvizError, InputError
+from attnviz.many_texts import AlignWindow, Record, each, side_by_side
+from attnviz.pipeline import check_choice
+from attnviz.sources.open import check_origin
+from attnviz.storage.matrices import read_bytes
+from attnviz.texts import windows
+from attnviz.word_alignment import Aligned, Scores, check_alignment
+
+Write = Callable[[bytes], None]
+Outcome = tuple[Record, Aligned | AttnvizError]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """What was asked of an alignment: how to join directions, and what to score it with."""
+
+    symmetrize: str | None = None
+    against: str = "input"
+    score: Path | None = None
+    score_format: str = "table"
+
+
+def run_alignment(
+    pairs: Iterable[Record], options: Options, asked: Alignment, file: str | None
+) -> int:
+    """Write a line of links for each pair, or with a gold file the scores; answers the status.
+
+    Raises:
+        AttnvizError: nothing could be done.
+    """
+    check_choice(options.choice)
+    check_origin(options.origin, "cross")
+    check_alignment(asked.symmetrize, asked.against)
+    gold = None if asked.score is None else read_gold_file(asked.score)
+    choice, path = options.choice, options.output.output
+    work = AlignWindow(
+        *(options.origin, choice.layer, choice.head, asked.symmetrize, asked.against),
+        options.many.batch_size,
+    )
+    say = None if options.output.quiet else Notes().say
+    with (
+        failures(options) as failed,
+        Draft(path) if path else nullcontext() as draft,
+        open_engine(*sharing(options)) as engine,
+        heard_by(say),
+    ):
+        write = draft.write if draft else write_bytes
+        ready = waiting if file in (None, "-") else None
+        found = each(side_by_side(work, windows(pairs, ready=ready), engine))
+        if gold is None:
+            write_links(found, failed, write)
+        else:
+            write_scores(found, failed, gold, asked.score_format, write)
+        if draft:
+            draft.keep()
+    return 1 if failed.count else 0
+
+
+def write_links(found: Iterable[Outcome], failures: Failures, write: Write) -> None:
+    """Write a line for each pair.
+
+    One that could not be aligned gives an empty line, so that every line stays beside its pair.
+    """
+    for record, aligned in found:
+        if isinstance(aligned, AttnvizError):
+            failures.add(record, aligned)
+            write(b"\n")
+        else:
+            write(f"{pharaoh(aligned.links)}\n".encode())
+
+
+def write_scores(
+    found: Iterable[Outcome],
+    failures: Failures,
+    gold: Sequence[tuple[Links, Links]],
+    output_format: str,
+    write: Write,
+) -> None:
+    """Write precision, recall and error of every layer and head, best first, and of all as asked.
+
+    Raises:
+        InputError: the gold file has not a line for each pair.
+    """
+    scores, count = Scores(), 0
+    for count, (record, aligned) in enumerate(found, 1):
+        if count > len(gold):
+            raise InputError(f"the gold file has {len(gold)} lines, fewer than there are pairs")
+        if isinstance(aligned, AttnvizError):
+            failures.add(record, aligned)
+        else:
+            scores.add(aligned, *gold[count - 1])
+    if count < len(gold):
+        raise InputError(f"the gold file has {len(gold)} lines for {count} pairs")
+    rows = [("as asked", "", scores.chosen), *scores.rows()]
+    columns = ("layer", "head", "precision", "recall", "alignment_error")
+    cells = [
+        (layer, head, *(f"{x:.3f}" for x in (score.precision, score.recall, score.error)))
+        for layer, head, score in rows
+    ]
+    write(listing(columns, cells, output_format, titled=True).encode())
+
+
+def read_gold_file(path: Path) -> list[tuple[Links, Links]]:
+    """The sure and possible links of each line.
+
+    Raises:
+        InputError: the file cannot be read, or a line is no links.
+    """
+    lines = read_bytes(path).decode("utf-8", "replace").splitlines()
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(read_gold(line))
+        except InputError as error:
+            raise InputError(f"line {number} of '{path}': {error}") from error
+    return found
