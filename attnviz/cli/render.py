@@ -33,14 +33,19 @@ from attnviz.cli.options import ORIGIN, Options, with_options
     )
 )
 def render(
-    file: Annotated[str, typer.Argument(help="Saved map, arrays or alignments; - is stdin.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Saved maps, or the name of their shards; arrays, alignments; -: stdin."
+        ),
+    ],
     record: Annotated[
         str | None,
         typer.Option(
             "--record",
-            metavar="ID",
+            metavar="ID_OR_NUMBER",
             rich_help_panel=ORIGIN,
-            help="Of several texts, the one by id.",
+            help="Of several texts, the one of this id, or else of this number from 0.",
         ),
     ] = None,
     *,
@@ -49,6 +54,8 @@ def render(
     """Turn a saved map into any output; no model is loaded.
 
     attnviz self "The cat sat" -f npz | attnviz render - --grid heads.png
+
+    attnviz render maps.parquet --record 17 -f heatmap
     """
     from attnviz.cli.replay import replay
 

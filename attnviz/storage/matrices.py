@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +18,33 @@ TEXTS = ("tokens", "query_tokens", "key_tokens")
 """Names that hold lists of words; every other name holds numbers."""
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file's content.
+def open_file(path: Path) -> BinaryIO:
+    """A file, open for reading.
 
     Raises:
         InputError: it is missing, a folder or closed.
     """
     try:
-        return path.read_bytes()
+        return path.open("rb")
     except IsADirectoryError as error:
         raise InputError(f"'{path}' is a folder, not a file") from error
     except FileNotFoundError as error:
         raise InputError(f"there is no file '{path}'") from error
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content.
+
+    Raises:
+        InputError: it is missing, a folder or closed, or breaks off.
+    """
+    with open_file(path) as file:
+        try:
+            return file.read()
+        except OSError as error:
+            raise InputError(f"cannot read '{path}': {error.strerror}") from error
 
 
 def read_matrices(path: Path) -> dict[str, Any]:

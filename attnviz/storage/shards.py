@@ -1,4 +1,4 @@
-"""One output in several files: maps.npz as maps-00000.npz, maps-00001.npz, …"""
+"""One output in several files: maps.npz as maps-00000.npz, maps-00001.npz and so on."""
 
 from __future__ import annotations
 

@@ -1,0 +1,200 @@
+"""Saved attention out of a file, or out of the shards of one, of which only what is asked is read.
+
+A file of lines, an archive and a Parquet file give their texts one by one, and a single one
+without the others' weights; any other file is read as a whole.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Protocol
+
+from attnviz.attention_map import Attention
+from attnviz.errors import InputError
+from attnviz.storage.archive import ArchiveReader
+from attnviz.storage.document import from_document, identity_of
+from attnviz.storage.dumps import read_any
+from attnviz.storage.json import parse_json
+from attnviz.storage.matrices import open_file
+from attnviz.storage.parquet import MAGIC, ParquetReader
+from attnviz.storage.read import ZIP, holds_attention
+from attnviz.storage.shards import shards_of
+
+LISTED = 200
+"""Characters of ids that a message lists."""
+
+
+class Saved(Protocol):
+    """The texts of a file."""
+
+    def ids(self) -> Iterator[str]:
+        """Their ids in order."""
+        ...
+
+    def __iter__(self) -> Iterator[Attention]:
+        """Their attention in order."""
+        ...
+
+    def at(self, wanted: int) -> Attention:
+        """The attention of the text at a place, counted from 0."""
+        ...
+
+
+Opener = Callable[[], AbstractContextManager[Saved]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A JSON document a line; the lines before are skipped, not read."""
+
+    file: IO[bytes]
+    where: str
+
+    def ids(self) -> Iterator[str]:
+        """The texts' ids in order."""
+        return (identity_of(line) for _, line in self._lines())
+
+    def __iter__(self) -> Iterator[Attention]:
+        """The texts' attention in order."""
+        return itertools.starmap(self._read, self._lines())
+
+    def at(self, wanted: int) -> Attention:
+        """The attention of the text at a place, counted from 0."""
+        return self._read(*next(itertools.islice(self._lines(), wanted, None)))
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        self.file.seek(0)
+        return ((number, line) for number, line in enumerate(self.file, 1) if line.strip())
+
+    def _read(self, number: int, line: bytes) -> Attention:
+        return from_document(parse_json(line, f"line {number} of {self.where}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Texts that can only be read together."""
+
+    found: Sequence[Attention]
+
+    def ids(self) -> Iterator[str]:
+        """The texts' ids in order."""
+        return (attention.id for attention in self.found)
+
+    def __iter__(self) -> Iterator[Attention]:
+        """The texts' attention in order."""
+        return iter(self.found)
+
+    def at(self, wanted: int) -> Attention:
+        """The attention of the text at a place, counted from 0."""
+        return self.found[wanted]
+
+
+def open_saved(file: IO[bytes], where: str) -> Saved:
+    """The texts of an open file; its kind is seen.
+
+    Args:
+        file: one that can be read from any place.
+        where: its name, for messages.
+
+    Raises:
+        InputError: it holds no attention, or is damaged.
+    """
+    beginning = file.read(len(MAGIC))
+    file.seek(0)
+    if beginning == MAGIC:
+        return ParquetReader(file)
+    if beginning == ZIP:
+        if _is_archive(file):
+            return ArchiveReader(file)
+    elif beginning.startswith(b"{"):
+        first = file.readline()
+        if file.read(1) and holds_attention(first):
+            return Lines(file, where)
+        file.seek(0)
+    return Whole(list(read_any(file.read(), where)))
+
+
+@contextmanager
+def read_from(path: Path) -> Iterator[Saved]:
+    """The texts of a file, which is open meanwhile.
+
+    Raises:
+        InputError: it cannot be read, holds no attention, or is damaged.
+    """
+    with open_file(path) as file:
+        yield open_saved(file if file.seekable() else io.BytesIO(file.read()), f"'{path}'")
+
+
+def openers(path: Path) -> list[Opener]:
+    """What opens the file or, where there are only shards called after it, each of those."""
+    paths = [path] if path.exists() else shards_of(path) or [path]
+    return [partial(read_from, path) for path in paths]
+
+
+def read_all(files: Iterable[Opener]) -> Iterator[Attention]:
+    """Every text of every file, one by one.
+
+    Raises:
+        InputError: a file cannot be read, holds no attention, or is damaged.
+    """
+    for opened in files:
+        with opened() as saved:
+            yield from saved
+
+
+def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
+    """The texts of an id or, where there are none, the one of that number, counted from 0.
+
+    Args:
+        files: what opens those that are read as one.
+        record: the id, or the number.
+        where: what the files are called, for messages.
+
+    Raises:
+        InputError: no text has this id or number, or a file cannot be read.
+    """
+    for opened in _likely_first(files, record):
+        with opened() as saved:
+            places = [place for place, found in enumerate(saved.ids()) if found == record]
+            if places:
+                return [saved.at(place) for place in places]
+    left = int(record) if record.isdecimal() else -1
+    listed: list[str] = []
+    for opened in files:
+        with opened() as saved:
+            ids = list(saved.ids())
+            if 0 <= left < len(ids):
+                return [saved.at(left)]
+            left -= len(ids)
+            listed += ids[:LISTED]
+    raise InputError(f"{where} holds no text '{record}': it holds {', '.join(listed)[:LISTED]}")
+
+
+def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
+    """The shards, first the one where a text is whose id is its number."""
+    if len(files) < 2 or not record.isdecimal():
+        return files
+    with files[0]() as saved:
+        guess = int(record) // max(sum(1 for _ in saved.ids()), 1)
+    near = sorted(range(len(files)), key=lambda number: abs(number - guess))
+    return [files[number] for number in near]
+
+
+def _is_archive(file: IO[bytes]) -> bool:
+    """Whether this package wrote it; a damaged one is taken for such, to be told of as such."""
+    import zipfile
+
+    from attnviz.storage.archive import DAMAGE, INDEX
+
+    try:
+        return f"{INDEX}.npy" in zipfile.ZipFile(file).namelist()
+    except DAMAGE:
+        return True
+    finally:
+        file.seek(0)
