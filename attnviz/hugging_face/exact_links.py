@@ -20,7 +20,7 @@ from attnviz.hugging_face.row_weights import row_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROWS = 64
+ROWS = 128
 """How many rows of a head are worked out at a time at most."""
 
 ROOM = 2**27
@@ -130,16 +130,19 @@ class Found:
         """Take in rows of some heads, shape (heads, rows, keys), with their queries."""
         import torch
 
-        count = self.weights.shape[1]
+        count, width = self.weights.shape[1], weights.shape[2]
         peaks = weights.amax(2)
-        if not bool((peaks >= self.weights[heads, -1:]).any()):
+        strong = (peaks > 0) & (peaks >= self.weights[heads, -1:])
+        gain = strong.any(1).nonzero()[:, 0]
+        if not len(gain):
             return
         # A head's strongest cells lie in the rows with the highest peaks.
-        rows = foremost(peaks, count).sort(1).values
-        width = weights.shape[2]
-        cells = weights.gather(1, rows[..., None].expand(-1, -1, width)).flatten(1)
+        most = min(int(strong.sum(1).max()), count)
+        rows = foremost(peaks[gain], most).sort(1).values
+        cells = weights[gain[:, None], rows].flatten(1)
         inside = foremost(cells, count)
-        own = queries.gather(1, rows).gather(1, inside // width)
+        own = queries[gain[:, None], rows].gather(1, inside // width)
+        heads = heads[gain]
         places = torch.cat([self.places[heads], own * self.keys + inside % width], 1)
         merged = torch.cat([self.weights[heads], cells.gather(1, inside)], 1)
         first = places.argsort(dim=1, stable=True)

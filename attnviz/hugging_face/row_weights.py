@@ -82,9 +82,9 @@ def is_causal(call: Call) -> bool:
 
 def explains(call: Call, heads: Any, queries: Any, weights: Any) -> bool:
     """True where rows of weights make of the values what the kernel gave back."""
-    members = call.query.shape[1] // call.value.shape[1]
-    value = call.value[0, heads // members, : weights.shape[2]].float()
-    given = call.output.view(-1, call.query.shape[1], value.shape[2])[queries, heads[:, None]]
-    dtype = str(call.value.dtype).removeprefix("torch.")
-    off = (weights @ value - given.float()).abs().max()
-    return bool(off <= DRIFT.get(dtype, 1e-4) * call.value.abs().max().float())
+    all_heads, value = call.query.shape[1], call.value
+    own = value[0, heads // (all_heads // value.shape[1]), : weights.shape[2]].float()
+    given = call.output.view(-1, all_heads, value.shape[3])[queries, heads[:, None]].float()
+    dtype = str(value.dtype).removeprefix("torch.")
+    off = (weights @ own - given).abs().max()
+    return bool(off <= DRIFT.get(dtype, 1e-4) * value.abs().max().float())
