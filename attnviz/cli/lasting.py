@@ -173,14 +173,15 @@ class LastingSink:
         if reached.ended:
             self._move(reached)
             return
+        begun = self.grows and reached.records % (self.shard_size or reached.records + 1) > 0
         place = self._place(reached.records)
         draft = beside(place, "unfinished")
-        if self.shard_size is not None and not draft.exists() and place.exists():
+        if self.shard_size is not None and begun and not draft.exists() and place.exists():
             # The shard was completed, and nothing came after: take it back to the same record.
             place.replace(draft)
         if self.rejects_path is not None:
             self.rejects = Unfinished(self.rejects_path, reached.rejects)
-        if self.shard_size is None or reached.output:
+        if begun:
             self._open_at(reached)
         self.saved = reached
         self.say(f"going on behind {reached.records} records")
