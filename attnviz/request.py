@@ -31,6 +31,8 @@ class Origin:
             where many heads would fill the memory.
         rows: the only tokens that attend, by number from 0 ("120-140").
         window: the only tokens that attend and are attended to, likewise.
+        top: how many of each head's strongest links are looked for beside a map in blocks, and how
+            many of them all are listed.
         to: the language to translate into ("en", "fr"); None: the other one.
     """
 
@@ -53,6 +55,7 @@ class Origin:
     max_size: int | None = None
     rows: str | None = None
     window: str | None = None
+    top: int = 20
     to: str | None = None
 
 

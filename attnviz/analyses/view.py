@@ -25,7 +25,7 @@ def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list
     """
     if "lens all" in attention.provenance.steps:
         return [
-            _view(attention, item, item.layers[-1], tuple(strongest_links(item, top)))
+            _view(attention, item, item.layers[-1], tuple(strongest_links(item, max(top, 1))), top)
             for item in attention.maps
         ]
     item = attention.main
@@ -33,11 +33,13 @@ def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list
     layers = list(item.layers)
     if not every_layer:
         layers = [focus.layer if focus and focus.layer in layers else layers[-1]]
-    links = tuple(strongest_links(item, top))
-    return [_view(attention, item, layer, links) for layer in layers]
+    links = tuple(strongest_links(item, max(top, 1)))
+    return [_view(attention, item, layer, links, top) for layer in layers]
 
 
-def _view(attention: Attention, item: AttentionMap, layer: str, links: tuple[Link, ...]) -> View:
+def _view(
+    attention: Attention, item: AttentionMap, layer: str, links: tuple[Link, ...], top: int
+) -> View:
     place = item.layers.index(layer)
     of_layer = item.with_weights(
         item.weights[place : place + 1],
@@ -55,7 +57,7 @@ def _view(attention: Attention, item: AttentionMap, layer: str, links: tuple[Lin
         strongest=links[0] if links and (many or len(item.layers) > 1) else None,
         run=run,
         which=which,
-        links=links,
+        links=links[:top],
     )
 
 

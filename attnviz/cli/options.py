@@ -31,7 +31,6 @@ class Output:
         links: a picture of two columns of tokens and lines between them.
         html: an interactive page of every map.
         open_page: show that page in a browser.
-        top: how many links the format "links" lists.
         quiet: no notes and no progress.
         verbose: say what is being done and how long it took.
     """
@@ -43,7 +42,6 @@ class Output:
     links: Path | None = None
     html: Path | None = None
     open_page: bool = False
-    top: int = 20
     quiet: bool = False
     verbose: bool = False
 
@@ -249,8 +247,9 @@ OPTIONS: dict[str, Any] = {
         OUTPUT,
         "--top",
         metavar="N",
-        min=1,
-        help="Links that -f links lists, strongest first, without special tokens and the diagonal.",
+        min=0,
+        help="Strongest links that -f links lists, without special tokens and the diagonal; of a "
+        "text in blocks found for each head, which 0 spares.",
     ),
     "quiet": _option(OUTPUT, "--quiet", "-q", help="No notes and no progress on stderr."),
     "verbose": _option(OUTPUT, "--verbose", "-v", help="Say on stderr what is done, and how fast."),

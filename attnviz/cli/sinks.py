@@ -164,7 +164,7 @@ class Sinks(AbstractContextManager["Sinks"]):
         if options.origin.keep_qk and not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
         self.every_layer = options.choice.layer is not None
-        self.top = output.top
+        self.top = options.origin.top
         display = display_of_stdout(many)
         renderer = make_renderer(output.format, display)
         if FORMATS[output.format].binary:

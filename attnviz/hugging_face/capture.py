@@ -16,7 +16,7 @@ from attnviz.announce import announce
 from attnviz.attention_map import Projections
 from attnviz.errors import AttentionError
 from attnviz.hugging_face.blocks import Axis
-from attnviz.hugging_face.exact_links import Hidden, Strongest, strongest_in
+from attnviz.hugging_face.exact_links import Hidden, Strongest, note_on_links, strongest_in
 from attnviz.hugging_face.extent import WHOLE, Extent, frame_streams, note_of
 from attnviz.hugging_face.layers import check_rows, highest
 from attnviz.hugging_face.passes import Sides, hand_over_layers, probe_layers
@@ -91,6 +91,8 @@ def capture(
         left_out = note_of(frame, sides[stream])
         if left_out:
             announce(left_out)
+    if extent.links and any(frame.is_pooled for frame in frames.values()):
+        announce(note_on_links(extent.links))
     wishes = {
         stream: Wish(
             frame,

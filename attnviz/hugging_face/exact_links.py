@@ -173,6 +173,14 @@ def foremost(values: Any, count: int) -> Any:
     return (bits - places).topk(min(count, values.shape[1]), 1).indices
 
 
+def note_on_links(count: int) -> str:
+    """What a reader is told of them, before they are looked for and after."""
+    return (
+        f"the {count} strongest links of each head are exact single weights, found row by row, "
+        "which may take longer than the maps: --top 0 leaves them out"
+    )
+
+
 def strongest_in(weights: NDArray[np.float32], hidden: Hidden, count: int) -> list[Strongest]:
     """Each head's strongest links where the whole matrices are at hand.
 

@@ -45,6 +45,11 @@ class Extent:
     links: int = 20
     keep_qk: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """True where no part and no size was asked for."""
+        return self.max_size is None and self.rows is None and self.window is None
+
 
 WHOLE = Extent()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attnviz.hugging_face.capture import HANDED_OVER, Captured
+from attnviz.hugging_face.exact_links import note_on_links
 from attnviz.hugging_face.extent import Frame, note_of
 
 
@@ -20,5 +21,5 @@ def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]])
         (len(head) for item in captured for layer in item.links for head in layer), default=0
     )
     if most:
-        notes[f"the {most} strongest links of each head are exact single weights"] = None
+        notes[note_on_links(most)] = None
     return tuple(note for note in notes if note)

@@ -13,7 +13,6 @@ from attnviz.attention_map import Attention, Provenance, Token
 from attnviz.errors import UsageError
 from attnviz.hugging_face.capture import group
 from attnviz.hugging_face.devices import BYTES, check_fit
-from attnviz.hugging_face.extent import WHOLE
 from attnviz.hugging_face.layers import highest, read_layers
 from attnviz.hugging_face.maps import as_map
 from attnviz.hugging_face.model import HuggingFaceModel
@@ -104,7 +103,7 @@ def check_whole(model: HuggingFaceModel) -> None:
     Raises:
         UsageError: only a part of the attention was asked for.
     """
-    if model.extent != WHOLE:
+    if not model.extent.is_whole:
         raise UsageError(
             "gradients and norms need every weight: leave --max-size, --rows and --window out, or "
             "use --lens raw"

@@ -140,7 +140,7 @@ def _extent_of(origin: Origin) -> Extent:
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )
-    return Extent(max_size=origin.max_size, rows=rows, window=window, keep_qk=origin.keep_qk)
+    return Extent(origin.max_size, rows, window, links=origin.top, keep_qk=origin.keep_qk)
 
 
 def _open_pocket(origin: Origin) -> Source:

@@ -97,7 +97,7 @@ def test_a_file_names_the_groups(tmp_path):
         (("--words", "--group", "sentences"), "contradict each other", 2),
         (("--links", "x.txt"), "names no picture", 2),
         (("--links", "a.png", "--grid", "a.png"), "same file", 2),
-        (("--top", "0"), "--top", 2),
+        (("--top", "-1"), "--top", 2),
     ],
 )
 def test_mistakes_are_one_line(options, message, status):

@@ -111,6 +111,14 @@ def test_a_pooled_map_travels_through_a_document(loaded):
     assert again.main.links == pooled.main.links
 
 
+def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
+    monkeypatch.delattr("attnviz.hugging_face.readings.strongest")
+    said = []
+    with heard_by(said.append):
+        assert read(loaded("bert"), max_size=5, links=0).main.links == ()
+    assert not any("strongest links" in note for note in said)
+
+
 def test_what_needs_single_tokens_is_refused_on_blocks(loaded):
     from attnviz.analyses.rollout import rollout
 
@@ -246,5 +254,6 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
     with heard_by(order.append):
         found = read(model, max_size=5)
     assert "pooled to 5 × 5 blocks" in order[0]
-    assert order[1] == "run"
-    assert order[0] in found.provenance.notes
+    assert "--top 0 leaves them out" in order[1]
+    assert order[2] == "run"
+    assert set(order[:2]) <= set(found.provenance.notes)
