@@ -67,7 +67,7 @@ def all_layers(
 ) -> tuple[dict[str, dict[str, NDArray[Any]]], str]:
     """Each stream's layers by name, shape (batch, heads, queries, keys), and how they were had."""
     wishes = {
-        stream: Wish(Frame(whole(queries), whole(keys)), first=sides[0][stream][0])
+        stream: Wish(Frame(whole(queries), whole(keys)), first=sides[0][stream][0], given=True)
         for stream, (queries, keys) in longest.items()
     }
     probed = {}

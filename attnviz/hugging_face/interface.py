@@ -26,6 +26,7 @@ class Call:
         mask: whatever the kernel takes, or None.
         options: scaling, sinks, windows, ….
         output: what the kernel gave back, shape (batch, queries, heads, value size).
+        weights: what it handed over besides, shape (batch, heads, queries, keys); None: nothing.
     """
 
     kernel: Callable[..., Any]
@@ -36,6 +37,7 @@ class Call:
     mask: Any
     options: Mapping[str, Any]
     output: Any
+    weights: Any = None
 
     def mix(self, value: Any) -> Any:
         """What the kernel makes of other values of the same shape."""
@@ -64,7 +66,8 @@ def watching(look: Callable[[Call], None]) -> Iterator[None]:
             **options: Any,
         ) -> Any:
             given = kernel(module, query, key, value, attention_mask, **options)
-            look(Call(kernel, module, query, key, value, attention_mask, options, given[0]))
+            output, weights = given[:2]
+            look(Call(kernel, module, query, key, value, attention_mask, options, output, weights))
             return given
 
         return watched
@@ -75,3 +78,25 @@ def watching(look: Callable[[Call], None]) -> Iterator[None]:
         yield
     finally:
         interface.get_interface = hand_out
+
+
+@contextmanager
+def eagerly(model: Any) -> Iterator[None]:
+    """Let a model attend eagerly in a block of code, where that can be chosen as it runs.
+
+    Its kernels then hand over their weights, which for short texts on a CPU costs less than to
+    probe a faster one.
+    """
+    from transformers import PreTrainedModel
+
+    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    if {part.config._attn_implementation for part in parts} != {"sdpa"} or not all(
+        part._can_set_attn_implementation() for part in parts
+    ):
+        yield
+        return
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation("sdpa")

@@ -55,6 +55,7 @@ class Wish:
         hidden: which cells do not count among them.
         keep_qk: whether queries and keys are kept.
         first: of a batch, how many queries its first text has; None: all.
+        given: whether what a kernel hands over as its weights is taken for them.
     """
 
     frame: Frame
@@ -62,6 +63,7 @@ class Wish:
     hidden: Hidden = NOTHING
     keep_qk: bool = False
     first: int | None = None
+    given: bool = False
 
 
 class Enough(Exception):  # noqa: N818 - it ends a pass, and is no error
@@ -110,6 +112,9 @@ def every_weight(path: str, call: Call) -> Wish:
 
 def read_call(path: str, call: Call, wish: Wish) -> Reading:
     """One call's attention."""
+    if wish.given and call.weights is not None:
+        check_mixture(path, call, call.weights, wish.first)
+        return Reading(path, call.weights.float().cpu().numpy())
     bounds = Bounds(call, wish.frame, wish.hidden) if wish.links else None
     weights = read_frame(call, wish.frame, bounds.add if bounds else None)
     if not wish.frame.is_pooled and weights.shape[2:] == (call.query.shape[2], call.key.shape[2]):
@@ -135,7 +140,7 @@ def check_mixture(path: str, call: Call, weights: Any, queries: int | None = Non
     """
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
-    mixed = (weights[0, :, :queries] @ value).transpose(0, 1)
+    mixed = (weights[0, :, :queries].float().cpu() @ value).transpose(0, 1)
     dtype = str(call.value.dtype).removeprefix("torch.")
     given = call.output[0, :queries].float().cpu().reshape(mixed.shape)
     off = float((mixed - given).abs().max())

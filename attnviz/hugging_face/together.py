@@ -9,6 +9,8 @@ they do not, only texts of equal length are read together; where not even that h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -22,6 +24,7 @@ from attnviz.hugging_face.capture import HANDED_OVER, Captured
 from attnviz.hugging_face.capture_many import capture_many
 from attnviz.hugging_face.devices import NoRoomError, free_bytes
 from attnviz.hugging_face.extent import DEFAULT_SIZE, heads_of
+from attnviz.hugging_face.interface import eagerly
 from attnviz.hugging_face.padding import Output, cut, padded, padding_of
 from attnviz.hugging_face.prepared import Prepared
 from attnviz.hugging_face.quiet import quiet
@@ -36,7 +39,9 @@ FEW = 4
 """Fewer texts than this are read one by one: a batch of them would save nothing."""
 ROOM = 2**29
 """Bytes of maps that are held at once."""
-TOKENS = {"cpu": 2048}
+SHORT = 128
+"""Tokens up to which an eager pass costs less on a CPU than a kernel that is asked for weights."""
+TOKENS = {"cpu": 1024}
 """Tokens of a batch by the kind of device; elsewhere 16,384."""
 ALIKE = {"float16": 1e-2, "bfloat16": 2e-2}
 """How far a text's weights may be off beside others; elsewhere 1e-5."""
@@ -51,17 +56,29 @@ class Known:
 
     Attributes:
         company: which texts may be read together.
+        swift: whether short texts may be read eagerly.
         calls: for each way of reading together that was compared, how many layers a pass has to
             read; None: it has to run through; 0: none can be read, all are handed over.
         tokens: of a batch at most.
     """
 
-    def __init__(self, tokens: int) -> None:
+    def __init__(self, device: str) -> None:
         self.company: Company = "padded"
-        self.calls = dict[Company, int | None]()
-        self.tokens = tokens
+        self.swift = device == "cpu"
+        self.calls = dict[Way, int | None]()
+        self.tokens = TOKENS.get(device, 1 << 14)
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a batch is read: with padding or of equal lengths, by an eager kernel or the model's."""
+
+    company: Company
+    swift: bool
+
+
+Read = tuple[list[Captured], Output | None]
+"""What is had of one text of a batch."""
 _KNOWN: WeakKeyDictionary[Any, dict[tuple[str, ...], Known]] = WeakKeyDictionary()
 
 
@@ -79,10 +96,11 @@ def attend_many(
     Raises:
         AttnvizError: every text would fail likewise.
     """
+    most = room()
     with quiet():
-        prepared = [prepare(model, text, alone=alone) for text in texts]
+        prepared = [prepare(model, text, most, alone=alone) for text in texts]
     sizes = [0 if item is None else bytes_of(item) for item in prepared]
-    for stretch in stretches(sizes, room()):
+    for stretch in stretches(sizes, most):
         items = {number: item for number in stretch if (item := prepared[number]) is not None}
         with quiet():
             found = Together(model, items, batch_size).read() if len(items) >= FEW else {}
@@ -102,10 +120,11 @@ def by_itself(model: HuggingFaceModel, text: Text, *, alone: bool) -> Attention 
         return error
 
 
-def prepare(model: HuggingFaceModel, text: Text, *, alone: bool) -> Prepared | None:
+def prepare(model: HuggingFaceModel, text: Text, most: int, *, alone: bool) -> Prepared | None:
     """A text as it can be read with others; None where it needs a pass of its own.
 
-    So do texts that fail, whose error is then raised in their turn.
+    So do texts that fail, whose error is then raised in their turn, and those whose maps would take
+    much of the `most` bytes that are held at once.
     """
     extent = model.extent
     written = model.writes is not None or (text.target is None and not alone)
@@ -116,7 +135,7 @@ def prepare(model: HuggingFaceModel, text: Text, *, alone: bool) -> Prepared | N
     except AttnvizError:
         return None
     longest = max(map(len, prepared.tokens.values()))
-    is_long = longest > (extent.max_size or DEFAULT_SIZE) or 8 * bytes_of(prepared) > room()
+    is_long = longest > (extent.max_size or DEFAULT_SIZE) or 8 * bytes_of(prepared) > most
     return None if is_long else prepared
 
 
@@ -148,8 +167,8 @@ class Together:
         self.model, self.items, self.most = model, items, most
         self.part = next(iter(items.values())).part
         streams = tuple(next(iter(items.values())).axes)
-        tokens = TOKENS.get(model.model.device.type, 1 << 14)
-        self.known = _KNOWN.setdefault(model.model, {}).setdefault(streams, Known(tokens))
+        fresh = Known(model.model.device.type)
+        self.known = _KNOWN.setdefault(model.model, {}).setdefault(streams, fresh)
         self.padding = padding_of(model.model, model.tokenizer)
 
     def read(self) -> dict[int, Attention]:
@@ -181,12 +200,10 @@ class Together:
 
         None where others have to come together first.
         """
-        way: Company = (
-            "even" if len({tuple(item.sides.values()) for item in batch}) == 1 else "padded"
-        )
+        way = self.way_of(batch)
         proven = way in self.known.calls
         try:
-            found = self.run(batch, self.known.calls.get(way))
+            found = self.run(batch, way)
             if not proven:
                 self.compare(batch[0], found[0], way)
         except NoRoomError:
@@ -204,18 +221,22 @@ class Together:
             for item, (captured, output) in zip(batch, found, strict=True)
         ]
 
-    def run(
-        self, batch: Sequence[Prepared], calls: int | None = None
-    ) -> list[tuple[list[Captured], Output | None]]:
+    def way_of(self, batch: Sequence[Prepared]) -> Way:
+        """How a batch is to be read."""
+        sides = {tuple(item.sides.values()) for item in batch}
+        longest = max(max(side) for item in batch for side in item.sides.values())
+        swift = self.known.swift and longest <= SHORT
+        return Way("even" if len(sides) == 1 else "padded", swift)
+
+    def run(self, batch: Sequence[Prepared], way: Way) -> list[Read]:
         """What each text's tokens attend to, and what the model's head gave out about it."""
-        inputs = padded(
-            [item.inputs for item in batch],
-            taken_by(self.part),
-            self.padding,
-            self.model.model.device,
-        )
-        with listening(self.model.model) as heard:
-            captured = capture_many(self.part, inputs, [item.sides for item in batch], calls)
+        model = self.model.model
+        rows = [item.inputs for item in batch]
+        inputs = padded(rows, taken_by(self.part), self.padding, model.device)
+        sides = [item.sides for item in batch]
+        calls = self.known.calls.get(way)
+        with listening(model) as heard, eagerly(model) if way.swift else nullcontext():
+            captured = capture_many(self.part, inputs, sides, calls)
         output = heard[0] if heard else None
         lengths = [len(next(iter(item.tokens.values()))) for item in batch]
         return [
@@ -223,15 +244,13 @@ class Together:
             for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
         ]
 
-    def compare(
-        self, item: Prepared, beside: tuple[list[Captured], Output | None], way: Company
-    ) -> None:
+    def compare(self, item: Prepared, beside: Read, way: Way) -> None:
         """Read a text alone, and note that it is the same beside others.
 
         Raises:
             AttentionError: it is not.
         """
-        ((alone, output),) = self.run([item])
+        ((alone, output),) = self.run([item], Way("even", swift=False))
         dtype = str(self.model.model.dtype).removeprefix("torch.")
         off = max(
             float(np.abs(one.weights - other.weights).max())
@@ -247,13 +266,16 @@ class Together:
         is_read = alone[0].route != HANDED_OVER
         self.known.calls[way] = None if through else layers * is_read
 
-    def retreat(self, way: Company, why: str) -> None:
-        """Read less together from now on, and say so."""
-        self.known.company = NEXT[way]
+    def retreat(self, way: Way, why: str) -> None:
+        """Read by the model's own kernel from now on, else less together, and say so."""
+        if way.swift:
+            self.known.swift = False
+            return
+        self.known.company = NEXT[way.company]
         kind = self.model.model.config.model_type
         rest = "only texts of equal length are read together"
         beside = "padding"
-        if way == "even":
+        if way.company == "even":
             rest, beside = "texts are read one by one", "others"
         announce(f"'{kind}' reads a text otherwise beside {beside} ({why}): {rest}")
 
