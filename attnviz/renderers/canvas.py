@@ -50,7 +50,7 @@ class Canvas:
         each = [colors] * len(boxes) if isinstance(colors[0], int) else colors
         faces = [ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"linewidths": 0, "antialiaseds": False, "label": label, **looks}
-        self.axes.add_collection(PolyCollection(vertices, facecolors=faces, **looks))
+        self.axes.add_collection(PolyCollection(list(vertices), facecolors=faces, **looks))
 
     def strokes(
         self, ends: NDArray[np.float64], colors: Sequence[Color] | Color, width: float, **looks: Any
@@ -66,7 +66,7 @@ class Canvas:
         each = [colors] if isinstance(colors[0], int) else colors
         shown = [ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"capstyle": "butt", **looks}
-        self.axes.add_collection(LineCollection(ends, colors=shown, linewidths=width, **looks))
+        self.axes.add_collection(LineCollection(list(ends), colors=shown, linewidths=width, **looks))
 
     def text(
         self,

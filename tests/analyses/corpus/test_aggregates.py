@@ -1,0 +1,184 @@
+"""Aggregates add up: any order, any grouping, to the last bit; and they say what is true."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnviz.analyses.corpus.aggregates import Aggregates
+from attnviz.analyses.corpus.counts import WordCounts
+from attnviz.analyses.corpus.report import FEWEST, report_of
+from attnviz.analyses.heads import HeadStudy, measure_heads
+from attnviz.errors import InputError, UsageError
+from tests.analyses.corpus.samples import attention_of, text_of
+
+TEXTS = 24
+
+
+def vocabulary():
+    counts = WordCounts()
+    for number in range(TEXTS):
+        counts.add(text_of(number))
+    return counts.vocabulary()
+
+
+VOCABULARY = vocabulary()
+
+
+def aggregates(numbers, failed: int = 0) -> Aggregates:
+    found = Aggregates(VOCABULARY, replicates=40)
+    for number in numbers:
+        found.add(attention_of(number), number)
+    found.failed = failed
+    return found
+
+
+def contents(found: Aggregates) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in found.to_arrays().items()}
+
+
+WHOLE = contents(aggregates(range(TEXTS)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.permutations(range(TEXTS)), st.lists(st.integers(0, TEXTS), max_size=4), st.randoms())
+def test_any_order_and_any_tree_of_merges_gives_the_same_bytes(order, cuts, random) -> None:
+    ends = [0, *sorted(cuts), TEXTS]
+    parts = [aggregates(order[start:end]) for start, end in zip(ends, ends[1:], strict=False)]
+    while len(parts) > 1:
+        first, second = random.sample(range(len(parts)), 2)
+        parts[first].merge(parts[second])
+        del parts[second]
+    assert contents(parts[0]) == WHOLE
+
+
+def test_merging_with_nothing_changes_nothing() -> None:
+    found = aggregates([])
+    found.merge(aggregates(range(TEXTS)))
+    found.merge(aggregates([]))
+    assert contents(found) == WHOLE
+
+
+def test_aggregates_travel_as_a_pickle_and_as_arrays() -> None:
+    found = aggregates(range(7), failed=2)
+    again = pickle.loads(pickle.dumps(found))
+    assert contents(again) == contents(found)
+    again.add(attention_of(7), 7)
+    assert (again.texts, again.failed) == (8, 2)
+    assert contents(again) == contents(aggregates(range(8), failed=2))
+
+
+def test_other_bootstraps_do_not_add_up() -> None:
+    with pytest.raises(ValueError, match="do not add up"):
+        aggregates([0]).merge(Aggregates(VOCABULARY, replicates=41))
+
+
+def test_failures_add_up() -> None:
+    found = aggregates([0], failed=1)
+    found.merge(aggregates([], failed=2))
+    assert (found.texts, found.failed) == (1, 3)
+
+
+def test_blocks_and_signed_values_are_refused() -> None:
+    attention = attention_of(0)
+    item = attention.main
+    for error, changes in ((InputError, {"blocks": (2, 2)}), (UsageError, {"values": "signed"})):
+        bad = type(attention)((item.with_weights(item.weights, **changes),), attention.provenance)
+        found = Aggregates(VOCABULARY, replicates=40)
+        with pytest.raises(error):
+            found.add(bad, 0)
+        assert found.texts == 0
+
+
+@pytest.fixture(scope="module")
+def report():
+    return report_of(aggregates(range(TEXTS)), "layer")
+
+
+@pytest.fixture(scope="module")
+def stream(report):
+    return report.streams[0]
+
+
+def test_means_and_deviations_are_those_of_numpy(stream) -> None:
+    measured = [measure_heads(attention_of(number).main, False) for number in range(TEXTS)]
+    for place, meaning in enumerate(stream.measures):
+        values = np.array([found[meaning.name].values for found in measured
+                           if meaning.name in found])  # fmt: skip
+        assert stream.mean[place] == pytest.approx(np.nanmean(values, axis=0), abs=1e-9)
+        expected = np.nanstd(values, axis=0, ddof=1)
+        assert stream.deviation[place] == pytest.approx(expected, abs=1e-9)
+        assert (stream.texts[place] == np.isfinite(values).sum(axis=0)).all()
+
+
+def test_the_rows_are_those_of_heads(stream) -> None:
+    study = HeadStudy()
+    for number in range(TEXTS):
+        study.add(attention_of(number), repeats=False)
+    for ours, theirs in zip(stream.rows, study.report("layer").rows, strict=True):
+        assert ours.values == pytest.approx(theirs.values, abs=1e-9, nan_ok=True)
+        assert ours.uniform == pytest.approx(theirs.uniform, abs=1e-9, nan_ok=True)
+        assert [role.name for role in ours.roles] == [role.name for role in theirs.roles]
+
+
+def test_intervals_hold_the_mean_and_shrink_with_more_texts(stream) -> None:
+    assert (stream.low <= stream.mean).all()
+    assert (stream.mean <= stream.high).all()
+    few = report_of(aggregates(range(6))).streams[0]
+    assert (few.high - few.low)[0].mean() > 1.3 * (stream.high - stream.low)[0].mean()
+
+
+def test_pairs_are_means_over_all_places_of_two_words(report, stream) -> None:
+    pair = stream.pairs[0]
+    found = []
+    for number in range(TEXTS):
+        attention = attention_of(number)
+        words = attention.tokens
+        of_head = attention.weights[int(pair.layer), int(pair.head)]
+        for query, key in np.ndindex(of_head.shape):
+            if (words[query], words[key]) == (pair.query, pair.key) and query != key:
+                found.append(of_head[query, key])
+    assert pair.count == len(found) >= FEWEST == report.fewest
+    assert pair.mean == pytest.approx(np.mean(found), abs=1e-6)
+    means = [item.mean for item in stream.pairs if (item.layer, item.head) == ("0", "0")]
+    assert means == sorted(means, reverse=True)
+
+
+def test_a_head_fires_most_where_its_strongest_link_is(stream) -> None:
+    strongest = {}
+    for number in range(TEXTS):
+        attention = attention_of(number)
+        of_head = attention.weights[1, 0, 1:, 1:].copy()
+        np.fill_diagonal(of_head, -1)
+        strongest[attention.id] = float(of_head.max())
+    expected = sorted(strongest, key=lambda name: -strongest[name])[:10]
+    found = [item for item in stream.firings if (item.layer, item.head) == ("1", "0")]
+    assert [item.id for item in found] == expected
+    assert found[0].weight == pytest.approx(strongest[expected[0]])
+    assert found[0].texts == (text_of(int(expected[0].removeprefix("line-"))),)
+    assert [item.rank for item in found] == list(range(1, 11))
+
+
+def test_a_text_that_comes_again_fires_once() -> None:
+    found = Aggregates(VOCABULARY, replicates=40)
+    for number in range(4):
+        found.add(attention_of(0), number)
+    firings = report_of(found).streams[0].firings
+    assert {item.rank for item in firings} == {1}
+
+
+def test_shares_by_position_and_special_tokens_make_one(stream) -> None:
+    text_rows = np.zeros((2, 2))
+    special = np.zeros((2, 2))
+    for number in range(TEXTS):
+        weights = attention_of(number).weights[:, :, 1:]
+        text_rows += weights.shape[2]
+        special += weights[..., 0].sum(axis=-1)
+    found = stream.offset_shares.sum(axis=0) + special / text_rows
+    assert found == pytest.approx(np.ones((2, 2)), abs=1e-6)
+    assert stream.class_shares.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)
+    assert stream.class_even.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)

@@ -1,0 +1,104 @@
+"""What counts as a word, and how frequent it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.corpus.counts import WordCounts, vocabulary_of
+from attnviz.analyses.corpus.words import (
+    CLASSES,
+    RANKED,
+    Vocabulary,
+    classes_of,
+    read_axis,
+    split,
+)
+from attnviz.attention_map import Token
+
+
+def words(text: str) -> list[str]:
+    return [found[0] for found in split(text)]
+
+
+def test_words_are_letters_marks_and_digits_and_all_else_stands_alone() -> None:
+    assert words("Don't pay €5!") == ["Don", "'", "t", "pay", "€", "5", "!"]
+    assert words("snake_case") == ["snake", "_", "case"]
+
+
+def test_marks_on_letters_do_not_end_a_word() -> None:
+    assert words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
+    assert words("cafe\u0301 au lait") == ["cafe\u0301", "au", "lait"]
+
+
+def test_pieces_belong_to_the_word_that_they_lie_in() -> None:
+    text = "Running, dogs"
+    pieces = [("[CLS]", 0, 0), ("Run", 0, 3), ("##ning", 3, 7), (",", 7, 8), (" dogs", 8, 13)]
+    tokens = [Token(*piece, special=piece[0][0] == "[") for piece in pieces]
+    axis = read_axis(tokens, text)
+    assert axis.words == ("[cls]", "running", ",", "dogs")
+    assert axis.groups.tolist() == [0, 1, 1, 2, 3]
+    assert axis.starts.tolist() == [0, 1, 3, 4]
+    assert axis.special.tolist() == [True, False, False, False]
+
+
+def test_without_a_text_each_token_is_a_word() -> None:
+    axis = read_axis([Token("A"), Token("A")], "")
+    assert axis.words == ("a", "a")
+
+
+def test_classes_go_by_rank() -> None:
+    vocabulary = Vocabulary({f"w{rank}": rank for rank in range(RANKED)}, ())
+    found = {
+        word: CLASSES[vocabulary.class_of(word)]
+        for word in ("w0", "w9", "w10", "w99", "w100", "w999", "w1000", "w9999", "new", ",", "€")
+    }
+    assert found == {
+        "w0": "rank 1-10",
+        "w9": "rank 1-10",
+        "w10": "rank 11-100",
+        "w99": "rank 11-100",
+        "w100": "rank 101-1000",
+        "w999": "rank 101-1000",
+        "w1000": "rank 1001-10000",
+        "w9999": "rank 1001-10000",
+        "new": "rarer",
+        ",": "punctuation",
+        "€": "other",
+    }
+
+
+def test_a_special_token_is_of_its_own_class_whatever_it_reads() -> None:
+    axis = read_axis([Token("the", special=True), Token("the", 0, 3)], "the")
+    found = classes_of(axis, Vocabulary({"the": 0}, ("the",)))
+    assert [CLASSES[place] for place in found] == ["special", "rank 1-10"]
+
+
+def test_counting_ignores_case_and_ranks_words_before_rarer_ones() -> None:
+    counts = WordCounts()
+    for text in ("The cat.", "the dog, the end."):
+        counts.add(text)
+    vocabulary = counts.vocabulary()
+    assert counts.words == 9
+    assert list(vocabulary.ranks) == ["the", "cat", "dog", "end"]
+    assert vocabulary.paired == ("the", ".", ",", "cat", "dog", "end")
+
+
+def test_equally_frequent_words_stand_in_the_order_of_their_spelling() -> None:
+    assert list(vocabulary_of([("b", 1), ("a", 1), ("c", 2)]).ranks) == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("bucket", [50, 200])
+def test_forgetting_rare_words_keeps_the_frequent_ones_nearly_exact(bucket: int) -> None:
+    drawn = np.random.default_rng(0).zipf(1.3, size=4000).clip(max=10**6)
+    true = Counter(f"w{number}" for number in drawn.tolist())
+    counts = WordCounts(bucket)
+    for start in range(0, 4000, 7):
+        counts.add(" ".join(f"w{number}" for number in drawn[start : start + 7]))
+    counts._close_bucket()
+    most = 4000 // bucket + 1
+    for word, count in true.most_common(10):
+        assert count <= counts._kept[word] <= count + most
+    assert len(counts._kept) < len(true)
