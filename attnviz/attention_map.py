@@ -114,6 +114,12 @@ class AttentionMap:
         """True where a row or a column stands for several tokens."""
         return self.blocks != (1, 1)
 
+    @property
+    def unpooled_size(self) -> int:
+        """A size at which each row and column would stand for one token."""
+        sides = zip(self.weights.shape[2:], self.blocks, strict=True)
+        return max(count * length for count, length in sides)
+
     def __post_init__(self) -> None:
         weights = np.ascontiguousarray(self.weights, dtype=np.float32)
         object.__setattr__(self, "weights", weights)
@@ -157,8 +163,8 @@ def check_single_tokens(item: AttentionMap, what: str) -> None:
     if item.is_pooled:
         raise InputError(
             f"{what} needs single tokens, and a row and a column of stream '{item.stream}' stand "
-            f"for {item.blocks[0]} and {item.blocks[1]}: give a larger --max-size, a --window A-B, "
-            "or a shorter text"
+            f"for {item.blocks[0]} and {item.blocks[1]}: --max-size {item.unpooled_size} would do, "
+            "or give a --window A-B or a shorter text"
         )
 
 

@@ -127,5 +127,5 @@ def check_measurable(item: AttentionMap) -> None:
         rows, columns = item.blocks
         raise InputError(
             f"this text's map shows blocks of {rows} × {columns} tokens, but heads are measured "
-            "on single tokens: give a shorter text"
+            f"on single tokens: --max-size {item.unpooled_size} would do, or give a shorter text"
         )

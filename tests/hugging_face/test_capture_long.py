@@ -122,8 +122,9 @@ def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
 def test_what_needs_single_tokens_is_refused_on_blocks(loaded):
     from attnviz.analyses.rollout import rollout
 
-    with pytest.raises(InputError, match=r"needs single tokens, .* stand for 3 and 3: give"):
+    with pytest.raises(InputError, match=r"needs single tokens, .* 3 and 3: --max-size 15 would"):
         rollout(read(loaded("bert"), max_size=5))
+    assert not read(loaded("bert"), max_size=15).main.is_pooled
 
 
 class Shape:
