@@ -1,0 +1,345 @@
+"""Runs over many texts that are killed, interrupted or out of room, and what is left of them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import random
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.invoke import OWN, Done, attnviz
+
+SMALL = (*OWN, "--head", "0", "-q", "-f", "none")
+COUNT = 300
+"""More than a window of records."""
+
+DYING = """
+import os, resource, signal, sys
+from attnviz.cli import lasting, output, unfinished
+from attnviz.__main__ import main
+
+how, place = sys.argv.pop(1), int(sys.argv.pop(1))
+lasting.SECONDS = 0.02
+real, written = unfinished.write_whole, 0
+
+def write_whole(file, data):
+    global written
+    written += 1
+    if how != "limit" and written == place:
+        if how == "SIGKILL":
+            real(file, data[: len(data) // 2])
+        os.kill(os.getpid(), getattr(signal, how))
+    real(file, data)
+
+unfinished.write_whole = write_whole
+if how == "limit":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (place, place))
+main()
+"""
+"""A run that a signal hits, or its disk's end, while it writes."""
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    lines = [f"word {number} of {'a b c d e'[: number % 9 + 1]}" for number in range(COUNT)]
+    lines[3], lines[270] = "\udcff", "\udcfe"
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    return path
+
+
+def dying(how: str, place: int, *arguments: Any, **more: Any) -> Done:
+    """A process to which that happens at its `place`-th write, or byte."""
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, how, str(place), *map(str, arguments)],
+        stdout=more.pop("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE,
+        timeout=120,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout or b"", done.stderr.decode())
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def in_folder(folder: Path, name: str) -> tuple[Any, ...]:
+    folder.mkdir(exist_ok=True)
+    return ("-o", folder / name, "--rejects", folder / "rejects.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("maps.jsonl", ()),
+        ("maps.tsv", ()),
+        ("maps.csv", ("--shard-size", "70")),
+        ("maps.npz", ("--shard-size", "40")),
+        ("maps.parquet", ("--shard-size", "90")),
+        ("maps.json", ("--shard-size", "256")),
+    ],
+)
+def test_killed_in_the_middle_of_a_record_it_goes_on_to_the_same_bytes(
+    name: str, more: tuple[str, ...], texts: Path, tmp_path: Path
+) -> None:
+    asked = ("self", "-i", texts, *SMALL, *more)
+    whole = attnviz(*asked, *in_folder(tmp_path / "whole", name))
+    assert whole.status == 1  # of two bad lines
+    expected = left(tmp_path / "whole")
+    assert expected["rejects.jsonl"].count(b"\n") == 2
+    folder = tmp_path / "killed"
+    files = in_folder(folder, name)
+    draw = random.Random(name)
+    for place, again in ((draw.randrange(2, 150), ()), (draw.randrange(2, 120), ("--resume",))):
+        assert dying("SIGKILL", place, *asked, *files, *again).status == -signal.SIGKILL
+        assert not (folder / name).exists()
+    done = attnviz(*asked, *files, "--resume")
+    assert done.status == 1
+    assert left(folder) == expected
+
+
+def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"The red car number {n} is fast\n" for n in range(270)))
+    (tmp_path / "out").mkdir()
+    path, journal = tmp_path / "out" / "a.jsonl", tmp_path / "out" / ".a.jsonl.journal"
+    asked = ("self", "-i", texts, "--layer", "last", "-q", "-f", "none", "-o")
+    process = subprocess.Popen([sys.executable, "-m", "attnviz", *map(str, asked), str(path)])
+    wait_until(lambda: process.poll() is not None or records(journal) > 0)
+    process.kill()
+    process.wait(timeout=60)
+    assert attnviz(*asked, path, "--resume").status == 0
+    attnviz(*asked, tmp_path / "whole.jsonl")
+    assert left(tmp_path / "out") == {"a.jsonl": (tmp_path / "whole.jsonl").read_bytes()}
+
+
+def test_ctrl_c_leaves_what_can_be_gone_on_with(texts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(out, "a.tsv"))
+    done = dying("SIGINT", 100, *asked)
+    assert done.status == 130
+    # The 99 writes before are records, bad ones among them, and so is the one that Ctrl-C hit.
+    assert done.err.splitlines()[-1] == "note: 100 records are done: --resume goes on"
+    assert {*left(out)} == {".a.tsv.journal", ".a.tsv.unfinished", ".rejects.jsonl.unfinished"}
+    assert (out / ".a.tsv.unfinished").read_bytes().endswith(b"\n")
+    again = attnviz(*asked, "--resume")
+    assert "note: going on behind 100 records" in again.err.splitlines()
+    whole = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(tmp_path / "whole", "a.tsv"))
+    attnviz(*whole)
+    assert left(out) == left(tmp_path / "whole")
+
+
+def test_ctrl_c_waits_for_the_record_that_is_on_its_way_to_stdout(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text(f"{'a b c d e f g h ' * 8}\n" * 500)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnviz", "self", "-i", str(texts), *OWN, "-f", "jsonl", "-q"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    room = fcntl.fcntl(pipe, 1032)  # F_GETPIPE_SZ
+    wait_until(lambda: waiting_in(pipe) == room)  # a record is larger than a pipe
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")
+    assert len(out) > room
+    assert out.endswith(b"}\n")
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["0"]
+
+
+def test_a_full_disk_leaves_whole_records_to_go_on_with(texts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(out, "a.jsonl"))
+    done = dying("limit", 100_001, *asked)
+    assert done.status == 1
+    *_, note, failed = done.err.splitlines()
+    assert note.startswith("note: ")
+    assert note.endswith(" records are done: --resume goes on")
+    assert failed == f"attnviz: error: cannot write '{out / 'a.jsonl'}': File too large"
+    part = (out / ".a.jsonl.unfinished").read_bytes()
+    assert 90_000 < len(part) <= 100_001
+    assert [json.loads(line)["schema"] for line in part.splitlines()] == [1] * part.count(b"\n")
+    attnviz(*asked, "--resume")
+    whole = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(tmp_path / "whole", "a.jsonl"))
+    attnviz(*whole)
+    assert left(out) == left(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("mode", ["wb", "ab"])
+def test_a_full_disk_behind_stdout_leaves_whole_records(
+    mode: str, texts: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(b'"before"\n')
+    with path.open(mode) as file:
+        done = dying("limit", 50_001, "self", "-i", texts, *OWN, "-q", "-f", "jsonl", stdout=file)
+    assert done.status == 1
+    assert done.err.splitlines()[-1] == "attnviz: error: cannot write to stdout: File too large"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert (lines[0] == b'"before"\n') == (mode == "ab")
+    assert all(line.endswith(b"\n") and json.loads(line) for line in lines)
+    assert 40_000 < path.stat().st_size < 50_001
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_many_texts_to_a_full_device_end_in_one_line(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a b\nc d\n")
+    with Path("/dev/full").open("wb") as full:
+        done = dying("limit", 1 << 30, "self", "-i", texts, *OWN, "-q", "-f", "tsv", stdout=full)
+    assert done.status == 1
+    assert done.err == "attnviz: error: cannot write to stdout: No space left on device\n"
+
+
+def test_a_file_is_written_to_its_end_though_nobody_reads_stdout(
+    texts: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.tsv"
+    command = f"{sys.executable} -m attnviz self -i {texts} {' '.join(OWN)} -q -f tsv"
+    script = f"{command} -o {path} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=False, timeout=120)
+    assert done.stdout.splitlines()[1:] == [b"1"]  # of two bad lines, which are all that is told
+    assert done.stderr.count(b"\n") == 2
+    attnviz("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", tmp_path / "b.tsv")
+    assert path.read_bytes() == (tmp_path / "b.tsv").read_bytes()
+
+
+def test_another_question_or_another_input_is_refused(texts: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    asked = ("self", "-i", texts, *SMALL, "-o", path)
+    dying("SIGKILL", 200, *asked)
+    before = left(tmp_path)
+    for more, message in (
+        (("--seed", "7"), "--seed was '0' and is '7'"),
+        (("--layer", "0"), "--layer was not given and is '0'"),
+        (("--batch-size", "1"), "--batch-size was not given and is '1'"),
+    ):
+        done = attnviz(*asked, "--resume", *more)
+        assert done.status == 2
+        assert done.mistake.startswith(f"'{path}' was begun with another question: {message}")
+    assert left(tmp_path) == before
+    texts.write_bytes(texts.read_bytes().replace(b"word 9", b"Word 9"))
+    assert "the input's checksum was" in attnviz(*asked, "--resume").mistake
+
+
+def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(
+    texts: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    asked = ("self", "-i", texts, *OWN, "-f", "none", "-o", path)
+    dying("SIGINT", 50, *asked)
+    before = left(tmp_path)
+    assert attnviz(*asked, "--stream", "nosuch", "-q").status == 2
+    assert left(tmp_path) == before
+    done = attnviz(*asked)
+    assert f"this run replaces an unfinished '{path}' of 51 records" in done.err
+    assert {*left(tmp_path)} == {"texts.txt", "a.jsonl"}
+
+
+def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> None:
+    for name, more in (("a.jsonl", ()), ("b.npz", ("--shard-size", "100"))):
+        path = tmp_path / name
+        asked = ("self", "-i", texts, *OWN, "-f", "none", "-o", path, *more, "--resume")
+        assert f"note: there is nothing of '{path}' to go on with" in attnviz(*asked).err
+        before = left(tmp_path)
+        done = attnviz(*asked)
+        assert (done.status, done.out) == (0, b"")
+        assert done.err == f"note: '{path}' is complete: nothing is left to do\n"
+        assert left(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            ("-o", "a.npz", "--resume"),
+            "--resume cannot go on with half of 'a.npz': add --shard-siz",
+        ),
+        (("--resume",), "--resume is about the data file: add -o FILE"),
+        (("--shard-size", "3"), "--shard-size is about the data file: add -o FILE"),
+    ],
+)
+def test_what_cannot_be_resumed_is_told(
+    more: tuple[str, ...], message: str, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(texts.parent)
+    done = attnviz("self", "-i", texts, *OWN, *more)
+    assert done.status == 2
+    assert done.mistake.startswith(message)
+
+
+def test_stdin_can_be_sharded_but_not_resumed(tmp_path: Path) -> None:
+    asked = ("self", "-", *OWN, "-q", "-f", "none", "-o", tmp_path / "a.jsonl")
+    done = attnviz(*asked, "--resume", stdin=b"a\nb\n")
+    assert done.status == 2
+    assert done.mistake.startswith("--resume reads the texts again: give them by --input FILE")
+    assert attnviz(*asked, "--shard-size", "2", stdin=b"a\nb\nc\n").status == 0
+    assert {*left(tmp_path)} == {"a-00000.jsonl", "a-00001.jsonl"}
+
+
+def test_a_bad_record_takes_its_number_in_the_shards(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"text":"a"}\n{"text":""}\n{"text":"c"}\n{"text":"d","id":"x"}\n')
+    asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "--shard-size", "2")
+    attnviz(*asked, "-o", tmp_path / "m.parquet")
+    attnviz(*asked, "-o", tmp_path / "m.npz")
+    tables = [
+        pq.read_table(tmp_path / f"m-0000{n}.parquet", columns=["id", "record"]).to_pydict()
+        for n in (0, 1)
+    ]
+    assert tables == [{"id": ["0"], "record": [0]}, {"id": ["2", "x"], "record": [2, 3]}]
+    for name in ("m-00001.npz", "m.npz", "m.parquet", "m-00001.parquet"):
+        done = attnviz("render", tmp_path / name, "--record", "x", "-f", "json")
+        assert done.json()["text"] == "d"
+
+
+def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from attnviz.cli.unfinished import Unfinished\n"
+        "held = Unfinished(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    )
+    texts, path = tmp_path / "texts.txt", tmp_path / "a.jsonl"
+    texts.write_text("a b\n")
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout is not None
+    other.stdout.readline()
+    done = attnviz("self", "-i", texts, *SMALL, "-o", path)
+    other.communicate(timeout=60)
+    assert done.status == 1
+    assert done.mistake == f"cannot write '{path}': another run is writing it"
+    assert attnviz("self", "-i", texts, *SMALL, "-o", path).status == 0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for something that another process does; two minutes are more than it can take."""
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def records(journal: Path) -> int:
+    return int(json.loads(journal.read_bytes())["records"]) if journal.exists() else 0
+
+
+def waiting_in(pipe: int) -> int:
+    """How many bytes a pipe holds."""
+    answer = fcntl.ioctl(pipe, termios.FIONREAD, struct.pack("i", 0))
+    return int(struct.unpack("i", answer)[0])
