@@ -94,7 +94,7 @@ class ClassBars:
 
     def _legend(self, canvas: Canvas, y: float, line: float) -> None:
         x = float(self.left)
-        held = (self.stream.class_even > 0).any(axis=(1, 2)).tolist()
+        held = [bool(even.any()) for even in self.stream.class_even]
         side = line * 0.62
         for name, color, found in zip(
             self.stream.classes, class_colors(self.stream.classes), held, strict=True

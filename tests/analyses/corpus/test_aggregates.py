@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ WHOLE = contents(aggregates(range(TEXTS)))
 @given(st.permutations(range(TEXTS)), st.lists(st.integers(0, TEXTS), max_size=4), st.randoms())
 def test_any_order_and_any_tree_of_merges_gives_the_same_bytes(order, cuts, random) -> None:
     ends = [0, *sorted(cuts), TEXTS]
-    parts = [aggregates(order[start:end]) for start, end in zip(ends, ends[1:], strict=False)]
+    parts = [aggregates(order[start:end]) for start, end in pairwise(ends)]
     while len(parts) > 1:
         first, second = random.sample(range(len(parts)), 2)
         parts[first].merge(parts[second])

@@ -1,0 +1,204 @@
+"""attnviz corpus."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.corpus.counts import WordCounts
+from attnviz.attention_map import Attention
+from attnviz.cli import corpus_run
+from attnviz.cli.corpus_run import Study, add_up, shards
+from attnviz.cli.corpus_texts import read_frequencies, read_twice
+from attnviz.errors import InputError
+from attnviz.request import Choice, Origin
+from attnviz.texts import BadText, Text
+from tests.analyses.corpus.samples import attention_of
+from tests.invoke import OWN, attnviz
+
+LINES = "the cat sat on the mat\nthe dog saw the cat\n\na dog and a cat, on a mat\n"
+SMALL = (*OWN, "--heads", "2", "--size", "8")
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text(LINES)
+    return path
+
+
+def test_a_corpus_is_a_table_with_a_line_a_head(texts: Path) -> None:
+    done = attnviz("corpus", texts, *SMALL)
+    assert done.status == 0, done.err
+    assert done.lines[1].startswith("3 texts · ")
+
+
+@pytest.mark.parametrize("show", ["measures", "positions", "classes", "pairs", "links"])
+def test_each_part_is_shown_on_request(texts: Path, show: str) -> None:
+    done = attnviz("corpus", texts, *SMALL, "--show", show, "-f", "tsv")
+    assert done.status == 0, done.err
+    assert done.rows[0][:3] == ["stream", "layer", "head"]
+
+
+def test_stdin_gives_what_a_file_gives(texts: Path) -> None:
+    from_file = attnviz("corpus", texts, *SMALL, "-f", "json", "-q")
+    from_stdin = attnviz("corpus", "-", *SMALL, "-f", "json", "-q", stdin=LINES.encode())
+    assert from_file.out == from_stdin.out
+
+
+def test_files_hold_what_stdout_gets(texts: Path, tmp_path: Path) -> None:
+    for suffix, name in ((".txt", "table"), (".tsv", "tsv"), (".json", "json"), (".npz", "npz")):
+        path = tmp_path / f"found{suffix}"
+        done = attnviz("corpus", texts, *SMALL, "-f", name, "-o", path)
+        assert done.status == 0, done.err
+        assert path.read_bytes() == done.out
+
+
+def test_npz_holds_arrays(texts: Path) -> None:
+    done = attnviz("corpus", texts, *SMALL, "-f", "npz")
+    with np.load(io.BytesIO(done.out), allow_pickle=False) as archive:
+        assert archive["0/mean"].shape[1:] == (1, 2)
+
+
+def test_the_overview_is_a_picture(texts: Path, tmp_path: Path) -> None:
+    path = tmp_path / "heads.png"
+    done = attnviz("corpus", texts, *SMALL, "-f", "none", "--overview", path)
+    assert (done.status, done.out) == (0, b"")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "the cat"}\n{"words": 1}\n{"text": "a dog"}\n')
+    done = attnviz("corpus", path, *SMALL)
+    assert done.status == 1
+    assert f"line 2 of '{path}'" in done.err
+    assert "1 could not be read" in done.lines[1]
+
+
+def test_pairs_are_read_across(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"source": "the cat", "target": "le chat"}\n' * 3)
+    done = attnviz("corpus", path, "--cross", "--mechanism", "cross", "-f", "tsv")
+    assert done.status == 0, done.err
+    assert {row[0] for row in done.rows[1:]} == {"cross"}
+
+
+def test_frequencies_come_from_a_file_on_request(texts: Path, tmp_path: Path) -> None:
+    counts = tmp_path / "counts.tsv"
+    counts.write_text("zebra\t9\n" + "".join(f"word{number}\t5\n" for number in range(9)))
+    done = attnviz("corpus", texts, *SMALL, "--frequencies", counts, "--show", "classes", "-f",
+                   "tsv")  # fmt: skip
+    even = {row[3]: float(row[5]) for row in done.rows[1:]}
+    assert even["rank 1-10"] == 0
+    assert even["rarer"] > 0.9
+
+
+def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path) -> None:
+    counts = tmp_path / "counts.tsv"
+    counts.write_text("the\t5\ncat five\n")
+    done = attnviz("corpus", texts, *SMALL, "--frequencies", counts)
+    assert "line 2 of" in done.mistake
+    assert done.status == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-f", "csv"), "unknown format 'csv'"),
+        (("--show", "pair"), "Did you mean 'pairs'?"),
+        (("--sort", "entropi"), "Did you mean 'entropy'?"),
+        (("-o", "found.csv"), "must end in .txt, .tsv, .json, .npz"),
+        (("--overview", "found.gif"), "names no picture"),
+        (("--mechanism", "nope"), "nope"),
+    ],
+)
+def test_mistakes_are_found_before_the_work(texts: Path, arguments, said: str) -> None:
+    done = attnviz("corpus", texts, *arguments)
+    assert done.status == 2
+    assert said in done.mistake
+
+
+def test_another_seed_moves_the_intervals_and_nothing_else(texts: Path) -> None:
+    texts.write_text("".join(f"the cat saw dog {number}\n" for number in range(12)))
+    first, second = (
+        attnviz("corpus", texts, *SMALL, "-f", "tsv", "--bootstrap-seed", seed).rows[1:]
+        for seed in (0, 1)
+    )
+    assert [row[:6] for row in first] == [row[:6] for row in second]
+    assert [row[6:8] for row in first] != [row[6:8] for row in second]
+
+
+def study() -> Study:
+    counts = WordCounts()
+    counts.add(LINES)
+    origin = Origin(mechanism="multi-head", heads=2, size=8)
+    return Study(origin, Choice(), "self", counts.vocabulary(), 20, 0)
+
+
+def many(count: int) -> list[Text | BadText]:
+    good = [
+        Text(str(n), f"the cat {'sat ' * (n % 5)}on mat {n}", where=f"{n}") for n in range(count)
+    ]
+    return [BadText("", InputError("bad")) if n % 50 == 7 else t for n, t in enumerate(good)]
+
+
+def test_shards_of_any_size_in_any_order_give_the_same_bytes() -> None:
+    work = pickle.loads(pickle.dumps(study()))
+    texts = many(520)
+    found = []
+    for each, backwards in ((1, False), (2, True)):
+        parts = list(shards(texts, each))
+        outcomes = map(work, reversed(parts) if backwards else parts)
+        aggregates, _ = add_up(outcomes, work.empty(), lambda done: None)
+        arrays = aggregates.to_arrays()
+        found.append({name: array.tobytes() for name, array in arrays.items()})
+    assert found[0] == found[1]
+
+
+def test_a_shard_says_which_records_failed() -> None:
+    (shard,) = shards(many(60), 4)
+    outcome = study()(shard)
+    assert (outcome.records, outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
+    assert outcome.failures == ((7, "bad"), (57, "bad"))
+
+
+class Pooled:
+    """A source whose second text comes in blocks."""
+
+    def attend_self(self, text: str) -> Attention:
+        attention = attention_of(0)
+        item = attention.main
+        blocks = (2, 2) if text == "long" else (1, 1)
+        return replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
+
+
+def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_run, "_source", lambda *_: Pooled())
+    texts = [Text(name, name, where=f"line {name}") for name in ("short", "long", "brief")]
+    (shard,) = shards(texts)
+    outcome = study()(shard)
+    assert outcome.aggregates.texts == 2
+    ((number, message),) = outcome.failures
+    assert number == 1
+    assert message.startswith("line long: this text's map shows blocks of 2 × 2 tokens")
+
+
+def test_texts_are_counted_and_read_again() -> None:
+    texts = many(10)
+    for file in ("-", __file__):
+        vocabulary, again, count = read_twice(lambda: iter(texts), file)
+        assert count == 10
+        assert [text.where for text in again] == [text.where for text in texts]
+        assert "cat" in vocabulary.ranks
+
+
+def test_counts_of_the_same_word_add_up(tmp_path: Path) -> None:
+    path = tmp_path / "counts.tsv"
+    path.write_text("The\t2\ncat\t3\nthe\t2\n")
+    assert list(read_frequencies(path).ranks) == ["the", "cat"]

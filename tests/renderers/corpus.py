@@ -1,0 +1,24 @@
+"""A report on a made-up corpus, for the tests of what renders it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from attnviz.analyses.corpus.aggregates import Aggregates
+from attnviz.analyses.corpus.counts import WordCounts
+from attnviz.analyses.corpus.report import report_of
+from attnviz.corpus_report import CorpusReport
+from tests.analyses.corpus.samples import attention_of, text_of
+
+
+@cache
+def corpus(texts: int = 20, layers: int = 2, heads: int = 2) -> CorpusReport:
+    """Random attention over random words."""
+    counts = WordCounts()
+    for number in range(texts):
+        counts.add(text_of(number))
+    found = Aggregates(counts.vocabulary(), replicates=40)
+    for number in range(texts):
+        found.add(attention_of(number, layers=layers, heads=heads), number)
+    found.failed = 3
+    return report_of(found, "layer")
