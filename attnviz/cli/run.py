@@ -128,7 +128,7 @@ class Notes:
 
     def say(self, text: str) -> None:
         """Say a note, unless it was said."""
-        kind = re.sub(r"\d+%|'.*'", "", text)
+        kind = re.sub(r"\d[\d.,]*|'.*'", "", text)
         if kind not in self.said:
             note(text)
         self.said.add(kind)
