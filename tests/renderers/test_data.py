@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tracemalloc
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
@@ -17,9 +19,10 @@ from attnviz.renderers import Display
 from attnviz.renderers.csv import COLUMNS, CsvRenderer, TsvRenderer, escape, rows
 from attnviz.renderers.json import JsonRenderer
 from attnviz.storage.archive import load_archive
+from attnviz.storage.read import read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
-DATA = ("json", "jsonl", "csv", "tsv", "npz")
+DATA = ("json", "jsonl", "csv", "tsv", "npz", "parquet")
 
 
 def rendered(name: str, found: list[Attention], many: bool = True) -> bytes:
@@ -31,9 +34,9 @@ def rendered(name: str, found: list[Attention], many: bool = True) -> bytes:
 @pytest.mark.parametrize("name", DATA)
 def test_no_text_at_all_is_still_well_formed(name: str) -> None:
     data = rendered(name, [])
-    empty = {"json": b"[]\n", "jsonl": b"", "npz": None}
-    if name == "npz":
-        assert list(load_archive(data)) == []
+    empty = {"json": b"[]\n", "jsonl": b""}
+    if FORMATS[name].binary:
+        assert list(read_attention(data, name)) == []
     else:
         header = {"csv": ",", "tsv": "\t"}.get(name)
         assert data == (header.join(COLUMNS).encode() + b"\n" if header else empty[name])
@@ -102,3 +105,33 @@ def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention: Attention) ->
     assert min(map(len, parts)) > min(item.weights.nbytes for item in attention.maps) / 2
     loaded = list(load_archive(b"".join([*parts, renderer.finish()])))
     assert [same(item, attention) for item in loaded] == [True] * 3
+
+
+def test_npz_holds_on_to_no_weights() -> None:
+    item = attention_of(self_map(["a"] * 64, 2, 2))
+    renderer = FORMATS["npz"].load()(Display())
+    renderer.add(item, list)
+    tracemalloc.start()
+    for _ in range(200):
+        renderer.add(item, list)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 200 * item.weights.nbytes / 20
+
+
+def test_parquet_numbers_records_by_their_place_in_the_input() -> None:
+    renderer = FORMATS["parquet"].load()(Display(first=70))
+    parts = [renderer.add(attention_of(self_map(["a"])), list)]
+    renderer.skip()
+    parts.append(renderer.add(attention_of(self_map(["b"])), list))
+    table = pq.read_table(io.BytesIO(b"".join([*parts, renderer.finish()])))
+    assert table["record"].to_pylist() == [70, 72]
+
+
+def test_a_table_that_is_gone_on_with_has_no_second_header() -> None:
+    item = attention_of(self_map(["a"]))
+    whole = rendered("tsv", [item, item])
+    renderer = FORMATS["tsv"].load()(Display(many=True, begun=True))
+    assert whole.endswith(renderer.add(item, list).encode())
+    assert whole.count(b"weight") == 1
+    assert not renderer.add(item, list).startswith("id")

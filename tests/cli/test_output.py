@@ -1,0 +1,134 @@
+"""What reaches stdout reaches it whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli.output import uninterrupted, write_whole
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[int]:
+    """Files of this process have at most 100 bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    yield 100
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("flags", [os.O_TRUNC, os.O_APPEND, 0])
+def test_where_there_is_no_room_for_all_nothing_is_written(
+    flags: int, room: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old " * (flags != os.O_TRUNC))
+    start = b"" if flags == os.O_TRUNC else b"old "
+    file = os.open(path, os.O_WRONLY | flags)
+    if not flags:
+        os.lseek(file, 0, os.SEEK_END)
+    write_whole(file, b"1" * 60)
+    with pytest.raises(OSError, match="File too large"):
+        write_whole(file, b"2" * 60)
+    assert path.read_bytes() == start + b"1" * 60
+    write_whole(file, b"3" * 10)
+    assert path.read_bytes() == start + b"1" * 60 + b"3" * 10
+    os.close(file)
+
+
+def test_what_somebody_else_wrote_behind_is_never_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    path.touch()
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    real = os.write
+
+    def write(file: int, data: bytes) -> int:
+        if path.stat().st_size:
+            with path.open("ab") as other:
+                other.write(b"other")
+            raise OSError(errno.ENOSPC, "full")
+        return real(file, data[:3])
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError, match="full"):
+        write_whole(file, b"1" * 10)
+    assert path.read_bytes() == b"111other"
+    os.close(file)
+
+
+def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    data, got = os.urandom(300_000), bytearray()
+
+    def drain() -> None:
+        while len(got) < len(data):
+            got.extend(os.read(read, 65536))
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    write_whole(write, data)
+    reader.join(timeout=60)
+    assert got == data
+    os.close(read)
+    os.close(write)
+
+
+def interrupted(*actions: Callable[[], object]) -> None:
+    with uninterrupted():
+        for action in actions:
+            action()
+
+
+def test_ctrl_c_waits_until_what_is_begun_is_done() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(press, lambda: done.append(1))
+    assert done == [1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_does_not_wait() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(press, lambda: done.append(1), press, lambda: done.append(2))
+    assert done == [1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_one_inside_another_waits_for_the_outer() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(lambda: interrupted(press), lambda: done.append(1))
+    assert done == [1]
+
+
+def test_an_error_goes_before_ctrl_c() -> None:
+    with pytest.raises(ZeroDivisionError):
+        interrupted(press, lambda: 1 / 0)
+
+
+def test_other_threads_are_left_alone() -> None:
+    seen = []
+
+    def beside() -> None:
+        with uninterrupted():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    thread.join(timeout=60)
+    assert seen == [signal.default_int_handler]
