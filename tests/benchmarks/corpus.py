@@ -1,0 +1,183 @@
+"""Aggregates of a million simulated records: the same in any order, and no larger for it.
+
+Run it as a script; it prints times, memory and whether the bytes agree. How cost grows is written
+down in `attnviz/analyses/corpus/__init__.py`; the figures that it prints bear it out:
+
+- adding up costs the same for each record, however many came before;
+- what is kept, and a merge of it, costs the same after a thousand records as after a million;
+- a text costs its model and, beside that, a few milliseconds to measure.
+
+With `--model ID_OR_FOLDER` the last is timed with that model, else with random maps.
+"""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from itertools import pairwise
+from time import perf_counter
+
+import numpy as np
+
+from attnviz.analyses.corpus.aggregates import Aggregates
+from attnviz.analyses.corpus.counts import WordCounts
+from attnviz.analyses.corpus.figures import COUNT
+from attnviz.analyses.corpus.stream import StreamSums
+from attnviz.analyses.heads import measure_heads
+from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+
+RECORDS, SHARD, REPLICATES, SHAPE = 1_000_000, 1_000, 200, (1, 2)
+WORDS = (
+    *("the", "of", "and", "to", "in", "is", "you", "that", "it", "he"),
+    *("was", "for", "on", "are", "as", "with", "his", "they", "at", "be"),
+)
+LAYERS, HEADS, TEXTS = 6, 12, 300
+
+
+def drawn(start: int, end: int) -> Iterator[tuple[int, np.ndarray]]:
+    """The figures of records with these numbers, the same whoever draws them."""
+    for block in range(start // SHARD, -(-end // SHARD)):
+        generator = np.random.default_rng([0, block])
+        figures = generator.gamma(2.0, size=(SHARD, COUNT, *SHAPE))
+        figures[generator.random((SHARD, COUNT)) < 0.1] = np.nan
+        for place in range(SHARD):
+            number = block * SHARD + place
+            if start <= number < end:
+                yield number, figures[place]
+
+
+def summed(start: int, end: int) -> StreamSums:
+    """The sums of some records."""
+    sums = StreamSums(SHAPE, REPLICATES, seed=0)
+    for number, figures in drawn(start, end):
+        sums.add(number, figures)
+    sums.settle()
+    return sums
+
+
+def merged(parts: list[StreamSums]) -> bytes:
+    """All parts in that order, as bytes."""
+    whole = StreamSums(SHAPE, REPLICATES, seed=0)
+    for part in parts:
+        whole.merge(part.sums)
+    return b"".join(array.tobytes() for array in whole.sums.values())
+
+
+def tree(parts: list[StreamSums]) -> bytes:
+    """Neighbours merged two by two until one is left, as bytes."""
+    level = parts
+    while len(level) > 1:
+        above = []
+        for first in range(0, len(level), 2):
+            joined = StreamSums(SHAPE, REPLICATES, seed=0)
+            for part in level[first : first + 2]:
+                joined.merge(part.sums)
+            above.append(joined)
+        level = above
+    return b"".join(array.tobytes() for array in level[0].sums.values())
+
+
+def orders() -> None:
+    """A million records in shards of uneven size, merged in several orders."""
+    generator = np.random.default_rng(1)
+    inner = np.sort(generator.choice(RECORDS // SHARD, size=99, replace=False)) * SHARD
+    ends = [0, *(int(end) for end in inner if end), RECORDS]
+    started = perf_counter()
+    parts = [summed(start, end) for start, end in pairwise(ends)]
+    took = perf_counter() - started
+    shuffled = [parts[place] for place in generator.permutation(len(parts))]
+    found = {
+        "in order": merged(parts),
+        "backwards": merged(parts[::-1]),
+        "shuffled": merged(shuffled),
+        "as a tree": tree(shuffled),
+    }
+    print(f"{RECORDS:,} records in {len(parts)} shards, added up in {took:.0f} s "
+          f"({took / RECORDS * 1e6:.0f} µs a record)")  # fmt: skip
+    for name, data in found.items():
+        same = "the same bytes" if data == found["in order"] else "OTHER BYTES"
+        print(f"  merged {name:10} {same} ({len(data):,})")
+
+
+def memory() -> None:
+    """What is held at most while records are added up."""
+    for records in (1_000, 10_000, 100_000):
+        tracemalloc.start()
+        sums = StreamSums(SHAPE, REPLICATES, seed=0)
+        figures = np.random.default_rng(0).random((COUNT, *SHAPE))
+        for number in range(records):
+            sums.add(number, figures)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        print(f"  {records:9,} records  {peak / 2**20:6.1f} MiB at most")
+
+
+def random_texts() -> Iterator[Attention]:
+    """Maps of a model's size over random words, ten tokens long."""
+    generator = np.random.default_rng(2)
+    for _ in range(TEXTS):
+        text = " ".join(generator.choice(WORDS, size=10))
+        words = text.split()
+        places = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
+        tokens = tuple(
+            Token(word, start, start + len(word))
+            for word, start in zip(words, places[:-1], strict=True)
+        )
+        weights = generator.dirichlet(np.ones(10), size=(LAYERS, HEADS, 10)).astype(np.float32)
+        item = AttentionMap("self", tokens, tokens, weights)
+        yield Attention((item,), Provenance("file", "random"), text=text)
+
+
+def texts(attentions: list[Attention]) -> None:
+    """The cost of a text: its measures alone, and everything that is kept of it."""
+    counts = WordCounts()
+    for attention in attentions:
+        counts.add(attention.text or "")
+    vocabulary = counts.vocabulary()
+    measured, kept = [], []
+    for _ in range(3):
+        started = perf_counter()
+        for attention in attentions:
+            measure_heads(attention.main, repeated=False)
+        measured.append(perf_counter() - started)
+        found = Aggregates(vocabulary)
+        started = perf_counter()
+        for number, attention in enumerate(attentions):
+            found.add(attention, number)
+        arrays = found.to_arrays()
+        kept.append(perf_counter() - started)
+    each = 1e3 / len(attentions)
+    layers, heads = attentions[0].weights.shape[:2]
+    print(f"  {layers} layers × {heads} heads, {len(attentions)} texts")
+    print(f"  measures        {min(measured) * each:.2f} ms a text")
+    print(f"  everything      {min(kept) * each:.2f} ms a text, "
+          f"{min(kept) / min(measured):.1f} × the measures")  # fmt: skip
+    started = perf_counter()
+    whole = Aggregates(vocabulary)
+    whole.merge_arrays(arrays)
+    size = sum(array.nbytes for array in arrays.values())
+    print(f"  a merge         {(perf_counter() - started) * 1e3:.0f} ms, of {size / 2**20:.1f} MiB")
+
+
+def main() -> None:
+    """Orders, memory, and the cost of a text."""
+    print("memory by number of records, without the table of pairs, which never grows")
+    memory()
+    orders()
+    print("the cost of a text, the model aside")
+    if "--model" in sys.argv:
+        from attnviz import attend
+
+        name = sys.argv[sys.argv.index("--model") + 1]
+        generator = np.random.default_rng(2)
+        found = [
+            attend(" ".join(generator.choice(WORDS, size=8)), model=name) for _ in range(TEXTS)
+        ]
+        texts(list(found))
+    else:
+        texts(list(random_texts()))
+
+
+if __name__ == "__main__":
+    main()
