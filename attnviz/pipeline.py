@@ -229,6 +229,9 @@ def _attend_together(
         return None
     if len(texts) < 2 or batch_size == 1 or not isinstance(source, Batching):
         return None
+    pairs = command == "self" and any(text.target is not None for text in texts)
+    if pairs and not isinstance(source, PairSource):
+        return None
     return source.attend_many(texts, alone=command == "self", batch_size=batch_size)
 
 

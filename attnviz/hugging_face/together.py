@@ -19,7 +19,6 @@ import numpy as np
 from attnviz.announce import announce
 from attnviz.attention_map import Attention
 from attnviz.errors import AttentionError, AttnvizError, InputError
-from attnviz.hugging_face.batches import batches, stretches
 from attnviz.hugging_face.capture import HANDED_OVER, Captured
 from attnviz.hugging_face.capture_many import capture_many
 from attnviz.hugging_face.devices import NoRoomError, free_bytes
@@ -31,14 +30,13 @@ from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.reader import taken_by
 from attnviz.hugging_face.tasks import listening
 from attnviz.texts import Text
+from attnviz.texts.batches import ROOM, batches, stretches
 
 if TYPE_CHECKING:
     from attnviz.hugging_face.model import HuggingFaceModel
 
 FEW = 4
 """Fewer texts than this are read one by one: a batch of them would save nothing."""
-ROOM = 2**29
-"""Bytes of maps that are held at once."""
 SHORT = 128
 """Tokens up to which an eager pass costs less on a CPU than a kernel that is asked for weights."""
 TOKENS = {"cpu": 1024}

@@ -43,7 +43,10 @@ class Sizes:
 
 def linear(weights: Weights, name: str, inputs: Array) -> Array:
     """Inputs (…, inputs) through a learned linear map with a bias, as (…, outputs)."""
-    return inputs @ transpose(weights[f"{name}.weight"]) + weights[f"{name}.bias"]
+    xp, weight = namespace(inputs), transpose(weights[f"{name}.weight"])
+    # One product of two matrices: numpy would go through the texts of a batch one by one.
+    outputs = xp.reshape(inputs, (-1, inputs.shape[-1])) @ weight
+    return xp.reshape(outputs, (*inputs.shape[:-1], -1)) + weights[f"{name}.bias"]
 
 
 def normalise(weights: Weights, name: str, inputs: Array) -> Array:

@@ -11,7 +11,8 @@ from attnviz.attention_map import Attention
 from attnviz.evidence import Transformed, inner_products
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.multi_head import split_heads
-from attnviz.pocket.pocket import Pocket, to_numpy
+from attnviz.pocket.batch import to_numpy
+from attnviz.pocket.pocket import Pocket
 from attnviz.pocket.projected import PLACES, projected_for
 
 

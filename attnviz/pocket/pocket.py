@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance
-from attnviz.errors import ModelError, UsageError, choose
+from attnviz.attention_map import Attention, Focus, Provenance
+from attnviz.errors import InputError, ModelError, UsageError, choose
 from attnviz.evidence import Explained, Transformed
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.pocket.batch import to_numpy
+from attnviz.pocket.language import OTHER, languages_of
 from attnviz.pocket.model import Sizes, decode, embed, encode, predict
+from attnviz.pocket.passes import Goal, across, causally, goals_of, over_themselves
 from attnviz.pocket.text import Reading, read_text
 from attnviz.pocket.tokenizer import (
     END,
@@ -28,14 +32,11 @@ from attnviz.pocket.tokenizer import (
     load_tokenizer,
 )
 from attnviz.pocket.weights import StoredWeights
+from attnviz.texts import Text
 
 FOLDER = Path(__file__).parent / "files"
 """Where weights, tokenizer, configuration, origin and card lie."""
-OTHER = {"en": "fr", "fr": "en"}
-NAMES = {"en": "English", "fr": "French"}
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
-MARGIN = 0.3
-"""Nats a piece by which one direction must win for the guess to go without a note."""
 
 
 def load_pocket(
@@ -112,22 +113,11 @@ class Pocket:
         Raises:
             InputError: the text is blank or too long.
         """
-        reading = read_text(text, self.tokenizer)
-        if self.causal:
-            return self._attend_causal(reading)
-        ids, tokens = reading.ended()
-        _, shares = encode(self.weights, self.sizes, self.embed(ids))
-        item = AttentionMap("encoder", tokens, tokens, stacked(shares))
-        return self._kept(Attention((item,), self._provenance(reading.notes("the text")), text))
+        return self.kept(self.attend_readings([read_text(text, self.tokenizer)])[0])
 
-    def _attend_causal(self, reading: Reading) -> Attention:
-        memory = self._memory([END])
-        language = self.to or self._language_of(reading)[0]
-        ids, tokens = reading.tagged(language)
-        _, own, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
-        item = AttentionMap("causal", tokens, tokens, stacked(own))
-        provenance = self._provenance(reading.notes("the text"), {"language": language})
-        return self._kept(Attention((item,), provenance, reading.text))
+    def attend_readings(self, readings: Sequence[Reading]) -> list[Attention]:
+        """Each text's attention over itself, from one pass over all of them."""
+        return (causally if self.causal else over_themselves)(self, readings)
 
     def attend_cross(self, source: str, target: str | None) -> Attention:
         """The attention of a pair: streams "cross", "encoder" and "decoder".
@@ -140,40 +130,25 @@ class Pocket:
             InputError: a text that is blank or too long.
         """
         reading = read_text(source, self.tokenizer, "source")
-        ids, keys = reading.ended()
-        memory, encoder = encode(self.weights, self.sizes, self.embed(ids))
-        notes = reading.notes("the source")
         if target is None:
-            language, more = self._target_language(reading)
-            written = read_text(self._write(memory, len(ids), language), self.tokenizer, "target")
+            ids, _ = reading.ended()
+            language, notes = self._target_language(reading)
+            text = self._write(self._memory(ids), len(ids), language)
+            written = read_text(text, self.tokenizer, "target")
+            goals = [Goal(written, language, tuple(notes), translated=True)]
         else:
-            written = read_text(target, self.tokenizer, "target")
-            notes += written.notes("the target")
-            language, more = (self.to, []) if self.to else self._language_of(written, reading)
-        notes += more
-        rows, queries = written.tagged(language)
-        _, decoder, cross = decode(self.weights, self.sizes, self.embed(rows), memory)
-        maps = (
-            AttentionMap(
-                "cross", queries, keys, stacked(cross), query_side="target", key_side="source"
-            ),
-            AttentionMap(
-                "encoder", keys, keys, stacked(encoder), query_side="source", key_side="source"
-            ),
-            AttentionMap(
-                "decoder",
-                queries,
-                queries,
-                stacked(decoder),
-                query_side="target",
-                key_side="target",
-            ),
-        )
-        settings = {"direction": f"{OTHER[language]} to {language}", "translated": target is None}
-        provenance = self._provenance(notes, settings, self._focus())
-        return self._kept(Attention(maps, provenance, source=source, target=written.text))
+            goals = goals_of(self, [reading], [read_text(target, self.tokenizer, "target")])
+        return self.kept(across(self, [reading], goals)[0])
 
-    def _kept(self, attention: Attention) -> Attention:
+    def attend_many(
+        self, texts: Sequence[Text], *, alone: bool, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The attention of many texts or pairs, read together; see `pocket.together`."""
+        from attnviz.pocket.together import attend_many
+
+        return attend_many(self, texts, alone=alone, batch_size=batch_size)
+
+    def kept(self, attention: Attention) -> Attention:
         """The attention with its queries and keys, where they were asked for."""
         if not self.keep_qk:
             return attention
@@ -216,41 +191,8 @@ class Pocket:
     def _target_language(self, source: Reading) -> tuple[str, list[str]]:
         if self.to:
             return self.to, []
-        language, notes = self._language_of(source)
+        ((language, notes),) = languages_of(self.weights, self.sizes, [source])
         return OTHER[language], notes
-
-    def loss(self, target: Reading, memory: Array, language: str) -> float:
-        """Nats a piece, <eos> included, of a target given an encoded source."""
-        rows, _ = target.tagged(language)
-        states, _, _ = decode(self.weights, self.sizes, self.embed(rows), memory)
-        scores = to_numpy(predict(self.weights, states))
-        expected = np.array([*target.ids, END])
-        highest = scores.max(axis=-1)
-        totals = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=-1))
-        return float((totals - scores[np.arange(len(expected)), expected]).mean())
-
-    def _language_of(
-        self, text: Reading, translation: Reading | None = None
-    ) -> tuple[str, list[str]]:
-        """The language in which the model would rather have written a text by itself.
-
-        Where its translation is known, that one has to be likely in the other language as well.
-
-        Returns:
-            "en" or "fr", and a note where it was a close call.
-        """
-        empty = self._memory([END])
-        losses = {name: self.loss(text, empty, name) for name in LANGUAGE}
-        if translation is not None:
-            for name in LANGUAGE:
-                losses[name] += self.loss(translation, empty, OTHER[name])
-        language, other = sorted(losses, key=lambda name: losses[name])
-        if losses[other] - losses[language] > MARGIN:
-            return language, []
-        note = (
-            f"'{shortened(text.text)}' was read as {NAMES[language]}, but could be {NAMES[other]}"
-        )
-        return language, [f"{note}: --to names the target's language"]
 
     def _memory(self, ids: list[int]) -> Array:
         return encode(self.weights, self.sizes, self.embed(ids))[0]
@@ -273,16 +215,18 @@ class Pocket:
                 break
         return tidy(str(tokenizer.decode(ids[1:])), language) or "…"
 
-    def _focus(self) -> dict[str, Focus]:
+    def focus(self) -> dict[str, Focus]:
+        """The head of a pair's maps to see first."""
         guided = self.config["guided"]
         return {"cross": Focus(str(guided["layer"]), str(guided["head"]), "the alignment head")}
 
-    def _provenance(
+    def provenance(
         self,
         notes: list[str],
         settings: dict[str, Any] | None = None,
         focus: dict[str, Focus] | None = None,
     ) -> Provenance:
+        """Where maps of this model come from, and what a reader must know of them."""
         return Provenance(
             source="pocket",
             model="pocket",
@@ -321,18 +265,6 @@ def tidy(written: str, language: str) -> str:
     ).strip()
 
 
-def shortened(text: str, longest: int = 40) -> str:
-    """The text, cut with an ellipsis where it is long."""
-    return text if len(text) <= longest else f"{text[: longest - 1].rstrip()}…"
-
-
 def stacked(shares: list[Array]) -> Any:
     """Each layer's weights (heads, queries, keys) as one numpy array with a layer axis before."""
     return np.stack([to_numpy(share) for share in shares])
-
-
-def to_numpy(array: Array) -> Any:
-    """The numbers as float32 in numpy."""
-    if isinstance(array, np.ndarray):
-        return array.astype(np.float32, copy=False)
-    return array.detach().float().cpu().numpy()

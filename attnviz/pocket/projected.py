@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from attnviz.attention_map import Attention, AttentionMap, Projections
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.multi_head import split_heads
+from attnviz.pocket.batch import to_numpy
 from attnviz.pocket.inputs import inputs_of
 from attnviz.pocket.model import decode, encode
-from attnviz.pocket.pocket import Pocket, to_numpy
+from attnviz.pocket.pocket import Pocket
 
 PLACES = {
     "encoder": "encoder.{}.self_attention",

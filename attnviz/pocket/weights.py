@@ -75,3 +75,11 @@ class StoredWeights(Mapping[str, Array]):
         return torch.from_numpy(array.astype(np.float32)).to(
             device=self.device, dtype=getattr(torch, self.dtype)
         )
+
+    def place(self, mask: NDArray[np.bool_]) -> Array:
+        """A mask on the same device."""
+        if self.device == "cpu":
+            return mask
+        import torch
+
+        return torch.from_numpy(mask).to(self.device)

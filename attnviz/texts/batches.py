@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+ROOM = 2**29
+"""Bytes of maps that are held at once."""
+
 Lengths = tuple[int, ...]
 """How many tokens each of a record's texts has: one text, or a source and its target."""
 

@@ -1,0 +1,124 @@
+"""Many texts through the shipped model at once against the same texts one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from attnviz.attention_map import Attention
+from attnviz.errors import InputError
+from attnviz.pocket import Pocket, load_pocket, together
+from attnviz.texts import Text
+
+ENGLISH = [
+    "The professor who supervised the student published the paper.",
+    "Hello!",
+    "The red car is fast, and the blue car is slow.",
+    "I have seen your father in the garden this morning.",
+    "Où est le chat ?",
+]
+FRENCH = [
+    "Le professeur qui a dirigé l'étudiant a publié l'article.",
+    "Bonjour !",
+    "La voiture rouge est rapide et la voiture bleue est lente.",
+    "J'ai vu ton père dans le jardin ce matin.",
+    "Where is the cat?",
+]
+PAIRS = [Text(str(n), *pair) for n, pair in enumerate(zip(ENGLISH, FRENCH, strict=True))]
+ALONE = [Text(pair.id, pair.text) for pair in PAIRS]
+
+
+@pytest.fixture(scope="module")
+def load() -> Callable[..., Pocket]:
+    made: dict[tuple[tuple[str, object], ...], Pocket] = {}
+
+    def find(**options: object) -> Pocket:
+        named = tuple(options.items())
+        if named not in made:
+            made[named] = load_pocket(**options)  # type: ignore[arg-type]
+        return made[named]
+
+    return find
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts each batch has."""
+    sizes: list[int] = []
+    plan = together.batches
+
+    def counted(*given: object, **named: object) -> object:
+        found = list(plan(*given, **named))  # type: ignore[arg-type]
+        sizes.extend(map(len, found))
+        return found
+
+    monkeypatch.setattr(together, "batches", counted)
+    return sizes
+
+
+def check(found: list[Attention | InputError], expected: list[Attention | InputError]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert isinstance(one, Attention)
+        assert isinstance(other, Attention)
+        assert one.provenance == other.provenance
+        assert (one.text, one.source, one.target) == (other.text, other.source, other.target)
+        for own, its in zip(one.maps, other.maps, strict=True):
+            assert (own.stream, own.query_tokens, own.key_tokens) == (
+                (its.stream, its.query_tokens, its.key_tokens)
+            )
+            np.testing.assert_allclose(own.weights, its.weights, atol=1e-5)
+
+
+def one_by_one(pocket: Pocket, texts: list[Text], alone: bool) -> list[Attention | InputError]:
+    return [together.by_itself(pocket, text, alone=alone) for text in texts]
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"causal": True, "to": "fr"}])
+def test_texts_over_themselves(load, batches, options) -> None:
+    pocket = load(**options)
+    check(list(pocket.attend_many(ALONE, alone=True)), one_by_one(pocket, ALONE, True))
+    assert batches == [5]
+
+
+@pytest.mark.parametrize("options", [{}, {"to": "fr"}])
+def test_pairs_with_given_targets(load, batches, options) -> None:
+    pocket = load(**options)
+    check(list(pocket.attend_many(PAIRS, alone=False)), one_by_one(pocket, PAIRS, False))
+    assert batches == [5]
+
+
+def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches) -> None:
+    texts = [PAIRS[0], Text("1", "Hello!"), PAIRS[2]]
+    found = list(load().attend_many(texts, alone=False))
+    check(found, one_by_one(load(), texts, False))
+    assert found[1].provenance.settings["translated"] is True
+    assert batches == [2]
+
+
+def test_a_batch_has_no_more_texts_than_asked_for(load, batches) -> None:
+    found = list(load().attend_many(ALONE, alone=True, batch_size=2))
+    check(found, one_by_one(load(), ALONE, True))
+    assert batches == [2, 2, 1]
+
+
+def test_a_text_that_fails_gives_its_error_in_its_place(load) -> None:
+    texts = [ALONE[0], Text("1", "   "), ALONE[1], Text("3", "word " * 5000), ALONE[2]]
+    found = list(load().attend_many(texts, alone=True))
+    assert [isinstance(item, InputError) for item in found] == [False, True, False, True, False]
+    check(found[::2], one_by_one(load(), texts[::2], True))
+
+
+def test_queries_and_keys_are_kept_of_each_text(load) -> None:
+    pocket = load(keep_qk=True)
+    found = list(pocket.attend_many(ALONE, alone=True))
+    for one, other in zip(found, one_by_one(pocket, ALONE, True), strict=True):
+        own, its = one.projections["encoder"], other.projections["encoder"]
+        np.testing.assert_allclose(own.query, its.query, atol=1e-5)
+
+
+def test_stretches_change_nothing(load, monkeypatch, batches) -> None:
+    monkeypatch.setattr(together, "ROOM", 40_000)
+    check(list(load().attend_many(PAIRS, alone=False)), one_by_one(load(), PAIRS, False))
+    assert len(batches) > 1

@@ -1,0 +1,59 @@
+"""Records come in windows, and every text gets its own result in order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.texts import BadText, Text, windows
+from attnviz.texts.batches import batches, stretches
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=60)
+
+
+def texts(count):
+    return [Text(str(number), "a word") for number in range(count)]
+
+
+def test_windows_are_full_but_for_the_last():
+    assert [len(window) for window in windows(texts(600))] == [256, 256, 88]
+    assert list(windows([])) == []
+
+
+def test_a_bad_record_counts_as_one():
+    mixed = [*texts(3), BadText("line 4", None), *texts(2)]
+    assert [len(window) for window in windows(mixed, size=4)] == [4, 2]
+
+
+def test_a_window_goes_on_as_it_is_where_nothing_more_is_waiting():
+    waiting = iter([True, True, False, True, False, False])
+    found = windows(texts(6), ready=lambda: next(waiting))
+    assert [len(window) for window in found] == [3, 2, 1]
+
+
+@given(LENGTHS, st.integers(20, 300), st.none() | st.integers(1, 9), st.booleans())
+def test_each_record_is_in_one_batch_which_is_as_large_as_allowed(lengths, tokens, most, even):
+    plan = list(
+        batches(range(len(lengths)), lengths.__getitem__, tokens=tokens, most=most, even=even)
+    )
+    assert sorted(number for batch in plan for number in batch) == list(range(len(lengths)))
+    for batch in plan:
+        own = [lengths[number] for number in batch]
+        widest = sum(max(column) for column in zip(*own, strict=True))
+        assert len(batch) == 1 or len(batch) * widest <= tokens
+        assert most is None or len(batch) <= most
+        assert not even or len(set(own)) == 1
+
+
+def test_records_of_similar_length_come_together():
+    lengths = [(9,), (2,), (8,), (3,)]
+    plan = batches(range(4), lengths.__getitem__, tokens=18, most=None, even=False)
+    assert list(plan) == [[1, 3], [2, 0]]
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))
+def test_stretches_are_consecutive_and_fit_unless_they_are_one_record(sizes, room):
+    plan = list(stretches(sizes, room))
+    assert [number for stretch in plan for number in stretch] == list(range(len(sizes)))
+    for stretch in plan:
+        assert sum(sizes[number] for number in stretch) <= room or len(stretch) == 1
