@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from attnviz.analyses.heads import ORDERS, check_order
-from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, Options, completing, with_options
+from attnviz.cli.options import (
+    CHOICE,
+    ORIGIN,
+    OUTPUT,
+    READING,
+    SHARING,
+    Options,
+    completing,
+    with_options,
+)
 from attnviz.errors import choose
 
 FORMATS = ("table", "tsv", "json", "npz", "none")
@@ -21,7 +30,7 @@ SHOWS = ("measures", "positions", "classes", "pairs", "links")
         *("format", "output", "heatmap", "grid", "links", "html", "open_page", "top", "verbose"),
         *("keep_qk", "group", "words", "rows", "window"),
     ),
-    many=("columns", "input_format", "batch_size"),
+    many=(*READING, *SHARING),
 )
 def corpus(
     file: Annotated[

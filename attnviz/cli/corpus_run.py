@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from functools import cache
-from itertools import islice
 from pathlib import Path
 
 from attnviz.analyses.corpus.aggregates import Aggregates
 from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary
-from attnviz.announce import heard_by
-from attnviz.cli.app import complain
+from attnviz.announce import announce, heard_by
+from attnviz.cli.corpus_study import SHARED, Shard, Study, named, shards, size
 from attnviz.cli.corpus_texts import Texts, read_frequencies, read_twice
 from attnviz.cli.input import texts_of
-from attnviz.cli.input_file import count_records
 from attnviz.cli.options import Options
 from attnviz.cli.output import (
     check_writable,
@@ -27,25 +24,21 @@ from attnviz.cli.output import (
     write_bytes,
     write_file,
 )
-from attnviz.cli.run import Notes
+from attnviz.cli.rejects import Failures, failures, stopping
+from attnviz.cli.run import Notes, count_texts, sharing
 from attnviz.corpus_report import CorpusReport
-from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.engines import Engine, open_engine
+from attnviz.engines.here import Here
+from attnviz.errors import UsageError, WorkerError
+from attnviz.many_texts import AttendWindow
 from attnviz.outputs import as_bytes, picture_suffix
-from attnviz.pipeline import attend_window, check_choice
+from attnviz.pipeline import check_choice
 from attnviz.registry import Command
 from attnviz.renderers import Display
-from attnviz.request import Choice, Origin
-from attnviz.sources import Source
-from attnviz.sources.open import check_origin, open_source
+from attnviz.sources.open import check_origin
 from attnviz.storage.json import dump_json
-from attnviz.texts import BadText, Text, windows
 
 SUFFIXES = {".txt": "table", ".tsv": "tsv", ".json": "json", ".npz": "npz"}
-
-Advancing = AbstractContextManager[Callable[[int], None]]
-Record = tuple[int, Text | BadText]
-Shard = Sequence[Sequence[Record]]
-"""Windows of records, each with its number in the corpus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +79,7 @@ class Asked:
             OutputError: a place that cannot be written.
         """
         check_choice(self.options.choice)
+        stopping(self.options)
         check_origin(self.options.origin, self.command)
         paths = [path for path in (self.output, self.overview) if path]
         if len({path.absolute() for path in paths}) < len(paths):
@@ -100,181 +94,102 @@ class Asked:
             check_writable(path)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a shard gave.
-
-    Attributes:
-        aggregates: of its texts.
-        records: how many it had, good and bad.
-        failures: number and message of each record that failed, in order.
-        notes: what a reader must know, and of how many texts.
-    """
-
-    aggregates: Aggregates
-    records: int
-    failures: tuple[tuple[int, str], ...]
-    notes: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """Work on one shard at a time, anywhere: it can be pickled, and opens the model where it runs.
-
-    Attributes:
-        origin: where attention comes from.
-        choice: which part of it.
-        command: "self", or "cross" for pairs.
-        vocabulary: the frequent words of the corpus.
-        replicates: of the bootstrap.
-        seed: of the bootstrap.
-        batch_size: texts that the model reads at once at most; None: as many as fit.
-    """
-
-    origin: Origin
-    choice: Choice
-    command: Command
-    vocabulary: Vocabulary
-    replicates: int
-    seed: int
-    batch_size: int | None = None
-
-    def empty(self) -> Aggregates:
-        """Aggregates of no text, to merge others into."""
-        return Aggregates(self.vocabulary, self.replicates, self.seed)
-
-    def __call__(self, shard: Shard) -> Outcome:
-        """The aggregates of a shard's texts.
-
-        Raises:
-            AttnvizError: what would fail for every text.
-        """
-        source = _source(self.origin, self.command)
-        aggregates = self.empty()
-        failures: list[tuple[int, str]] = []
-        notes: Counter[str] = Counter()
-        for window in shard:
-            texts = [text for _, text in window]
-            found = attend_window(source, texts, self.choice, self.command, self.batch_size)
-            for (number, text), result in zip(window, found, strict=True):
-                try:
-                    if isinstance(result, AttnvizError):
-                        raise result
-                    aggregates.add(result, number)
-                    notes.update(result.provenance.notes)
-                except InputError as error:
-                    aggregates.failed += 1
-                    where = "" if isinstance(result, AttnvizError) else f"{text.where}: "
-                    failures.append((number, f"{where}{error}"))
-        records = sum(map(len, shard))
-        return Outcome(aggregates, records, tuple(failures), notes)
-
-
-@cache
-def _source(origin: Origin, command: Command) -> Source:
-    """The model, loaded once in a process."""
-    source = open_source(origin, command)
-    gc.enable()
-    return source
-
-
-def shards(texts: Iterable[Text | BadText], windows_each: int = 1) -> Iterator[Shard]:
-    """Consecutive windows of texts, so many together, with the texts' numbers."""
-    numbered = enumerate_windows(windows(texts))
-    while shard := list(islice(numbered, windows_each)):
-        yield shard
-
-
-def enumerate_windows(found: Iterable[Sequence[Text | BadText]]) -> Iterator[list[Record]]:
-    """Windows whose texts have their numbers, counted from 0."""
-    number = 0
-    for window in found:
-        yield list(enumerate(window, number))
-        number += len(window)
-
-
 def run(asked: Asked) -> int:
     """Study a corpus and write what was asked for; answers the exit status.
 
     Raises:
-        AttnvizError: nothing could be done.
+        AttnvizError: nothing could be done, or nothing more.
     """
     asked.check()
-    vocabulary, texts, total = _read(asked)
     options = asked.options
-    study = Study(
-        options.origin,
-        options.choice,
-        asked.command,
-        vocabulary,
-        asked.replicates,
-        asked.seed,
-        options.many.batch_size,
-    )
+    vocabulary, texts, total = _read(asked)
+    attend = AttendWindow(options.origin, options.choice, asked.command, options.many.batch_size)
+    study = Study(attend, vocabulary, asked.replicates, asked.seed)
     say = None if options.output.quiet else Notes().say
-    with heard_by(say), _progress(total, asked) as advance:
-        aggregates, notes = add_up(map(study, shards(texts)), study.empty(), advance)
+    with failures(options) as failed, open_engine(*sharing(options)) as engine, heard_by(say):
+        aggregates = study.empty()
+        with _progress(total, asked) as advance:
+            notes = add_up(study, texts, engine, aggregates, failed, advance)
+        for text, count in notes.items():
+            announce(text if count == 1 else f"{text} ({count:,} such texts)")
     if not aggregates.texts:
         return 1
-    if say is not None:
-        for text, count in notes.items():
-            say(text if count == 1 else f"{text} ({count:,} such texts)")
     finish(aggregates, asked)
-    return 1 if aggregates.failed else 0
+    return 1 if failed.count else 0
 
 
 def _read(asked: Asked) -> tuple[Vocabulary, Texts, int | None]:
+    """The frequent words, the texts and, where it is known, how many these are."""
     many = asked.options.many
 
     def open_texts() -> Texts:
-        pairs = asked.command == "cross"
         texts, _ = texts_of(
-            [], asked.file, pairs=pairs, columns=many.columns, input_format=many.input_format
-        )
-        return texts
-
-    if asked.frequencies is not None:
-        vocabulary, texts = read_frequencies(asked.frequencies), open_texts()
-        total = count_records(
+            [],
             asked.file,
             pairs=asked.command == "cross",
             columns=many.columns,
             input_format=many.input_format,
         )
-        return vocabulary, texts, total
-    return read_twice(open_texts, asked.file)
+        return texts
+
+    if asked.frequencies is None:
+        return read_twice(open_texts, asked.file)
+    vocabulary = read_frequencies(asked.frequencies)
+    return vocabulary, open_texts(), count_texts(asked.file, asked.command, asked.options)
 
 
 def add_up(
-    outcomes: Iterable[Outcome], aggregates: Aggregates, advance: Callable[[int], None]
-) -> tuple[Aggregates, dict[str, int]]:
-    """The aggregates of all shards, and the notes on their texts; failures are told as they come.
+    study: Study,
+    texts: Texts,
+    engine: Engine,
+    aggregates: Aggregates,
+    failed: Failures,
+    advance: Callable[[int], None],
+) -> dict[str, int]:
+    """Add all texts to the aggregates, and answer the notes on them.
 
     Args:
-        outcomes: of the shards.
+        study: the work on a shard.
+        texts: of the corpus, in order.
+        engine: who does it.
         aggregates: to add to.
+        failed: takes what came to nothing.
         advance: is told how many more records are done.
 
     Returns:
-        The aggregates, and of notes that differ in their numbers only the first, with how many
-        texts have one.
+        How many texts have a note; of notes that differ in their numbers, the first stands for all.
+
+    Raises:
+        AttnvizError: what would fail for every text, or the first failure where that is the end.
     """
+    sent: deque[Shard] = deque()
     kinds: dict[str, str] = {}
     notes: Counter[str] = Counter()
-    for outcome in outcomes:
-        for _, message in outcome.failures:
-            complain(message)
+    each = 1 if isinstance(engine, Here) else SHARED
+    for outcome in engine.map(study, _sending(shards(texts, each), sent), named):
+        shard = sent.popleft()
+        if isinstance(outcome, WorkerError):
+            for _, record in (numbered for window in shard for numbered in window):
+                failed.add(record, outcome)
+            aggregates.failed += size(shard)
+            continue
+        for record, error in outcome.failures:
+            failed.add(record, error)
         for text, count in outcome.notes.items():
-            notes[kinds.setdefault(re.sub(r"[\d.,]+", "", text), text)] += count
+            notes[kinds.setdefault(re.sub(r"\d[\d.,]*|'.*'", "", text), text)] += count
         aggregates.merge(outcome.aggregates)
-        advance(outcome.records)
-    return aggregates, notes
+        advance(size(shard))
+    return notes
 
 
-def _progress(total: int | None, asked: Asked) -> Advancing:
+def _sending(found: Iterable[Shard], sent: deque[Shard]) -> Iterator[Shard]:
+    for shard in found:
+        sent.append(shard)
+        yield shard
+
+
+def _progress(total: int | None, asked: Asked) -> AbstractContextManager[Callable[[int], None]]:
     """A count, a rate and the time that remains, on a terminal."""
-    import sys
-
     if asked.options.output.quiet or not sys.stderr.isatty():
         return nullcontext(lambda done: None)
     from attnviz.cli.progress import advancing

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnviz import many_texts
 from attnviz.analyses.corpus.counts import WordCounts
 from attnviz.attention_map import Attention
-from attnviz.cli import corpus_run
-from attnviz.cli.corpus_run import Study, add_up, shards
+from attnviz.cli.corpus_study import Study, shards, size
 from attnviz.cli.corpus_texts import read_frequencies, read_twice
 from attnviz.errors import InputError
+from attnviz.many_texts import AttendWindow
 from attnviz.request import Choice, Origin
 from attnviz.texts import BadText, Text
 from tests.analyses.corpus.samples import attention_of
@@ -138,7 +139,7 @@ def study() -> Study:
     counts = WordCounts()
     counts.add(LINES)
     origin = Origin(mechanism="multi-head", heads=2, size=8)
-    return Study(origin, Choice(), "self", counts.vocabulary(), 20, 0)
+    return Study(AttendWindow(origin, Choice(), "self"), counts.vocabulary(), 20, 0)
 
 
 def many(count: int) -> list[Text | BadText]:
@@ -154,8 +155,9 @@ def test_shards_of_any_size_in_any_order_give_the_same_bytes() -> None:
     found = []
     for each, backwards in ((1, False), (2, True)):
         parts = list(shards(texts, each))
-        outcomes = map(work, reversed(parts) if backwards else parts)
-        aggregates, _ = add_up(outcomes, work.empty(), lambda done: None)
+        aggregates = work.empty()
+        for part in reversed(parts) if backwards else parts:
+            aggregates.merge(work(part).aggregates)
         arrays = aggregates.to_arrays()
         found.append({name: array.tobytes() for name, array in arrays.items()})
     assert found[0] == found[1]
@@ -164,8 +166,34 @@ def test_shards_of_any_size_in_any_order_give_the_same_bytes() -> None:
 def test_a_shard_says_which_records_failed() -> None:
     (shard,) = shards(many(60), 4)
     outcome = study()(shard)
-    assert (outcome.records, outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
-    assert outcome.failures == ((7, "bad"), (57, "bad"))
+    assert (size(shard), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
+    assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
+
+
+def test_workers_give_the_same_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"the cat {'sat ' * (n % 3)}on mat {n}\n" for n in range(300)))
+    alone, shared = (
+        attnviz("corpus", path, *SMALL, "-f", "json", *how) for how in ((), ("--workers", 2))
+    )
+    assert alone.status == 0, alone.err
+    assert shared.out == alone.out
+
+
+def test_stopping_at_an_error_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "the cat"}\n{"words": 1}\n')
+    done = attnviz("corpus", path, *SMALL, "--on-error", "stop", "-o", tmp_path / "found.json")
+    assert done.status == 1
+    assert "line 2 of" in done.mistake
+    assert not (tmp_path / "found.json").exists()
+
+
+def test_rejects_hold_the_lines_that_failed(tmp_path: Path) -> None:
+    path, rejects = tmp_path / "texts.jsonl", tmp_path / "rejects.jsonl"
+    path.write_text('{"text": "the cat"}\n{"words": 1}\n')
+    assert attnviz("corpus", path, *SMALL, "--rejects", rejects).status == 1
+    assert "words" in rejects.read_text()
 
 
 class Pooled:
@@ -179,14 +207,16 @@ class Pooled:
 
 
 def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_run, "_source", lambda *_: Pooled())
+    monkeypatch.setattr(many_texts, "open_source", lambda *_, **__: Pooled())
+    many_texts.opened.cache_clear()
     texts = [Text(name, name, where=f"line {name}") for name in ("short", "long", "brief")]
     (shard,) = shards(texts)
     outcome = study()(shard)
     assert outcome.aggregates.texts == 2
-    ((number, message),) = outcome.failures
-    assert number == 1
-    assert message.startswith("line long: this text's map shows blocks of 2 × 2 tokens")
+    ((record, error),) = outcome.failures
+    assert record is texts[1]
+    assert str(error).startswith("line long: this text's map shows blocks of 2 × 2 tokens")
+    many_texts.opened.cache_clear()
 
 
 def test_texts_are_counted_and_read_again() -> None:
