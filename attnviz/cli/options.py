@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -341,7 +341,10 @@ def with_options(
                 names = [item.name for item in fields(half) if item.name not in left_out]
                 return half(**{name: values.pop(name) for name in names})
 
-            options = Options(take(Origin), take(Choice), take(Output), take(Many))
+            origin: Origin = take(Origin)
+            if "top" in left_out:  # what is not listed is not looked for
+                origin = replace(origin, top=0)
+            options = Options(origin, take(Choice), take(Output), take(Many))
             command(**values, options=options)
 
         parameters = own + offered

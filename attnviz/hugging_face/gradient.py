@@ -86,7 +86,7 @@ def check_head(model: HuggingFaceModel) -> None:
     """
     undecided = type(model.model).__name__.endswith(tuple(SUFFIXES)) and model.task is None
     silent = model.model.can_generate() and not model.can_generate
-    if (undecided and model.family != "encoder–decoder") or silent:
+    if undecided or silent:
         raise ModelError(
             f"'{model.name}' lacks the weights of its head, whose outputs would be random: use "
             "--lens rollout, flow or norm"

@@ -176,7 +176,7 @@ def decider(
     """What a model's head decides, and a note where the head's weights are missing."""
     from attnviz.hugging_face.tasks import HEAD, task_of
 
-    task = None if model.config.is_encoder_decoder else task_of(model.config)
+    task = task_of(model.config)
     if task is None or not any(HEAD.match(key) for key in report["missing_keys"]):
         return task, provenance
     lacking = "the checkpoint lacks the weights of its classifier: what it decides is not shown"

@@ -170,7 +170,8 @@ class HuggingFaceModel(Reader):
         """What was read, about to attend to itself."""
         encoder = self.family == "encoder–decoder"
         stream = {"encoder-only": "self", "decoder-only": "causal"}.get(self.family, "encoder")
-        part = self.model.get_encoder() if encoder else self.model
+        # What it decides about a text, its decoder says.
+        part = self.model.get_encoder() if encoder and self.task is None else self.model
         if self.writes is not None and not encoder:
             # Its head would name every word of the vocabulary at every position, for nothing.
             part = self.model.base_model

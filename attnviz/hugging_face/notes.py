@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from attnviz.attention_map import Provenance
 from attnviz.hugging_face.capture import HANDED_OVER, Captured
 from attnviz.hugging_face.exact_links import note_on_links
 from attnviz.hugging_face.extent import Frame, note_of
+
+
+def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
+    """The provenance with how the weights were had, where it named the kernel that was loaded."""
+    named = ", ".join(dict.fromkeys(routes))
+    return replace(provenance, settings={**provenance.settings, "attention": named})
 
 
 def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def model_kind(config: Any, *, with_head: bool = False) -> Any:
     """The class to load a model with; its architecture's code is imported on the way.
 
     A model whose own architecture decides something keeps the head that does.
-    An encoder–decoder keeps its language-model head, to write a target where none is given.
+    Any other encoder–decoder keeps its language-model head, to write a target where none is given.
 
     Args:
         config: of the checkpoint.
@@ -105,13 +105,14 @@ def model_kind(config: Any, *, with_head: bool = False) -> Any:
         AutoModelForSeq2SeqLM,
     )
 
-    if config.is_encoder_decoder and type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
+    task = task_of(config)
+    writes = config.is_encoder_decoder and type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+    if writes and task is None:
         MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING.get(type(config), None)
         return AutoModelForSeq2SeqLM
     MODEL_MAPPING.get(type(config), None)
     if with_head and hasattr(transformers, (config.architectures or [""])[0]):
         return getattr(transformers, config.architectures[0])
-    task = task_of(config)
     return AutoModel if task is None else getattr(transformers, task.loader)
 
 

@@ -13,6 +13,7 @@ from attnviz.errors import AttentionError, ModelError
 from attnviz.hugging_face.border import first_line
 from attnviz.hugging_face.capture import capture
 from attnviz.hugging_face.extent import Extent
+from attnviz.hugging_face.notes import with_routes
 from attnviz.hugging_face.pictures import Box, seen_box
 from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.tokens import check_text, label, pieces_of, place
@@ -77,8 +78,9 @@ class PictureTextModel:
             )
             for item in found
         )
-        settings = {**self.provenance.settings, "patches": f"{rows} × {columns}"}
-        return Attention(maps, replace(self.provenance, settings=settings), text=read)
+        provenance = with_routes(self.provenance, [item.route for item in found])
+        settings = {**provenance.settings, "patches": f"{rows} × {columns}"}
+        return Attention(maps, replace(provenance, settings=settings), text=read)
 
     def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
         """The part of the picture that the patches cover, in its own pixels."""

@@ -10,7 +10,7 @@ from attnviz.attention_map import Attention, Token
 from attnviz.hugging_face.capture import Captured
 from attnviz.hugging_face.exact_links import Hidden
 from attnviz.hugging_face.maps import as_map, projections_of
-from attnviz.hugging_face.notes import notes_of
+from attnviz.hugging_face.notes import notes_of, with_routes
 from attnviz.hugging_face.tasks import Task, show_decision
 
 
@@ -53,7 +53,8 @@ class Prepared:
             output: what the model gave out; None where nobody heard it.
         """
         maps = tuple(as_map(item, self.tokens, *self.axes[item.stream]) for item in captured)
-        provenance = self.attention.provenance
+        routes = [item.route for item in captured]
+        provenance = with_routes(self.attention.provenance, routes)
         notes = (*provenance.notes, *notes_of(captured, self.sides))
         attention = replace(
             self.attention,

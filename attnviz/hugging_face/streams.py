@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 
 CROSS = re.compile(r"cross|encoder_attn|EncDec|enc_dec|encdec")
-SIDE = re.compile(r"^(?:model\.)?(encoder|decoder)\.")
+SIDE = re.compile(r"^(?:\w+\.)?(encoder|decoder)\.")
 TOWERS = {
     "vision": re.compile(r"(^|\.)(vision|visual|image|vpm|img)"),
     "audio": re.compile(r"(^|\.)(audio|speech|sound)"),
@@ -61,6 +61,7 @@ def take(stream: str, wanted: Collection[str]) -> str | None:
     if stream in wanted:
         return stream
     alone = [name for name in wanted if name != "cross"]
-    return (
-        alone[0] if len(alone) == 1 and stream in {"self", "encoder", "decoder", "text"} else None
+    others = {"self", "encoder", "decoder", "text"} - (
+        {"decoder"} if "encoder" in wanted else set()
     )
+    return alone[0] if len(alone) == 1 and stream in others else None

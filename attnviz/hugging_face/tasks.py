@@ -17,7 +17,7 @@ SUFFIXES = {
     "ForImageClassification": "AutoModelForImageClassification",
 }
 """How architectures with a head that decides end, and the auto class that loads them."""
-HEAD = re.compile(r"^(\w*classifier|score|sequence_summary|logits_proj)\.")
+HEAD = re.compile(r"^(\w*classifier|classification_head|score|sequence_summary|logits_proj)\.")
 """The weights of such a head, of which no attention depends."""
 OUTSIDE = "O"
 """The label of a token that is none of what is looked for."""

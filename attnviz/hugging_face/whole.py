@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.attention_map import Attention, Provenance, Token
 from attnviz.errors import UsageError
-from attnviz.hugging_face.capture import group
+from attnviz.hugging_face.capture import HANDED_OVER, group
 from attnviz.hugging_face.devices import BYTES, check_fit
 from attnviz.hugging_face.layers import highest, read_layers
 from attnviz.hugging_face.maps import as_map
 from attnviz.hugging_face.model import HuggingFaceModel
+from attnviz.hugging_face.notes import with_routes
 from attnviz.hugging_face.refusals import check_family
 from attnviz.hugging_face.twin import ATTENTIONS, eager_twin
 
@@ -168,4 +169,5 @@ def as_attention(reading: Reading, layers: Mapping[str, list[Tensor | None]]) ->
         arrays = read_layers(plain, reading.part.config, side, highest(reading.part))
         maps += [as_map(item, reading.tokens, query, key) for item in group(stream, arrays)]
     text, source, target = (reading.texts.get(name) for name in ("text", "source", "target"))
-    return Attention(tuple(maps), reading.provenance, text, source, target)
+    provenance = with_routes(reading.provenance, [HANDED_OVER])
+    return Attention(tuple(maps), provenance, text, source, target)

@@ -99,6 +99,8 @@ def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
     expected = read(model, max_size=5)
     monkeypatch.setattr("attnviz.hugging_face.passes.read_calls", lambda *_: [])
     by_hand = read(model, max_size=5)
+    assert expected.provenance.settings["attention"] == "sdpa, probed"
+    assert by_hand.provenance.settings["attention"] == "eager, handed over"
     np.testing.assert_allclose(by_hand.weights, expected.weights, atol=1e-5)
     weights = [[link.weight for link in item.main.links] for item in (by_hand, expected)]
     np.testing.assert_allclose(*weights, atol=1e-5)
@@ -183,6 +185,7 @@ def test_transformers_is_left_as_it_was_also_after_a_failure():
     ("path", "stream"),
     [
         ("encoder.layer.3.attention.self", "encoder"),
+        ("transformer.decoder.block.0.layer.0.SelfAttention", "decoder"),
         ("model.decoder.layers.0.encoder_attn", "cross"),
         ("decoder.block.1.layer.1.EncDecAttention", "cross"),
         ("h.0.attn", "self"),

@@ -12,10 +12,18 @@ from attnviz.analyses.view import describe_run
 from attnviz.attention_map import DECISION, Token
 from attnviz.hugging_face import load_model
 from attnviz.hugging_face.tasks import any_of, one_of, whole_words
-from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
+from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
 
 TEXT = "The professor published the red paper"
+SMALL_T5 = {
+    "vocab_size": 340,
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 40,
+    "num_layers": 2,
+    "num_heads": 4,
+}
 CLASSES = {0: "dull", 1: "fair", 2: "fine"}
 
 
@@ -28,6 +36,12 @@ def with_head(tmp_path_factory):
         if architecture.startswith("Llama"):
             sizes = {"vocab_size": 340, "num_key_value_heads": 2, **WIDE, **ENDS}
             config, tokenizer = transformers.LlamaConfig(**sizes, **settings), byte_pieces()
+        elif architecture.startswith(("Bart", "T5")):
+            tokenizer = byte_pieces(around=True)
+            sizes = SEQ2SEQ if architecture.startswith("Bart") else {**SMALL_T5, **ENDS}
+            kind = getattr(transformers, architecture.removesuffix("ForSequenceClassification")
+                           + "Config")  # fmt: skip
+            config = kind(decoder_start_token_id=2, **sizes, **settings)
         elif architecture.startswith("DistilBert"):
             sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 26}
             config = transformers.DistilBertConfig(**sizes, **settings)
@@ -48,7 +62,7 @@ def own_output(folder, architecture, text=TEXT):
         return model(input_ids=torch.tensor([tokenizer(text)["input_ids"]]), output_attentions=True)
 
 
-@pytest.mark.parametrize("family", ["Bert", "DistilBert", "Llama"])
+@pytest.mark.parametrize("family", ["Bert", "DistilBert", "Llama", "Bart", "T5"])
 def test_a_class_and_its_probability_are_transformers_own(family, with_head):
     architecture = f"{family}ForSequenceClassification"
     folder = with_head(architecture)
@@ -60,8 +74,8 @@ def test_a_class_and_its_probability_are_transformers_own(family, with_head):
     best = int(np.argmax(expected))
     assert settings[DECISION] == f"{CLASSES[best]} ({expected[best]:.0%})"
     assert settings["architecture"] == architecture
-    weights = torch.cat(output.attentions).numpy()
-    np.testing.assert_allclose(found.weights, weights, atol=1e-5)
+    layers = output.encoder_attentions if family in {"Bart", "T5"} else output.attentions
+    np.testing.assert_allclose(found.weights, torch.cat(layers).numpy(), atol=1e-5)
     assert f"decides {CLASSES[best]}" in describe_run(found, found.main)
 
 
