@@ -151,12 +151,15 @@ def attend_all(
     number = 0
 
     def left() -> Iterator[Window]:
+        """The windows that are not all done; engines ask for some before any has been worked on."""
         nonlocal number
+        end = 0
         for window in windows:
-            if number + len(window) > done:
+            end += len(window)
+            if end > done:
                 yield window
             else:
-                number += len(window)
+                number = end
 
     for record, outcome in _worked(work, left(), engine):
         if number >= done:

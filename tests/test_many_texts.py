@@ -1,0 +1,41 @@
+"""Going on in the middle gives the rest of the records, however eagerly an engine asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from attnviz.engines.here import Here
+from attnviz.many_texts import attend_all
+from attnviz.texts import Text
+
+SIZES = (4, 4, 2)
+TEXTS = [Text(str(number), f"text {number}") for number in range(sum(SIZES))]
+
+
+class Named:
+    """Work that makes of a record its id."""
+
+    def results(self, window: list[Text]) -> Iterator[str]:
+        return (text.id for text in window)
+
+    def __call__(self, window: list[Text]) -> list[str]:
+        return list(self.results(window))
+
+
+class Eager:
+    """An engine that wants every shard before it works on the first."""
+
+    def map(self, work: Any, shards: Iterable[Any], named: Any) -> Iterator[Any]:
+        yield from map(work, list(shards))
+
+
+@pytest.mark.parametrize("engine", [Here(), Eager()])
+@pytest.mark.parametrize("done", range(sum(SIZES) + 1))
+def test_what_is_done_is_left_out_and_nothing_else(engine: Any, done: int) -> None:
+    starts = [sum(SIZES[:number]) for number in range(len(SIZES))]
+    windows = (TEXTS[start : start + size] for start, size in zip(starts, SIZES, strict=True))
+    found: list[Any] = list(attend_all(Named(), windows, engine, done))  # type: ignore[arg-type]
+    assert found == [(text, text.id) for text in TEXTS[done:]]
