@@ -34,12 +34,14 @@ class Reading:
         weights: float32 of shape (batch, heads, query blocks, key blocks).
         links: of each head, where they were asked for.
         projected: queries and keys, likewise.
+        how: "probed", or "given by its kernel".
     """
 
     path: str
     weights: NDArray[np.float32]
     links: tuple[Strongest, ...] = ()
     projected: Projected | None = None
+    how: str = "probed"
 
 
 NOTHING = Hidden()
@@ -114,7 +116,7 @@ def read_call(path: str, call: Call, wish: Wish) -> Reading:
     """One call's attention."""
     if wish.given and call.weights is not None:
         check_mixture(path, call, call.weights, wish.first)
-        return Reading(path, call.weights.float().cpu().numpy())
+        return Reading(path, call.weights.float().cpu().numpy(), how="given by its kernel")
     bounds = Bounds(call, wish.frame, wish.hidden) if wish.links else None
     weights = read_frame(call, wish.frame, bounds.add if bounds else None)
     if not wish.frame.is_pooled and weights.shape[2:] == (call.query.shape[2], call.key.shape[2]):
