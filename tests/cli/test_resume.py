@@ -88,6 +88,7 @@ def in_folder(folder: Path, name: str) -> tuple[Any, ...]:
         ("maps.npz", ("--shard-size", "40")),
         ("maps.parquet", ("--shard-size", "90")),
         ("maps.json", ("--shard-size", "256")),
+        ("other.tsv", ("--workers", "2")),
     ],
 )
 def test_killed_in_the_middle_of_a_record_it_goes_on_to_the_same_bytes(
