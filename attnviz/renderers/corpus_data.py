@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from attnviz.corpus_report import CorpusReport, StreamReport
+from attnviz.corpus_report import CorpusReport, Firing, Pair, StreamReport
 from attnviz.renderers.csv import escape
 from attnviz.renderers.measures_data import plain
 from attnviz.storage.json import dump_json
 
 SCHEMA = 1
+Example = TypeVar("Example", Pair, Firing)
 _Rows = Iterator[tuple[Any, ...]]
 
 
@@ -71,19 +72,27 @@ def _classes(stream: StreamReport) -> _Rows:
             yield layer, head, name, float(stream.class_shares[at]), float(stream.class_even[at])
 
 
+def of_heads(items: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
+    """Pairs or links by layer and head, in their order."""
+    found: dict[tuple[str, str], list[Example]] = {}
+    for item in items:
+        found.setdefault((item.layer, item.head), []).append(item)
+    return found
+
+
 def _pairs(stream: StreamReport) -> _Rows:
+    pairs = of_heads(stream.pairs)
     for layer, head, _ in places(stream):
-        for pair in stream.pairs:
-            if (pair.layer, pair.head) == (layer, head):
-                yield layer, head, pair.query, pair.key, pair.mean, pair.count
+        for pair in pairs.get((layer, head), ()):
+            yield layer, head, pair.query, pair.key, pair.mean, pair.count
 
 
 def _links(stream: StreamReport) -> _Rows:
+    firings = of_heads(stream.firings)
     for layer, head, _ in places(stream):
-        for item in stream.firings:
-            if (item.layer, item.head) == (layer, head):
-                text = " ||| ".join(item.texts)
-                yield layer, head, item.rank, item.weight, item.query, item.key, item.id, text
+        for item in firings.get((layer, head), ()):
+            text = " ||| ".join(item.texts)
+            yield layer, head, item.rank, item.weight, item.query, item.key, item.id, text
 
 
 SHOWS: dict[str, tuple[tuple[str, ...], Callable[[StreamReport], _Rows]]] = {

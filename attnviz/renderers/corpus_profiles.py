@@ -26,7 +26,7 @@ PLAIN: Color = (120, 139, 163)
 """Heads without a clear role."""
 _GROUND: Color = (242, 244, 247)
 _GAP = 9
-_LOWEST, _HIGHEST = 24, 124
+_LOWEST, _HIGHEST, _WIDEST = 24, 124, 400
 _PANEL = 1240
 
 
@@ -68,7 +68,7 @@ class Profiles:
     @property
     def cell(self) -> tuple[int, int]:
         """Width and height of a head, with the gap after it."""
-        across = self.width // len(self.stream.heads)
+        across = min(self.width // len(self.stream.heads), _WIDEST)
         down = max(min(_HIGHEST, _PANEL // len(self.stream.layers), across), _LOWEST)
         return across, down
 
@@ -142,7 +142,7 @@ class Profiles:
             middle = self.left + (place + 0.5) * across - _GAP / 2
             canvas.text(middle, above, name, size, FAINT, align="center")
         canvas.text(self.left - 10, above, "layer", size, INK, align="right")
-        middle = self.left + self.width / 2
+        middle = self.left + across * len(self.stream.heads) / 2
         canvas.text(middle, above - points(LINE * size), "head", size, INK, align="center")
         if across >= 110:
             low = self.top + len(self.stream.layers) * down + points(0.5 * SMALL)

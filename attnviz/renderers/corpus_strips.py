@@ -216,8 +216,10 @@ class MeasurePlots:
         ends = height(np.where(np.isfinite(low), low, mean)[order]) + 1.5
         tops = height(np.where(np.isfinite(high), high, mean)[order]) - 1.5
         canvas.strokes(_bars(x, ends, tops), shown, thick)
-        even = np.stack([x, height(uniform[order])], axis=-1)[None]
-        canvas.strokes(even, INK, 0.6, linestyles=[(0, (4, 3))])
+        even = np.pad(height(uniform[order]), 1, mode="edge")
+        across = np.concatenate([[left], x, [left + width]])
+        canvas.strokes(np.stack([across, even], axis=-1)[None], INK, 0.6,
+                       linestyles=[(0, (4, 3))])  # fmt: skip
 
     def _colors(self) -> list[Color]:
         rows = {(row.layer, row.head): row for row in self.stream.rows}

@@ -15,7 +15,7 @@ from attnviz.corpus_report import CorpusReport, StreamReport
 from attnviz.measures import HeadRow, Meaning
 from attnviz.renderers import Display
 from attnviz.renderers.console import paragraph, shaded, shown
-from attnviz.renderers.corpus_data import places
+from attnviz.renderers.corpus_data import of_heads, places
 from attnviz.renderers.measures_table import UNKNOWN
 from attnviz.renderers.numerals import two_digits
 from attnviz.renderers.printable import printable, shorten
@@ -255,15 +255,13 @@ def _even_lines(
 
 def _pairs(stream: StreamReport, display: Display) -> list[Text]:
     """The strongest pairs of each head, as many as fit on a line."""
-    of_heads: dict[tuple[str, str], list[str]] = {}
-    for pair in stream.pairs:
-        words = f"{shorten(printable(pair.query), 12)} → {shorten(printable(pair.key), 12)}"
-        found = f"{words} {two_digits(pair.mean)} ({pair.count:,})"
-        of_heads.setdefault((pair.layer, pair.head), []).append(found)
+    pairs = of_heads(stream.pairs)
 
     def told(layer: str, head: str, room: int) -> str:
         line = ""
-        for text in of_heads.get((layer, head), []):
+        for pair in pairs.get((layer, head), ()):
+            words = f"{shorten(printable(pair.query), 12)} → {shorten(printable(pair.key), 12)}"
+            text = f"{words} {two_digits(pair.mean)} ({pair.count:,})"
             joined = f"{line}   {text}" if line else text
             if cell_len(joined) > room:
                 break
