@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
+from attnviz.engines.threads import settle_sums
 from attnviz.errors import UsageError, WorkerError, choose
 
 ENGINES = ("local", "ray")
@@ -73,6 +74,9 @@ class Engine(Protocol):
 def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
     """The engine that a request names; nothing is started before it is entered.
 
+    From here on sums do not depend on how many threads a worker has; asked for after torch has
+    begun to compute, that comes too late.
+
     Args:
         name: "local" or "ray".
         workers: how many processes work at once; None: this one alone, or with Ray as many as it
@@ -86,6 +90,7 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
     choose(name, ENGINES, "engine")
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers} would do nothing: give 1 or more")
+    settle_sums()
     if name == "ray":
         from attnviz.engines.ray_cluster import RayCluster
 

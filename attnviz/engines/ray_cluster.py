@@ -19,7 +19,7 @@ from typing import Any, Self
 from attnviz.engines import TRIES, Outcome, Shard, numbered
 from attnviz.engines.answer import Answer, answer
 from attnviz.engines.order import in_order
-from attnviz.engines.threads import cores
+from attnviz.engines.threads import cores, settle_sums
 from attnviz.errors import WorkerError
 
 AHEAD = 2
@@ -187,6 +187,7 @@ def in_worker(key: str, held: list[Any], shard: Any) -> Answer[Any]:
     import ray
 
     if key not in _works:
+        settle_sums()
         _works.clear()
         _works[key] = ray.get(held[0])
     return answer(_works[key], shard)

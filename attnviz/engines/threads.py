@@ -1,4 +1,4 @@
-"""How many threads a worker takes, so that all of them together fill the cores and no more."""
+"""How many threads a worker takes, and sums that do not depend on it."""
 
 from __future__ import annotations
 
@@ -37,3 +37,13 @@ def thread_limits(threads: int) -> dict[str, str]:
 def limit_threads(threads: int) -> None:
     """Limit what this process will load; what is loaded already keeps its threads."""
     os.environ.update(thread_limits(threads))
+
+
+def settle_sums() -> None:
+    """Make sums the same to the last bit on any number of threads, where the library can.
+
+    Intel's MKL, on which torch stands on most machines, else splits a sum by its threads, and one
+    process with all cores would differ from two with half of them. It reads this at its first sum;
+    processes that are started later inherit it.
+    """
+    os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnviz.engines.threads import cores, limit_threads, settle_sums, thread_limits
+
+SUMS = """
+import torch
+from attnviz.engines.threads import settle_sums
+settle_sums()
+torch.manual_seed(0)
+layer = torch.nn.Linear(384, 384)
+found = [layer(torch.randn(rows, 384)).detach() for rows in (7, 12)]
+print(torch.get_num_threads(), hash(b"".join(item.numpy().tobytes() for item in found)))
+"""
+
+
+def test_a_limit_that_the_user_set_lower_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "16", "RAYON_NUM_THREADS": "many"}
+    monkeypatch.setattr(os, "environ", given)
+    limits = thread_limits(4)
+    assert [limits[name] for name in given] == ["2", "4", "4"]
+    limit_threads(1)
+    assert [given[name] for name in limits] == ["1"] * len(limits)
+
+
+def test_there_is_a_core() -> None:
+    assert cores() >= 1
+
+
+def test_what_the_user_says_about_sums_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    settle_sums()
+    assert os.environ["MKL_CBWR"] == "COMPATIBLE"
+
+
+def test_sums_are_the_same_to_the_last_bit_on_any_number_of_threads() -> None:
+    def sums(threads: int) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", SUMS],
+            env={
+                **{name: value for name, value in os.environ.items() if name != "MKL_CBWR"},
+                "OMP_NUM_THREADS": str(threads),
+                "PYTHONHASHSEED": "0",
+                "PYTHONPATH": str(Path(__file__).parents[2]),
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.split()
+
+    one, two = sums(1), sums(2)
+    assert (one[0], two[0]) == ("1", "2")
+    assert one[1] == two[1]
