@@ -67,6 +67,16 @@ def corpus(
             autocompletion=completing(ORDERS),
         ),
     ] = "role",
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            metavar="N",
+            min=1,
+            rich_help_panel=CHOICE,
+            help="Heads in table and tsv, the first as sorted; all by default.",
+        ),
+    ] = None,
     frequencies: Annotated[
         Path | None,
         typer.Option(
@@ -146,6 +156,7 @@ def corpus(
         command="cross" if cross else "self",
         show=show,
         order=order,
+        top=top,
         frequencies=frequencies,
         replicates=replicates,
         seed=bootstrap_seed,

@@ -7,7 +7,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from attnviz.analyses.corpus.aggregates import Aggregates
@@ -51,6 +51,7 @@ class Asked:
         command: "self", or "cross" for pairs.
         show: what table and tsv hold.
         order: what heads are sorted by.
+        top: how many of them table and tsv hold; None: all.
         frequencies: a file of words and counts.
         replicates: of the bootstrap.
         seed: of the bootstrap.
@@ -64,6 +65,7 @@ class Asked:
     command: Command
     show: str
     order: str
+    top: int | None
     frequencies: Path | None
     replicates: int
     seed: int
@@ -217,19 +219,23 @@ def finish(aggregates: Aggregates, asked: Asked) -> None:
     if asked.output is not None:
         format_name = SUFFIXES[asked.output.suffix.lower()]
         plain = Display(width=display.width)
-        write_file(asked.output, written(report, format_name, asked.show, plain))
+        write_file(asked.output, written(report, format_name, asked, plain))
     if asked.format != "none":
-        write_bytes(written(report, asked.format, asked.show, display))
+        write_bytes(written(report, asked.format, asked, display))
 
 
-def written(report: CorpusReport, format_name: str, show: str, display: Display) -> bytes:
+def written(report: CorpusReport, format_name: str, asked: Asked, display: Display) -> bytes:
     """The report in a format."""
+    first = replace(
+        report,
+        streams=tuple(replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams),
+    )
     from attnviz.renderers import corpus_data
     from attnviz.renderers.corpus_table import corpus_table
 
     spellings: dict[str, Callable[[], str | bytes]] = {
-        "table": lambda: corpus_table(report, show, display),
-        "tsv": lambda: corpus_data.corpus_tsv(report, show),
+        "table": lambda: corpus_table(first, asked.show, display),
+        "tsv": lambda: corpus_data.corpus_tsv(first, asked.show),
         "json": lambda: corpus_data.corpus_json(report),
         "npz": lambda: corpus_data.corpus_npz(report),
     }

@@ -46,6 +46,16 @@ def test_each_part_is_shown_on_request(texts: Path, show: str) -> None:
     assert done.rows[0][:3] == ["stream", "layer", "head"]
 
 
+def test_only_the_first_heads_are_shown_on_request(texts: Path) -> None:
+    one, both = (
+        attnviz("corpus", texts, *SMALL, "--show", "classes", "-f", "tsv", *how).rows
+        for how in (("--top", 1), ())
+    )
+    assert len(both) > len(one)
+    assert both[: len(one)] == one
+    assert {tuple(row[1:3]) for row in one[1:]} == {("0", "0")}
+
+
 def test_stdin_gives_what_a_file_gives(texts: Path) -> None:
     from_file = attnviz("corpus", texts, *SMALL, "-f", "json", "-q")
     from_stdin = attnviz("corpus", "-", *SMALL, "-f", "json", "-q", stdin=LINES.encode())
