@@ -21,7 +21,10 @@ def dump_json(document: Any) -> str:
 
     Characters that JSON would let through raw, though they hide or turn text, are spelt `\uXXXX`.
     """
-    text = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+    data = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+    text = data.decode()
+    if data.isascii() and b"\x7f" not in data:
+        return text  # as most are, whose megabytes of numbers need no second look
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
