@@ -14,10 +14,10 @@ from attnviz.hugging_face.border import first_line
 from attnviz.hugging_face.capture import capture
 from attnviz.hugging_face.extent import Extent
 from attnviz.hugging_face.notes import with_routes
+from attnviz.hugging_face.picture_reader import SIDE, pair
 from attnviz.hugging_face.pictures import Box, seen_box
 from attnviz.hugging_face.quiet import quiet
 from attnviz.hugging_face.tokens import check_text, label, pieces_of, place
-from attnviz.hugging_face.vision import SIDE, pair
 from attnviz.patches import patch_tokens
 
 if TYPE_CHECKING:

@@ -137,7 +137,7 @@ def overlay_grid(
     top_names = [shorten(face.drawable(name), _NAME_CELLS) for name in heads]
     _name_tiles(axes, middles[0], side_names, middles[1], top_names, face)
     if seen.outlined is not None:
-        for layer, head in np.ndindex(down, across):
+        for layer, head in np.argwhere(np.isfinite(weights).all(axis=(2, 3))):
             corner = (layer * high, head * wide)
             _outline(axes, seen.outlined, tile.shape[:2], corner, 0.6)
     return figure
