@@ -130,10 +130,14 @@ def _read_numbers(pair: Any) -> tuple[int, int]:
 
 
 def _token_document(token: Token) -> dict[str, Any]:
-    document = asdict(token)
-    if token.label is None:
-        del document["label"]
-    return document
+    label = {} if token.label is None else {"label": token.label}
+    return {
+        "text": token.text,
+        "start": token.start,
+        "end": token.end,
+        "special": token.special,
+        **label,
+    }
 
 
 def _read_token(token: Mapping[str, Any] | str) -> Token:
