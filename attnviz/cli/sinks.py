@@ -7,7 +7,6 @@ import sys
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
 
 from attnviz.analyses.view import views
 from attnviz.cli.journal import question_of
@@ -19,107 +18,14 @@ from attnviz.cli.output import (
     note,
     refuse_binary_on_terminal,
     uninterrupted,
-    write_bytes,
 )
+from attnviz.cli.places import FileSink, PictureSink, Sink, StdoutSink
 from attnviz.cli.unfinished import can_last
 from attnviz.errors import UsageError
-from attnviz.outputs import as_bytes, format_of, make_renderer, picture_bytes, picture_suffix
+from attnviz.outputs import format_of, make_renderer, picture_suffix
 from attnviz.pipeline import Result, check_kept
 from attnviz.registry import FORMATS
-from attnviz.renderers import Display, Renderer, Views
-
-
-class Sink(Protocol):
-    """One place that results go to."""
-
-    def add(self, result: Result, views: Views) -> None:
-        """Take one text's result."""
-        ...
-
-    def finish(self) -> None:
-        """All texts are through."""
-        ...
-
-
-class StdoutSink:
-    """Data on stdout, each text as soon as it is done."""
-
-    def __init__(self, renderer: Renderer, alone: bool = True) -> None:
-        """Take the renderer.
-
-        Args:
-            renderer: of the format.
-            alone: nothing else is written, so that the run ends once nobody reads stdout.
-        """
-        self.renderer, self.alone = renderer, alone
-        self.read = True
-
-    def add(self, result: Result, views: Views) -> None:
-        """Write the text's part."""
-        if self.read:
-            self._write(self.renderer.add(result, views))
-
-    def finish(self) -> None:
-        """Write what closes the data."""
-        if self.read:
-            self._write(self.renderer.finish())
-
-    def _write(self, part: str | bytes) -> None:
-        try:
-            write_bytes(as_bytes(part))
-        except BrokenPipeError:
-            if self.alone:
-                raise
-            self.read = False
-
-
-class FileSink:
-    """Data in a file, moved into place once it is whole."""
-
-    def __init__(self, renderer: Renderer, draft: Draft) -> None:
-        self.renderer, self.draft = renderer, draft
-
-    def add(self, result: Result, views: Views) -> None:
-        """Append the text's part to the draft."""
-        self.draft.write(as_bytes(self.renderer.add(result, views)))
-
-    def finish(self) -> None:
-        """Close the data and move it into place."""
-        self.draft.write(as_bytes(self.renderer.finish()))
-        self.draft.keep()
-
-
-class PictureSink:
-    """A picture of each text: FILE for one text, FILE-0, FILE-1, … (by id) for several."""
-
-    def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
-        """Check the suffix.
-
-        Args:
-            picture: which one.
-            path: where to.
-            many: whether several texts may come.
-            count: how many an earlier run has drawn.
-
-        Raises:
-            UsageError: a suffix that is no picture's.
-        """
-        self.picture, self.path, self.many = picture, path, many
-        self.suffix = picture_suffix(path)
-        self.count = count
-
-    def add(self, result: Result, views: Views) -> None:
-        """Draw the text's picture."""
-        from attnviz.cli.output import write_file
-
-        path = self.path
-        if self.many:
-            path = path.with_name(f"{path.stem}-{self.count}{path.suffix}")
-        self.count += 1
-        write_file(path, picture_bytes(result, self.picture, self.suffix))
-
-    def finish(self) -> None:
-        """Nothing more: every picture is already whole."""
+from attnviz.renderers import Display, Renderer
 
 
 class Sinks(AbstractContextManager["Sinks"]):
@@ -128,9 +34,8 @@ class Sinks(AbstractContextManager["Sinks"]):
     For each record of the input, in order, call `add` or `skip`; behind the last one `finish`.
 
     Attributes:
-        done: records that an earlier run has done; the first to come is the next.
-        complete: True where an earlier run has done everything.
         failed: records that came to nothing, those of an earlier run included.
+        good: records that came to something, likewise.
     """
 
     def __init__(
@@ -155,42 +60,23 @@ class Sinks(AbstractContextManager["Sinks"]):
         """
         self.open = ExitStack()
         output = options.output
-        pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
-        rejects = options.many.rejects
-        paths = [path for path in (output.output, output.html, rejects, *pictures.values()) if path]
-        if len({path.absolute() for path in paths}) < len(paths):
-            raise UsageError("two outputs go to the same file: name different ones")
-        check_kept(options.origin, options.choice)
-        if options.origin.keep_qk and not (output.html or output.open_page):
-            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
+        pictures = check_places(options)
         self.every_layer = options.choice.layer is not None
         self.top = options.origin.top
         display = display_of_stdout(many)
         renderer = make_renderer(output.format, display)
         if FORMATS[output.format].binary:
             refuse_binary_on_terminal(output.format)
-        for path in pictures.values():
-            if path:
-                picture_suffix(path)
-                check_writable(path)
-        self.failed = 0
         self.lasting = open_lasting(options, many, command, input_file, display.width)
-        self.sinks: list[Sink] = []
-        self.rejects: Draft | None = None
-        if rejects and (self.lasting is None or self.lasting.rejects_path is None):
-            self.rejects = self.open.enter_context(Draft(rejects))
-        if self.lasting is not None:
-            self.sinks.append(self.lasting)
-            self.failed = self.lasting.failed
-        elif output.output:
-            name = format_of(output.output)
-            plain = Display(many=many, width=display.width)
-            draft = self.open.enter_context(Draft(output.output))
-            self.sinks.append(FileSink(make_renderer(name, plain), draft))
+        self.failed = self.lasting.failed if self.lasting else 0
         self.good = self.done - self.failed
+        self.sinks: list[Sink] = [self.lasting] if self.lasting else []
+        self.rejects = self._draft(options.many.rejects, self.lasting and self.lasting.rejects_path)
+        if draft := self._draft(output.output, self.lasting):
+            plain = Display(many=many, width=display.width)
+            self.sinks.append(FileSink(make_renderer(format_of(draft.path), plain), draft))
         for picture, path in pictures.items():
-            if path:
-                self.sinks.append(PictureSink(picture, path, many, self.good))
+            self.sinks.append(PictureSink(picture, path, many, self.good))
         if output.html or output.open_page:
             from attnviz.cli.page import PageSink
 
@@ -198,6 +84,10 @@ class Sinks(AbstractContextManager["Sinks"]):
             page.count = self.good
             self.sinks.append(page)
         self.sinks.append(StdoutSink(renderer, alone=not self.sinks))
+
+    def _draft(self, path: Path | None, taken: object) -> Draft | None:
+        """A file that appears whole or not at all, unless it is none or taken care of."""
+        return None if path is None or taken else self.open.enter_context(Draft(path))
 
     @property
     def done(self) -> int:
@@ -242,6 +132,29 @@ class Sinks(AbstractContextManager["Sinks"]):
         if self.lasting is not None:
             self.lasting.leave()
         self.open.__exit__(kind, error, trace)
+
+
+def check_places(options: Options) -> dict[str, Path]:
+    """Find out whether everything asked for has a place of its own; answers the pictures'.
+
+    Raises:
+        UsageError: a wrong suffix, or one file asked for twice.
+        OutputError: a picture that cannot be written.
+    """
+    output = options.output
+    asked = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
+    pictures = {name: path for name, path in asked.items() if path is not None}
+    others = (output.output, output.html, options.many.rejects)
+    paths = [*(path for path in others if path is not None), *pictures.values()]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise UsageError("two outputs go to the same file: name different ones")
+    check_kept(options.origin, options.choice)
+    if options.origin.keep_qk and not (output.html or output.open_page):
+        raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
+    for path in pictures.values():
+        picture_suffix(path)
+        check_writable(path)
+    return pictures
 
 
 def open_lasting(
