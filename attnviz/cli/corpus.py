@@ -30,7 +30,7 @@ SHOWS = ("measures", "positions", "classes", "pairs", "links")
         *("format", "output", "heatmap", "grid", "links", "html", "open_page", "top", "verbose"),
         *("keep_qk", "group", "words", "rows", "window"),
     ),
-    many=(*READING, *SHARING),
+    many=(*READING, *SHARING, "resume"),
 )
 def corpus(
     file: Annotated[

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 import sys
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,9 +13,12 @@ from attnviz.analyses.corpus.aggregates import Aggregates
 from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary
 from attnviz.announce import announce, heard_by
-from attnviz.cli.corpus_study import SHARED, Shard, Study, named, shards, size
+from attnviz.cli.corpus_adding import Adding
+from attnviz.cli.corpus_checkpoint import Checkpoint
+from attnviz.cli.corpus_study import Study
 from attnviz.cli.corpus_texts import Texts, read_frequencies, read_twice
 from attnviz.cli.input import texts_of
+from attnviz.cli.journal import question_of
 from attnviz.cli.options import Options
 from attnviz.cli.output import (
     check_writable,
@@ -24,12 +26,12 @@ from attnviz.cli.output import (
     write_bytes,
     write_file,
 )
-from attnviz.cli.rejects import Failures, failures, stopping
+from attnviz.cli.rejects import failures, stopping
 from attnviz.cli.run import Notes, count_texts, sharing
+from attnviz.cli.unfinished import can_last
 from attnviz.corpus_report import CorpusReport
-from attnviz.engines import Engine, open_engine
-from attnviz.engines.here import Here
-from attnviz.errors import UsageError, WorkerError
+from attnviz.engines import open_engine
+from attnviz.errors import UsageError
 from attnviz.many_texts import AttendWindow
 from attnviz.outputs import as_bytes, picture_suffix
 from attnviz.pipeline import check_choice
@@ -37,6 +39,7 @@ from attnviz.registry import Command
 from attnviz.renderers import Display
 from attnviz.sources.open import check_origin
 from attnviz.storage.json import dump_json
+from attnviz.storage.matrices import read_bytes
 
 SUFFIXES = {".txt": "table", ".tsv": "tsv", ".json": "json", ".npz": "npz"}
 
@@ -90,10 +93,38 @@ class Asked:
             raise UsageError(f"-o '{self.output}' must end in {', '.join(SUFFIXES)}")
         if self.overview is not None:
             picture_suffix(self.overview)
+        if self.options.many.resume and self._lasting() is None:
+            raise UsageError(
+                "--resume goes on with a file that an interrupted run was to write: give the texts "
+                "as a file, and -o FILE or --overview FILE"
+            )
         if self.format == "npz":
             refuse_binary_on_terminal("npz")
         for path in paths:
             check_writable(path)
+
+    def _lasting(self) -> Path | None:
+        """The file beside which the run's state is kept, where it can be gone on with."""
+        path = self.output or self.overview
+        if path is None or not can_last(path) or not Path(self.file).is_file():
+            return None
+        return path
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The place of the run's state.
+
+        Raises:
+            InputError: a file that decides the answer cannot be read.
+        """
+        path = self._lasting()
+        if path is None:
+            return None
+        question = question_of(f"corpus {self.command}", self.options, Path(self.file))
+        question |= {"--replicates": str(self.replicates), "--bootstrap-seed": str(self.seed)}
+        if self.frequencies is not None:
+            counts = read_bytes(self.frequencies)
+            question["the checksum of --frequencies"] = hashlib.sha256(counts).hexdigest()[:16]
+        return Checkpoint(path, question)
 
 
 def run(asked: Asked) -> int:
@@ -104,20 +135,25 @@ def run(asked: Asked) -> int:
     """
     asked.check()
     options = asked.options
+    checkpoint = asked.checkpoint()
     vocabulary, texts, total = _read(asked)
     attend = AttendWindow(options.origin, options.choice, asked.command, options.many.batch_size)
     study = Study(attend, vocabulary, asked.replicates, asked.seed)
     say = None if options.output.quiet else Notes().say
     with failures(options) as failed, open_engine(*sharing(options)) as engine, heard_by(say):
-        aggregates = study.empty()
-        with _progress(total, asked) as advance:
-            notes = add_up(study, texts, engine, aggregates, failed, advance)
-        for text, count in notes.items():
-            announce(text if count == 1 else f"{text} ({count:,} such texts)")
-    if not aggregates.texts:
-        return 1
-    finish(aggregates, asked)
-    return 1 if failed.count else 0
+        adding = Adding(study, failed, checkpoint)
+        if options.many.resume and not adding.go_on():
+            announce("there is nothing to go on with: beginning")
+        left = None if total is None else total - adding.reached.records
+        with _progress(left, asked) as advance:
+            adding.add_all(texts, engine, advance)
+        for text in adding.notes():
+            announce(text)
+    if adding.aggregates.texts:
+        finish(adding.aggregates, asked)
+    if checkpoint is not None:
+        checkpoint.discard()
+    return 1 if failed.count or not adding.aggregates.texts else 0
 
 
 def _read(asked: Asked) -> tuple[Vocabulary, Texts, int | None]:
@@ -138,56 +174,6 @@ def _read(asked: Asked) -> tuple[Vocabulary, Texts, int | None]:
         return read_twice(open_texts, asked.file)
     vocabulary = read_frequencies(asked.frequencies)
     return vocabulary, open_texts(), count_texts(asked.file, asked.command, asked.options)
-
-
-def add_up(
-    study: Study,
-    texts: Texts,
-    engine: Engine,
-    aggregates: Aggregates,
-    failed: Failures,
-    advance: Callable[[int], None],
-) -> dict[str, int]:
-    """Add all texts to the aggregates, and answer the notes on them.
-
-    Args:
-        study: the work on a shard.
-        texts: of the corpus, in order.
-        engine: who does it.
-        aggregates: to add to.
-        failed: takes what came to nothing.
-        advance: is told how many more records are done.
-
-    Returns:
-        How many texts have a note; of notes that differ in their numbers, the first stands for all.
-
-    Raises:
-        AttnvizError: what would fail for every text, or the first failure where that is the end.
-    """
-    sent: deque[Shard] = deque()
-    kinds: dict[str, str] = {}
-    notes: Counter[str] = Counter()
-    each = 1 if isinstance(engine, Here) else SHARED
-    for outcome in engine.map(study, _sending(shards(texts, each), sent), named):
-        shard = sent.popleft()
-        if isinstance(outcome, WorkerError):
-            for _, record in (numbered for window in shard for numbered in window):
-                failed.add(record, outcome)
-            aggregates.failed += size(shard)
-            continue
-        for record, error in outcome.failures:
-            failed.add(record, error)
-        for text, count in outcome.notes.items():
-            notes[kinds.setdefault(re.sub(r"\d[\d.,]*|'.*'", "", text), text)] += count
-        aggregates.merge(outcome.aggregates)
-        advance(size(shard))
-    return notes
-
-
-def _sending(found: Iterable[Shard], sent: deque[Shard]) -> Iterator[Shard]:
-    for shard in found:
-        sent.append(shard)
-        yield shard
 
 
 def _progress(total: int | None, asked: Asked) -> AbstractContextManager[Callable[[int], None]]:

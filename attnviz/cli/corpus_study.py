@@ -79,9 +79,15 @@ class Study:
         return Outcome(aggregates, failures, notes)
 
 
-def shards(records: Iterable[Record], windows_each: int = 1) -> Iterator[Shard]:
-    """Consecutive windows of records, so many together, the records numbered from 0."""
-    numbered = _numbered(windows(records))
+def shards(records: Iterable[Record], windows_each: int = 1, done: int = 0) -> Iterator[Shard]:
+    """Consecutive windows of records, so many together, the records numbered from 0.
+
+    Args:
+        records: of the whole corpus.
+        windows_each: how many make a shard; the last one may have fewer.
+        done: how many records to leave out, all those of whole windows.
+    """
+    numbered = (window for window in _numbered(windows(records)) if window[0][0] >= done)
     while shard := list(islice(numbered, windows_each)):
         yield shard
 

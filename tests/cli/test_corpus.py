@@ -13,7 +13,8 @@ import pytest
 from attnviz import many_texts
 from attnviz.analyses.corpus.counts import WordCounts
 from attnviz.attention_map import Attention
-from attnviz.cli.corpus_study import Study, shards, size
+from attnviz.cli import corpus_checkpoint
+from attnviz.cli.corpus_study import Outcome, Shard, Study, shards, size
 from attnviz.cli.corpus_texts import read_frequencies, read_twice
 from attnviz.errors import InputError
 from attnviz.many_texts import AttendWindow
@@ -227,6 +228,66 @@ def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatc
     assert record is texts[1]
     assert str(error).startswith("line long: this text's map shows blocks of 2 × 2 tokens")
     many_texts.opened.cache_clear()
+
+
+def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run be stopped by Ctrl-C once so many shards are done, with a checkpoint after each."""
+    left = iter([True] * count)
+    work = Study.__call__
+
+    def stopped(self: Study, shard: Shard) -> Outcome:
+        if not next(left, False):
+            raise KeyboardInterrupt
+        return work(self, shard)
+
+    monkeypatch.setattr(corpus_checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(Study, "__call__", stopped)
+
+
+@pytest.mark.parametrize("stops", [1, 2])
+def test_what_is_resumed_ends_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
+) -> None:
+    path = tmp_path / "texts.jsonl"
+    lines = [f'{{"text": "the cat {"sat " * (n % 3)}on mat {n}"}}' for n in range(600)]
+    lines[5] = lines[400] = "{}"
+    path.write_text("\n".join(lines))
+    whole, file = tmp_path / "whole.json", tmp_path / "found.json"
+    rejects = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    how = ("corpus", path, *SMALL, "-f", "none")
+    assert attnviz(*how, "-o", whole, "--rejects", rejects[0]).status == 1
+    with monkeypatch.context() as patch:
+        interrupt_after(stops, patch)
+        assert attnviz(*how, "-o", file, "--rejects", rejects[1]).status == 130
+    assert not file.exists()
+    other = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume", "--replicates", 9)
+    assert other.status == 2
+    assert "--replicates was '200' and is '9'" in other.err
+    done = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume")
+    assert done.status == 1
+    assert "line 6 of" not in done.err, "it was told by the run before"
+    assert file.read_bytes() == whole.read_bytes()
+    assert rejects[1].read_bytes() == rejects[0].read_bytes()
+    assert {item.name for item in tmp_path.iterdir()} == {
+        *("texts.jsonl", "whole.json", "found.json", "first.jsonl", "second.jsonl")
+    }
+
+
+def test_a_damaged_checkpoint_is_named(texts: Path, tmp_path: Path) -> None:
+    (tmp_path / ".found.json.unfinished").write_bytes(b"PK no archive")
+    done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
+    assert "is damaged: remove it" in done.mistake
+
+
+def test_resuming_what_was_not_begun_begins(texts: Path, tmp_path: Path) -> None:
+    done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
+    assert done.status == 0
+    assert "nothing to go on with" in done.err
+
+
+def test_resuming_needs_a_file_to_go_on_with(texts: Path) -> None:
+    assert attnviz("corpus", texts, *SMALL, "--resume").status == 2
+    assert attnviz("corpus", "-", *SMALL, "--resume", "-o", "x.json", stdin=b"a").status == 2
 
 
 def test_texts_are_counted_and_read_again() -> None:
