@@ -25,11 +25,13 @@ class Failures:
         stops: True where the first one is the end.
         write: takes a record's line for the file of rejects; None: there is no such file.
         count: how many there were.
+        last: what was said of the last one.
     """
 
     stops: bool = False
     write: Callable[[bytes], None] | None = None
     count: int = 0
+    last: str = ""
 
     def add(self, record: Text | BadText | None, error: AttnvizError) -> None:
         """Take one more.
@@ -39,7 +41,9 @@ class Failures:
         """
         if self.stops:
             raise error
-        complain(str(error))
+        if str(error) != self.last:  # a worker that died takes many records with it
+            complain(str(error))
+        self.last = str(error)
         self.count += 1
         if self.write is not None:
             self.write(rejected(record, error))
