@@ -1,83 +1,29 @@
 """Many texts read at once, each with the numbers that it would have alone.
 
 Texts of similar length are padded to the longest of them and read in one pass, and each one's part
-is cut out. Whether padding stays without effect is found out, not known from a list of families:
-the shortest text of the first batch is read alone too, and all of its weights have to agree. Where
-they do not, only texts of equal length are read together; where not even that helps, one by one.
+is cut out; how it is made certain that padding changes nothing stands in `company`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from attnviz.announce import announce
 from attnviz.attention_map import Attention
-from attnviz.errors import AttentionError, AttnvizError, InputError
-from attnviz.hugging_face.capture import HANDED_OVER, Captured
-from attnviz.hugging_face.capture_many import capture_many
-from attnviz.hugging_face.devices import NoRoomError, free_bytes
+from attnviz.errors import AttnvizError, InputError
+from attnviz.hugging_face.company import Together
+from attnviz.hugging_face.devices import free_bytes
 from attnviz.hugging_face.extent import DEFAULT_SIZE, heads_of
-from attnviz.hugging_face.interface import eagerly
-from attnviz.hugging_face.padding import Output, cut, padded, padding_of
 from attnviz.hugging_face.prepared import Prepared
 from attnviz.hugging_face.quiet import quiet
-from attnviz.hugging_face.reader import taken_by
-from attnviz.hugging_face.tasks import listening
 from attnviz.texts import Text
-from attnviz.texts.batches import ROOM, batches, stretches
+from attnviz.texts.batches import ROOM, stretches
 
 if TYPE_CHECKING:
     from attnviz.hugging_face.model import HuggingFaceModel
 
 FEW = 4
 """Fewer texts than this are read one by one: a batch of them would save nothing."""
-SHORT = 128
-"""Tokens up to which an eager pass costs less on a CPU than a kernel that is asked for weights."""
-TOKENS = {"cpu": 1024}
-"""Tokens of a batch by the kind of device; elsewhere 16,384."""
-ALIKE = {"float16": 1e-2, "bfloat16": 2e-2}
-"""How far a text's weights may be off beside others; elsewhere 1e-5."""
-
-Company = Literal["padded", "even", "none"]
-"""Which texts may be read with others: all with padding, those of equal length, or none."""
-NEXT: dict[Company, Company] = {"padded": "even", "even": "none"}
-
-
-class Known:
-    """What was found out about a model's passes over several texts.
-
-    Attributes:
-        company: which texts may be read together.
-        swift: whether short texts may be read eagerly.
-        calls: for each way of reading together that was compared, how many layers a pass has to
-            read; None: it has to run through; 0: none can be read, all are handed over.
-        tokens: of a batch at most.
-    """
-
-    def __init__(self, device: str) -> None:
-        self.company: Company = "padded"
-        self.swift = device == "cpu"
-        self.calls = dict[Way, int | None]()
-        self.tokens = TOKENS.get(device, 1 << 14)
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How a batch is read: with padding or of equal lengths, by an eager kernel or the model's."""
-
-    company: Company
-    swift: bool
-
-
-Read = tuple[list[Captured], Output | None]
-"""What is had of one text of a batch."""
-_KNOWN: WeakKeyDictionary[Any, dict[tuple[str, ...], Known]] = WeakKeyDictionary()
 
 
 def attend_many(
@@ -154,138 +100,3 @@ def room() -> int:
 
     free = free_bytes(torch.device("cpu"))
     return ROOM if free is None or free > 4 * ROOM else ROOM // 8
-
-
-class Together:
-    """Some prepared texts, read in batches."""
-
-    def __init__(
-        self, model: HuggingFaceModel, items: Mapping[int, Prepared], most: int | None
-    ) -> None:
-        self.model, self.items, self.most = model, items, most
-        self.part = next(iter(items.values())).part
-        streams = tuple(next(iter(items.values())).axes)
-        fresh = Known(model.model.device.type)
-        self.known = _KNOWN.setdefault(model.model, {}).setdefault(streams, fresh)
-        self.padding = padding_of(model.model, model.tokenizer)
-
-    def read(self) -> dict[int, Attention]:
-        """The attention of each text that could be read with others, by its number."""
-        found = dict[int, Attention]()
-        left = list(self.items)
-        while self.known.company != "none" and left:
-            batch = next(self.plan(left))
-            if len(batch) > 1:
-                read = self.attempt([self.items[number] for number in batch])
-                if read is None:
-                    continue
-                found |= dict(zip(batch, read, strict=True))
-            left = [number for number in left if number not in batch]
-        return found
-
-    def plan(self, numbers: Sequence[int]) -> Iterator[list[int]]:
-        """The texts that come together, batch by batch."""
-        return batches(
-            numbers,
-            lambda number: tuple(map(len, self.items[number].tokens.values())),
-            tokens=self.known.tokens,
-            most=self.most,
-            even=self.known.company == "even",
-        )
-
-    def attempt(self, batch: Sequence[Prepared]) -> list[Attention] | None:
-        """The attention of each text of a batch, of none if it needs passes of their own.
-
-        None where others have to come together first.
-        """
-        way = self.way_of(batch)
-        proven = way in self.known.calls
-        try:
-            found = self.run(batch, way)
-            if not proven:
-                self.compare(batch[0], found[0], way)
-        except NoRoomError:
-            found = []
-        except AttnvizError as error:
-            if proven:
-                return []
-            self.retreat(way, str(error))
-            return None
-        if not found:
-            return self.halve(batch)
-        task = self.model.task
-        return [
-            item.finished(captured, task, output)
-            for item, (captured, output) in zip(batch, found, strict=True)
-        ]
-
-    def way_of(self, batch: Sequence[Prepared]) -> Way:
-        """How a batch is to be read."""
-        sides = {tuple(item.sides.values()) for item in batch}
-        longest = max(max(side) for item in batch for side in item.sides.values())
-        swift = self.known.swift and longest <= SHORT
-        return Way("even" if len(sides) == 1 else "padded", swift)
-
-    def run(self, batch: Sequence[Prepared], way: Way) -> list[Read]:
-        """What each text's tokens attend to, and what the model's head gave out about it."""
-        model = self.model.model
-        rows = [item.inputs for item in batch]
-        inputs = padded(rows, taken_by(self.part), self.padding, model.device)
-        sides = [item.sides for item in batch]
-        calls = self.known.calls.get(way)
-        with listening(model) as heard, eagerly(model) if way.swift else nullcontext():
-            captured = capture_many(self.part, inputs, sides, calls)
-        output = heard[0] if heard else None
-        lengths = [len(next(iter(item.tokens.values()))) for item in batch]
-        return [
-            (found, cut(output, number, length))
-            for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
-        ]
-
-    def compare(self, item: Prepared, beside: Read, way: Way) -> None:
-        """Read a text alone, and note that it is the same beside others.
-
-        Raises:
-            AttentionError: it is not.
-        """
-        ((alone, output),) = self.run([item], Way("even", swift=False))
-        dtype = str(self.model.model.dtype).removeprefix("torch.")
-        off = max(
-            float(np.abs(one.weights - other.weights).max())
-            for one, other in zip(alone, beside[0], strict=True)
-        )
-        if output is not None and beside[1] is not None and self.model.task:
-            scale = 1 + float(output.logits.abs().max())
-            off = max(off, float((output.logits - beside[1].logits).abs().max()) / scale)
-        if not off <= ALIKE.get(dtype, 1e-5):
-            raise AttentionError(f"its numbers are off by {off:.1g}")
-        through = self.model.task is not None or hasattr(self.model.model, "hf_device_map")
-        layers = sum(len(found.layers) for found in alone)
-        is_read = alone[0].route != HANDED_OVER
-        self.known.calls[way] = None if through else layers * is_read
-
-    def retreat(self, way: Way, why: str) -> None:
-        """Read by the model's own kernel from now on, else less together, and say so."""
-        if way.swift:
-            self.known.swift = False
-            return
-        self.known.company = NEXT[way.company]
-        kind = self.model.model.config.model_type
-        rest = "only texts of equal length are read together"
-        beside = "padding"
-        if way.company == "even":
-            rest, beside = "texts are read one by one", "others"
-        announce(f"'{kind}' reads a text otherwise beside {beside} ({why}): {rest}")
-
-    def halve(self, batch: Sequence[Prepared]) -> list[Attention] | None:
-        """Let batches be half as large from now on, and say so; of two texts none stays."""
-        import torch
-
-        if len(batch) == 2:
-            return []
-        longest = max(sum(map(len, item.tokens.values())) for item in batch)
-        self.known.tokens = len(batch) * longest // 2
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        announce(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
-        return None

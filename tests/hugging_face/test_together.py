@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from attnviz.announce import heard_by
-from attnviz.errors import InputError, ModelError
-from attnviz.hugging_face import together
+from attnviz.errors import AttentionError, InputError, ModelError
+from attnviz.hugging_face import company, together
+from attnviz.hugging_face.devices import NoRoomError
 from attnviz.hugging_face.extent import Extent
 from attnviz.texts import Text
 
@@ -37,7 +38,7 @@ CROSS = ["t5", "byt5", "bart", "marian", "m2m_100"]
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch):
     """What one test finds out about a model must not serve the next."""
-    monkeypatch.setattr(together, "_KNOWN", {})
+    monkeypatch.setattr(company, "_KNOWN", {})
 
 
 def alone(*lines):
@@ -75,13 +76,13 @@ def check(found, expected):
 def passes(monkeypatch):
     """How many texts each pass reads."""
     sizes = []
-    run = together.capture_many
+    run = company.capture_many
 
     def counted(part, inputs, sides, calls=None):
         sizes.append(len(sides))
         return run(part, inputs, sides, calls)
 
-    monkeypatch.setattr(together, "capture_many", counted)
+    monkeypatch.setattr(company, "capture_many", counted)
     return sizes
 
 
@@ -160,7 +161,7 @@ def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypa
 
 def test_where_padding_leaks_only_equal_lengths_come_together(loaded, monkeypatch, passes):
     model = loaded("bert")
-    monkeypatch.setattr(together, "padded", leaky(together.padded))
+    monkeypatch.setattr(company, "padded", leaky(company.padded))
     texts = alone(*LINES, *LINES)
     said = []
     with heard_by(said.append):
@@ -186,14 +187,14 @@ def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES * 3)
     expected = one_by_one(model, texts, True)
-    run = together.capture_many
+    run = company.capture_many
 
     def small(part, inputs, sides, calls=None):
         if len(sides) > most:
-            raise together.NoRoomError("the memory ran out")
+            raise NoRoomError("the memory ran out")
         return run(part, inputs, sides, calls)
 
-    monkeypatch.setattr(together, "capture_many", small)
+    monkeypatch.setattr(company, "capture_many", small)
     said = []
     with heard_by(said.append):
         check(list(model.attend_many(texts, alone=True)), expected)
@@ -212,3 +213,55 @@ def test_a_model_that_fails_fails_in_its_turn(loaded, monkeypatch):
 
 def failing(*_):
     raise RuntimeError("broken")
+
+
+def test_where_a_proven_batch_fails_its_texts_are_read_one_by_one(loaded, monkeypatch):
+    model = loaded("bert")
+    texts = alone(*LINES)
+    list(model.attend_many(texts, alone=True))
+    expected = one_by_one(model, texts, True)
+    monkeypatch.setattr(company, "capture_many", failing_once(company.capture_many))
+    check(list(model.attend_many(texts, alone=True, batch_size=2)), expected)
+
+
+def failing_once(run):
+    """A pass that fails the first time, as no text by itself makes it."""
+    left = [ModelError("broken")]
+
+    def once(*given):
+        if left:
+            raise left.pop()
+        return run(*given)
+
+    return once
+
+
+def test_what_an_architecture_refuses_is_said_once_and_nothing_about_batches(loaded):
+    said = []
+    with heard_by(said.append), pytest.raises(AttentionError):
+        list(loaded("mamba").attend_many(alone(*LINES), alone=True))
+    assert said == []
+
+
+def test_a_head_that_cannot_read_several_texts_at_once_reads_one_by_one(
+    loaded, monkeypatch, passes
+):
+    model = loaded("bert")
+    monkeypatch.setattr(company, "capture_many", alone_only(company.capture_many))
+    texts, said = alone(*LINES, *LINES), []
+    with heard_by(said.append):
+        check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
+    assert "(no padding token): only texts of equal length" in said[0]
+    assert "(no padding token): texts are read one by one" in said[1]
+    assert len(said) == 2
+
+
+def alone_only(run):
+    """A model that takes one text at a time."""
+
+    def refusing(part, inputs, sides, calls=None):
+        if len(sides) > 1:
+            raise ModelError("no padding token")
+        return run(part, inputs, sides, calls)
+
+    return refusing

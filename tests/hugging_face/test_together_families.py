@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from attnviz.attention_map import Attention, Provenance, Token
+from attnviz.hugging_face.company import Together
 from attnviz.hugging_face.model import HuggingFaceModel
 from attnviz.hugging_face.prepared import Prepared
 from attnviz.hugging_face.quiet import quiet
-from attnviz.hugging_face.together import Together
 from tests.hugging_face.test_families import make
 from tests.hugging_face.tiny_families import FAMILIES
 
