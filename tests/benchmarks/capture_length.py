@@ -1,7 +1,9 @@
 """Every head of a long text, pooled, against a plain forward pass, side by side in one run.
 
-A Llama of 6 layers × 12 heads of size 32 with random weights, float32 on the CPU. Run it as a
-script; it prints times, their ratios and the memory above the loaded model, and judges none.
+A Llama of 6 layers × 12 heads of size 32 with random weights, float32 on the CPU; and a BERT of the
+same size, whose weights are all alike, so that no row can be left out of the search for the
+strongest links: its worst case. Run it as a script; it prints times, their ratios and the memory
+above the loaded model, and judges none.
 
     python tests/benchmarks/capture_length.py [TOKENS] [ROUNDS]
 """
@@ -17,7 +19,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 import torch
-from transformers import AutoModel, LlamaConfig
+from transformers import AutoModel, BertConfig, LlamaConfig
 
 from attnviz.hugging_face.capture import capture
 from attnviz.hugging_face.exact_links import Hidden
@@ -29,11 +31,11 @@ MEMORY_AIM = 600
 """MiB above the loaded model."""
 
 
-def make(tokens: int) -> Any:
-    """The model, with values as small as training leaves them."""
+def make(kind: Any, tokens: int) -> Any:
+    """A model, with values as small as training leaves them."""
     torch.manual_seed(0)
     size = HEADS * HEAD_SIZE
-    config = LlamaConfig(
+    config = kind(
         vocab_size=1000,
         hidden_size=size,
         intermediate_size=8 * size // 3,
@@ -62,19 +64,29 @@ def measured(work: Callable[[], object]) -> tuple[float, float]:
     watcher = threading.Thread(target=watch)
     watcher.start()
     start = perf_counter()
-    work()
-    took = perf_counter() - start
-    running = False
-    watcher.join()
+    try:
+        work()
+        took = perf_counter() - start
+    finally:
+        running = False
+        watcher.join()
     return took, peak[0]
 
 
 def main(tokens: int = 4096, rounds: int = 3) -> None:
     """Print the figures."""
-    model = make(tokens)
+    print(f"{tokens:,} tokens, {LAYERS} layers × {HEADS} heads of size {HEAD_SIZE}, "
+          f"{torch.get_num_threads()} threads, median of {rounds} rounds")  # fmt: skip
+    compare("llama", make(LlamaConfig, tokens), tokens, rounds, Hidden(keys=(0,), itself=True))
+    ends = (0, tokens - 1)
+    compare("bert", make(BertConfig, tokens), tokens, rounds, Hidden(ends, ends, itself=True))
+
+
+def compare(name: str, model: Any, tokens: int, rounds: int, left_out: Hidden) -> None:
+    """Print one model's figures."""
+    stream = "causal" if name == "llama" else "self"
     inputs = {"input_ids": torch.randint(0, 1000, (1, tokens))}
-    sides = {"causal": (tokens, tokens)}
-    hidden = {"causal": Hidden(keys=(0,), itself=True)}
+    sides, hidden = {stream: (tokens, tokens)}, {stream: left_out}
 
     def plain() -> object:
         with torch.no_grad():
@@ -85,18 +97,17 @@ def main(tokens: int = 4096, rounds: int = 3) -> None:
         return lambda: capture(model, inputs, sides, extent=extent, hidden=hidden)
 
     runs = {"plain": plain, **{f"{size} × {size}": pooled(size) for size in AIMS}}
-    runs["128 × 128 and links"] = pooled(128, links=20)
+    runs |= {f"{size} × {size} and links": pooled(size, links=20) for size in AIMS}
     plain()
     found = [{name: measured(work) for name, work in runs.items()} for _ in range(rounds)]
-    print(f"{tokens:,} tokens, {LAYERS} layers × {HEADS} heads of size {HEAD_SIZE}, "
-          f"{torch.get_num_threads()} threads, median of {rounds} rounds")  # fmt: skip
-    for name in runs:
-        took = median(row[name][0] for row in found)
-        ratio = median(row[name][0] / row["plain"][0] for row in found)
-        memory = max(row[name][1] for row in found)
+    for run in runs:
+        took = median(row[run][0] for row in found)
+        ratio = median(row[run][0] / row["plain"][0] for row in found)
+        memory = max(row[run][1] for row in found)
         aim = next((f"  (aim {AIMS[size]}, {MEMORY_AIM} MiB)" for size in AIMS
-                    if name == f"{size} × {size}"), "")  # fmt: skip
-        print(f"{name:22} {took:6.2f} s  {ratio:5.2f} ×  {memory:5.0f} MiB{aim}", flush=True)
+                    if run == f"{size} × {size}"), "")  # fmt: skip
+        print(f"{name:6} {run:20} {took:6.2f} s  {ratio:5.2f} ×  {memory:5.0f} MiB{aim}",
+              flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -48,8 +48,9 @@ def test_a_grid_has_a_tile_for_each_head_on_one_scale() -> None:
     weights[1, 2, 0, 0] = 0.8
     weights[0, 1] = np.nan  # a layer of fewer heads
     names = {"layers": ("0", "5"), "heads": ("0", "1", "2")}
-    figure = overlay_grid(Seen(GREY), weights, **names, **WORDS)
+    figure = overlay_grid(Seen(GREY, (0, 1, 2, 2)), weights, **names, **WORDS)
     axes = figure.axes[0]
+    assert len(axes.patches) == 2 * 5
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "5"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2"]
     image = image_of(figure)
