@@ -10,8 +10,8 @@ words:
 - a text costs O(H · T²) beside its model, and O(H · M · R) for the intervals (72 heads and ten
   tokens: about 3 ms, half of it the measures);
 - memory is O(H · (M · R + W²)), however many texts there are (72 heads: 4 MiB of sums, at most 32
-  of pairs, the bound that sets W); counting words before takes O(1 / ε · log(ε · words), see
-  `counts.py`);
+  of pairs, the bound that sets W); counting words before takes O(1 / ε · log(ε · words)), see
+  `counts.py`;
 - merging costs as much as going through that memory once, and so does a checkpoint.
 
 `tests/benchmarks/corpus.py` adds up a million records and merges them in several orders.
