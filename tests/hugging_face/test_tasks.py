@@ -12,6 +12,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.attention_map import DECISION, Token
 from attnviz.hugging_face import load_model
 from attnviz.hugging_face.tasks import any_of, one_of, whole_words
+from attnviz.texts import Text
 from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
 
@@ -151,3 +152,30 @@ def test_the_caption_on_the_terminal_says_what_was_decided(with_head):
     folder = with_head("BertForSequenceClassification")
     done = attnviz("self", TEXT, "--model", folder)
     assert "decides " in done.lines[0] + done.lines[1]
+
+
+LINES = [TEXT, "The paper", "who is the red professor", "supervised students walked", "The car"]
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        "BertForSequenceClassification",
+        "BertForTokenClassification",
+        "DistilBertForSequenceClassification",
+        "LlamaForSequenceClassification",
+        "BartForSequenceClassification",
+        "T5ForSequenceClassification",
+    ],
+)
+def test_of_many_texts_each_has_its_own_decision(architecture, with_head):
+    model = load_model(str(with_head(architecture)), device="cpu")
+    texts = [Text(str(number), line) for number, line in enumerate(LINES)]
+    for text, found in zip(texts, model.attend_many(texts, alone=True), strict=True):
+        alone = model.attend_self(text.text)
+        settings, expected = found.provenance.settings, alone.provenance.settings
+        assert settings.get(DECISION) == expected.get(DECISION)
+        shares = expected.get("probabilities")
+        assert settings.get("probabilities") == pytest.approx(shares, abs=1e-5)
+        assert found.main.query_tokens == alone.main.query_tokens
+        np.testing.assert_allclose(found.weights, alone.weights, atol=1e-5)
