@@ -133,7 +133,8 @@ class Together:
             self.retreat(way, "" if isinstance(error, AttentionError) else first_line(error))
             return None
         if not off <= ALIKE.get(str(self.model.model.dtype).removeprefix("torch."), 1e-5):
-            self.retreat(way, f"its weights are off by {off:.1g}")
+            kind = self.model.model.config.model_type
+            self.retreat(way, f"'{kind}' gives a text other weights, off by {off:.1g}")
             return None
         task = self.model.task
         return [
@@ -189,12 +190,10 @@ class Together:
         self.known.company = NEXT[way.company]
         if not why:
             return
-        kind = self.model.model.config.model_type
-        rest = "only texts of equal length are read together"
-        beside = "padding"
         if way.company == "even":
-            rest, beside = "texts are read one by one", "others"
-        announce(f"'{kind}' reads a text otherwise beside {beside} ({why}): {rest}")
+            announce(f"texts are read one by one, because beside others {why}")
+        else:
+            announce(f"only texts of equal length are read together, because beside padding {why}")
 
     def halve(self, batch: Sequence[Prepared]) -> list[Attention] | None:
         """Let batches be half as large from now on, and say so; of two texts none stays."""
