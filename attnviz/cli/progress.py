@@ -51,11 +51,11 @@ def advancing(total: int | None = None) -> Iterator[Callable[[int], None]]:
         elapsed = time.monotonic() - started
         if elapsed <= 1:
             return
-        progress.start()
         left = "" if total is None else f"{_clock((total - done) * elapsed / done)} left"
         of_all = f"{done:,}" if total is None else f"{done:,} of {total:,}"
         rate = f"{done / elapsed:.0f} a second"
         progress.update(task, completed=done, done=of_all, rate=rate, remaining=left)
+        progress.start()
 
     try:
         yield advance

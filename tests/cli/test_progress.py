@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from attnviz.cli import progress
-from attnviz.cli.progress import counted
+from attnviz.cli.progress import advancing, counted
 from tests.invoke import OWN, attnviz
 
 
@@ -40,6 +40,17 @@ def test_long_work_is_counted_with_its_rate(
     assert list(counted("abc")) == ["a", "b", "c"]
     assert "3 texts" in screen.getvalue()
     assert "a second" in screen.getvalue()
+
+
+def test_work_of_a_known_size_says_how_long_it_will_take(
+    screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock(monkeypatch, 60)
+    with advancing(1200) as advance:
+        advance(300)
+    assert "300 of 1,200 texts" in screen.getvalue()
+    assert "5 a second" in screen.getvalue()
+    assert "0:03:00 left" in screen.getvalue()
 
 
 def test_a_pipe_behind_stderr_is_never_shown_progress(monkeypatch: pytest.MonkeyPatch) -> None:
