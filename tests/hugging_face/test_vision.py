@@ -90,6 +90,7 @@ def test_weights_equal_what_transformers_hands_over(kind, vision_folder, shown):
     patches = [token.text for token in tokens if not token.special]
     assert patches == [f"{row},{column}" for row in range(4) for column in range(4)]
     assert found.main.query_side == found.main.key_side == "picture"
+    assert found.provenance.settings["attention"] == "sdpa, probed"
 
 
 @pytest.mark.parametrize("kind", ["vit", "dinov2", "beit", "clip"])
