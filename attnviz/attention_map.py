@@ -118,7 +118,7 @@ class AttentionMap:
     def unpooled_size(self) -> int:
         """A size at which each row and column would stand for one token."""
         sides = zip(self.weights.shape[2:], self.blocks, strict=True)
-        return max(count * length for count, length in sides)
+        return int(max(count * length for count, length in sides))
 
     def __post_init__(self) -> None:
         weights = np.ascontiguousarray(self.weights, dtype=np.float32)
