@@ -145,7 +145,8 @@ def corpus(
 
     attnviz corpus sample_inputs/sentences.txt -o heads.npz --overview heads.png
     """
-    from attnviz.cli.corpus_run import Asked, run
+    from attnviz.cli.corpus_asked import Asked
+    from attnviz.cli.corpus_run import run
 
     choose(format_name, FORMATS, "format")
     choose(show, SHOWS, "thing to show")

@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 from attnviz.renderers.canvas import Canvas
 from attnviz.renderers.colors import FAINT, INK
+from attnviz.renderers.corpus_classes import CLASS_NAMES, ClassBars, RoleLegend
+from attnviz.renderers.corpus_plots import MeasurePlots
 from attnviz.renderers.corpus_profiles import NAMES, Profiles
-from attnviz.renderers.corpus_strips import CLASS_NAMES, ClassBars, MeasurePlots, RoleLegend
 from attnviz.renderers.figure import (
     LINE,
     NOTE_SIZE,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +11,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from attnviz.corpus_report import CorpusReport, StreamReport
-from attnviz.measures import HeadRow, Meaning
+from attnviz.measures import Meaning
 from attnviz.renderers import Display
-from attnviz.renderers.console import paragraph, shaded, shown
+from attnviz.renderers.console import paragraph, shown
 from attnviz.renderers.corpus_data import of_heads, places
+from attnviz.renderers.corpus_grid import Column, dim_line, grid, named_line, names_of
 from attnviz.renderers.measures_table import UNKNOWN
 from attnviz.renderers.numerals import two_digits
 from attnviz.renderers.printable import printable, shorten
@@ -29,27 +29,6 @@ _SPANS = (
     *((-16, -9), (-8, -5), (-4, -4), (-3, -3), (-2, -2), (-1, -1), (0, 0)),
     *((1, 1), (2, 2), (3, 3), (4, 4), (5, 8), (9, 16)),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One column: its heading, what an even look gives, and a cell for each head.
-
-    Attributes:
-        heading: of few letters.
-        even: the even look's cell for each head, in words.
-        cells: in words.
-        shades: of the cells, from 0 to 1.
-    """
-
-    heading: str
-    even: list[str]
-    cells: list[str]
-    shades: list[float]
-
-    @property
-    def width(self) -> int:
-        return max(map(cell_len, (self.heading, *self.even, *self.cells)))
 
 
 def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
@@ -113,10 +92,10 @@ def _measures(stream: StreamReport, display: Display) -> list[Text]:
         for number, meaning in enumerate(stream.measures)
     }
     order = sorted(columns, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    return _grid(stream, {name: columns[name] for name in order}, display)
+    return grid(stream, {name: columns[name] for name in order}, display)
 
 
-def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> _Column:
+def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Column:
     cells, shades, even = [], [], []
     for _, _, place in places(stream):
         at = (number, *place)
@@ -127,7 +106,7 @@ def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> _Col
         even.append(_digits(float(stream.uniform[at])))
     width = max(map(len, cells))
     heading = meaning.name if len(meaning.name) <= width else meaning.short
-    return _Column(heading, even, cells, shades)
+    return Column(heading, even, cells, shades)
 
 
 def _digits(value: float) -> str:
@@ -150,7 +129,7 @@ def _positions(stream: StreamReport, display: Display) -> list[Text]:
         columns[f"{low}"] = _share_column(heading, shares, stream)
     last = f"≥+{stream.offsets[-1] + 1}"
     columns["after"] = _share_column(last, stream.offset_shares[-1], stream)
-    return _grid(stream, columns, display, role=False)
+    return grid(stream, columns, display, role=False)
 
 
 def _classes(stream: StreamReport, display: Display) -> list[Text]:
@@ -159,7 +138,7 @@ def _classes(stream: StreamReport, display: Display) -> list[Text]:
         shares, even = stream.class_shares[number], stream.class_even[number]
         if even.any():
             columns[name] = _share_column(_HEADINGS.get(name, name), shares, stream, even)
-    return _grid(stream, columns, display)
+    return grid(stream, columns, display)
 
 
 _HEADINGS = {
@@ -177,80 +156,12 @@ def _share_column(
     shares: NDArray[np.float64],
     stream: StreamReport,
     even: NDArray[np.float64] | None = None,
-) -> _Column:
+) -> Column:
     found = [float(shares[place]) for _, _, place in places(stream)]
     of_even = (
         [] if even is None else [two_digits(float(even[place])) for *_, place in places(stream)]
     )
-    return _Column(heading, of_even, [two_digits(value) for value in found], found)
-
-
-def _grid(
-    stream: StreamReport, columns: dict[str, _Column], display: Display, role: bool = True
-) -> list[Text]:
-    """A line a head under the headings and an even look, in as many columns as fit."""
-    names = [_names(row, role) for row in stream.rows]
-    headings = ("layer", "head", *(("role",) if role else ()))
-    widths = [max(map(cell_len, column)) for column in zip(headings, *names, strict=True)]
-    if role:
-        widths[2] = max(widths[2], len("uniform"))
-    room = display.width - sum(widths) - len(widths) + 1
-    kept: list[_Column] = []
-    left_out = []
-    for name, column in columns.items():
-        if room >= column.width + 1:
-            room -= column.width + 1
-            kept.append(column)
-        else:
-            left_out.append(name)
-    lines = [_joined(headings, widths, [column.heading.rjust(column.width) for column in kept])]
-    lines += _even_lines(names, kept, widths) if all(column.even for column in kept) else []
-    for number, row in enumerate(names):
-        line = _line(row, widths)
-        for column in kept:
-            text = column.cells[number].rjust(column.width)
-            line.append(" ").append_text(shaded(text, min(column.shades[number], 1.0), display))
-        lines.append(line)
-    if left_out:
-        told = f"no room for {', '.join(left_out)}: -f tsv and -f json have them"
-        lines += paragraph(told, display.width, "dim")
-    return lines
-
-
-def _names(row: HeadRow, role: bool) -> tuple[str, ...]:
-    named = f"{row.roles[0].name}" if row.roles else ""
-    return printable(row.layer), printable(row.head), *((named,) if role else ())
-
-
-def _line(names: Sequence[str], widths: Sequence[int]) -> Text:
-    line = Text(" ".join(name.rjust(width) for name, width in zip(names[:2], widths, strict=False)),
-                no_wrap=True)  # fmt: skip
-    if len(names) > 2:
-        line.append(" ").append(names[2].ljust(widths[2]), style="bold")
-    return line
-
-
-def _joined(names: Sequence[str], widths: Sequence[int], cells: Sequence[str]) -> Text:
-    parts = [_line(names, widths).plain, *cells]
-    return Text(" ".join(parts), style="dim", no_wrap=True)
-
-
-def _even_lines(
-    names: Sequence[tuple[str, ...]], kept: Sequence[_Column], widths: Sequence[int]
-) -> list[Text]:
-    """A line for each mask; most models have one, sliding windows bring more."""
-    masks: dict[tuple[str, ...], list[str]] = {}
-    for number, row in enumerate(names):
-        cells = tuple(column.even[number].rjust(column.width) for column in kept)
-        masks.setdefault(cells, []).append(row[0])
-    return [
-        _joined(
-            (",".join(dict.fromkeys(layers)) if len(masks) > 1 else "", "", "uniform"),
-            widths,
-            cells,
-        )
-        for cells, layers in masks.items()
-    ]
+    return Column(heading, of_even, [two_digits(value) for value in found], found)
 
 
 def _pairs(stream: StreamReport, display: Display) -> list[Text]:
@@ -290,12 +201,12 @@ def _listed(
     stream: StreamReport, display: Display, told: Callable[[str, str, int], str]
 ) -> Iterator[Text]:
     """A line a head: its names, then what is told of it."""
-    names = [("layer", "head"), *(_names(row, False) for row in stream.rows)]
+    names = [("layer", "head"), *(names_of(row, False) for row in stream.rows)]
     widths = [max(map(cell_len, column)) for column in zip(*names, strict=True)]
-    yield _joined(names[0], widths, [])
+    yield dim_line(names[0], widths, [])
     room = display.width - sum(widths) - 3
     for row, shown_names in zip(stream.rows, names[1:], strict=True):
-        yield _line(shown_names, widths).append("  " + told(row.layer, row.head, room))
+        yield named_line(shown_names, widths).append("  " + told(row.layer, row.head, room))
 
 
 _LINES: dict[str, Callable[[StreamReport, Display], list[Text]]] = {
