@@ -88,6 +88,9 @@ class Together:
         fresh = Known(model.model.device.type)
         self.known = _KNOWN.setdefault(model.model, {}).setdefault(streams, fresh)
         self.padding = padding_of(model.model, model.tokenizer)
+        self.lengths = {
+            number: tuple(map(len, item.tokens.values())) for number, item in items.items()
+        }
 
     def read(self) -> dict[int, Attention]:
         """The attention of each text that could be read with others, by its number."""
@@ -108,7 +111,7 @@ class Together:
         """The texts that come together, batch by batch."""
         return batches(
             numbers,
-            lambda number: tuple(map(len, self.items[number].tokens.values())),
+            self.lengths.__getitem__,
             tokens=self.known.tokens,
             most=self.most,
             even=self.known.company == "even",

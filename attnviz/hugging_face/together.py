@@ -42,10 +42,13 @@ def attend_many(
     """
     most = room()
     with quiet():
-        prepared = [prepare(model, text, most, alone=alone) for text in texts]
-    sizes = [0 if item is None else bytes_of(item) for item in prepared]
+        prepared = [prepare(model, text, alone=alone) for text in texts]
+    heads = dict[str, int]()
+    sizes = [0 if item is None else bytes_of(item, heads) for item in prepared]
+    # What would take much of the room is read by itself.
+    sizes = [0 if 8 * size > most else size for size in sizes]
     for stretch in stretches(sizes, most):
-        items = {number: item for number in stretch if (item := prepared[number]) is not None}
+        items = {n: item for n in stretch if sizes[n] and (item := prepared[n]) is not None}
         with quiet():
             found = Together(model, items, batch_size).read() if len(items) >= FEW else {}
         for number in stretch:
@@ -64,11 +67,10 @@ def by_itself(model: HuggingFaceModel, text: Text, *, alone: bool) -> Attention 
         return error
 
 
-def prepare(model: HuggingFaceModel, text: Text, most: int, *, alone: bool) -> Prepared | None:
+def prepare(model: HuggingFaceModel, text: Text, *, alone: bool) -> Prepared | None:
     """A text as it can be read with others; None where it needs a pass of its own.
 
-    So do texts that fail, whose error is then raised in their turn, and those whose maps would take
-    much of the `most` bytes that are held at once.
+    So do texts that fail, whose error is then raised in their turn, and those that are pooled.
     """
     extent = model.extent
     written = model.writes is not None or (text.target is None and not alone)
@@ -79,16 +81,22 @@ def prepare(model: HuggingFaceModel, text: Text, most: int, *, alone: bool) -> P
     except AttnvizError:
         return None
     longest = max(map(len, prepared.tokens.values()))
-    is_long = longest > (extent.max_size or DEFAULT_SIZE) or 8 * bytes_of(prepared) > most
-    return None if is_long else prepared
+    return None if longest > (extent.max_size or DEFAULT_SIZE) else prepared
 
 
-def bytes_of(prepared: Prepared) -> int:
-    """What the maps of a text take."""
-    return sum(
-        4 * heads_of(prepared.part.config, stream) * queries * keys
-        for stream, (queries, keys) in prepared.sides.items()
-    )
+def bytes_of(prepared: Prepared, heads: dict[str, int]) -> int:
+    """What the maps of a text take.
+
+    Args:
+        prepared: the text.
+        heads: of each stream that was met before; others are added.
+    """
+    size = 0
+    for stream, (queries, keys) in prepared.sides.items():
+        if stream not in heads:
+            heads[stream] = heads_of(prepared.part.config, stream)
+        size += 4 * heads[stream] * queries * keys
+    return size
 
 
 def room() -> int:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from attnviz.attention_map import Token
 from attnviz.errors import InputError
 from attnviz.hugging_face.alignment import Span, align
 from attnviz.pieces import goes_on
+from attnviz.texts import is_utf8
 
 BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 PIECE_MARKS = ("Ġ", "▁")
+Row = tuple[str, Span, int]
+"""A piece, the characters that it covers, and a 1 where it stands for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def check_text(text: str) -> None:
     """
     if not text.strip():
         raise InputError("the text is blank: there is nothing to attend to")
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_utf8(text):
         raise InputError(
             "the text holds half a character (a lone surrogate): it is not valid Unicode"
         )
@@ -141,11 +143,8 @@ def label(
     """
     spans = [trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
     tokens = list[Token]()
-    rows = zip(pieces, spans, added, strict=True)
-    for _, group in groupby(
-        enumerate(rows), key=lambda item: item[1][1] if covers(item[1]) else item[0]
-    ):
-        members = [row for _, row in group]
+    rows = list(zip(pieces, spans, added, strict=True))
+    for members in sharing(rows):
         for number, (piece, (start, end), special) in enumerate(members, 1):
             part = f" {number}/{len(members)}" if len(members) > 1 and piece != unknown else ""
             name = piece if special or piece == unknown else spelling(piece, (start, end), text)
@@ -153,10 +152,17 @@ def label(
     return tuple(tokens)
 
 
-def covers(row: tuple[str, Span, int]) -> bool:
-    """True for a token that stands for characters of the text."""
-    _, (start, end), special = row
-    return end > start and not special
+def sharing(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Neighbouring pieces that cover the same characters together, all others alone."""
+    members = list[Row]()
+    for row in rows:
+        _, (start, end), special = row
+        if members and (special or end <= start or members[0][2] or members[0][1] != row[1]):
+            yield members
+            members = []
+        members.append(row)
+    if members:
+        yield members
 
 
 def trim(piece: str, span: Span, text: str) -> Span:

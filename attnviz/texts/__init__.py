@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from attnviz.errors import InputError
 
-WINDOW = 256
-"""Records that are worked through together; what may depend on company stays inside a window."""
+WINDOW = 1024
+"""Records that are worked through together; what may depend on company stays inside a window. Read
+with others of their length, 2,000 sentences carry 7 % of padding; in windows of 256 it is 25 %."""
 LENGTHS = 1 << 25
 """The sum of squared lengths, in characters, at which a window is full: long texts have large maps,
 and a worker hands over those of a whole window at once."""

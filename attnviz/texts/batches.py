@@ -20,7 +20,7 @@ def stretches(sizes: Sequence[int], room: int) -> Iterator[range]:
     """
     first, held = 0, 0
     for number, size in enumerate(sizes):
-        if held and held + size > room:
+        if number > first and held + size > room:
             yield range(first, number)
             first, held = number, 0
         held += size
@@ -45,15 +45,14 @@ def batches(
         most: records in a batch at most; None: only tokens count.
         even: only records of equal lengths come together.
     """
-    batch = list[int]()
-    for number in sorted(numbers, key=lambda number: (lengths(number), number)):
-        own = lengths(number)
-        together = [*batch, number]
-        longest = sum(max(column) for column in zip(*map(lengths, together), strict=True))
-        full = len(together) * longest > tokens or len(batch) == most
-        if batch and (full or (even and own != lengths(batch[0]))):
+    batch, widest = list[int](), Lengths()
+    for own, number in sorted((lengths(number), number) for number in numbers):
+        wider = tuple(map(max, widest, own)) if batch else own
+        full = (len(batch) + 1) * sum(wider) > tokens or len(batch) == most
+        if batch and (full or (even and own != widest)):
             yield batch
-            batch = []
+            batch, wider = [], own
         batch.append(number)
+        widest = wider
     if batch:
         yield batch

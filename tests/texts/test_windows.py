@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.texts import BadText, Text, windows
+from attnviz.texts import WINDOW, BadText, Text, windows
 from attnviz.texts.batches import batches, stretches
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=60)
@@ -16,8 +16,14 @@ def texts(count):
 
 
 def test_windows_are_full_but_for_the_last():
-    assert [len(window) for window in windows(texts(600))] == [256, 256, 88]
+    found = [len(window) for window in windows(texts(2 * WINDOW + 88))]
+    assert found == [WINDOW, WINDOW, 88]
     assert list(windows([])) == []
+
+
+def test_a_window_of_long_texts_has_fewer_of_them_and_the_same_ones_each_time():
+    long = [Text(str(number), "x" * 2048) for number in range(20)]
+    assert [len(window) for window in windows(long)] == [8, 8, 4]
 
 
 def test_a_bad_record_counts_as_one():
