@@ -37,22 +37,22 @@ def softmax_rows(*shape: int, seed: int = 0, spread: float = 2.0) -> NDArray[np.
 
 
 def placed(pieces: list[str]) -> tuple[tuple[Token, ...], str]:
-    """Tokens with their places; a piece that starts with # continues the word before it."""
+    """Tokens with their places; a piece that starts with ## continues the word before it."""
     tokens, text = [], ""
     for piece in pieces:
         if piece.startswith("["):
             tokens.append(Token(piece, special=True))
             continue
-        word = piece.removeprefix("#")
-        text += " " if text and not piece.startswith("#") else ""
-        tokens.append(Token(word, len(text), len(text) + len(word)))
+        word = piece.removeprefix("##")
+        text += " " if text and not piece.startswith("##") else ""
+        tokens.append(Token(piece, len(text), len(text) + len(word)))
         text += word
     return tuple(tokens), text
 
 
 def encoder(layers: int = 2, heads: int = 3) -> Attention:
     """A text with specials and a word in two pieces; layer 1 head 2 in focus."""
-    tokens, text = placed(["[CLS]", "the", "profes", "#sor", "read", "it", "[SEP]"])
+    tokens, text = placed(["[CLS]", "the", "profes", "##sor", "read", "it", "[SEP]"])
     item = AttentionMap("encoder", tokens, tokens, softmax_rows(layers, heads, 7, 7))
     focus = {"encoder": Focus(str(layers - 1), str(heads - 1), "the sharpest")}
     provenance = Provenance("file", "sample", True, focus=focus, notes=("made up",))

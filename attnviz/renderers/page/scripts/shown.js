@@ -95,13 +95,21 @@ function wordTokens(tokens, words) {
       found[words[place]] = { ...token, count: 1 };
       return;
     }
-    word.text += token.text;
-    word.count += 1;
     if (word.raw !== undefined || token.raw !== undefined) {
-      word.raw = (word.raw ?? word.text) + (token.raw ?? token.text);
+      word.raw = (word.raw ?? word.text) + goingOn(token.raw ?? token.text);
     }
+    word.text += goingOn(token.text);
+    word.count += 1;
   });
   return found;
+}
+
+/**
+ * What a piece adds to its word: its letters, without the mark that it goes on with one.
+ * @param {string} text
+ */
+function goingOn(text) {
+  return text.startsWith("##") ? text.slice(2) : text;
 }
 
 /**
