@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from attnviz.analyses.corpus.aggregates import Aggregates
 from attnviz.cli.corpus_checkpoint import Checkpoint, Reached
-from attnviz.cli.corpus_study import SHARED, Outcome, Shard, Study, named, shards, size
+from attnviz.cli.corpus_study import Outcome, Shard, Study, named, shards
 from attnviz.cli.rejects import Failures, rejected
 from attnviz.engines import Engine
-from attnviz.engines.here import Here
 from attnviz.errors import AttnvizError
 from attnviz.many_texts import Record
 
@@ -68,20 +67,18 @@ class Adding:
                 the end.
         """
         sent: deque[Shard] = deque()
-        each = 1 if isinstance(engine, Here) else SHARED
-        waiting = _sending(shards(texts, each, self.reached.records), sent)
+        waiting = _sending(shards(texts, self.reached.records), sent)
         for outcome in engine.map(self.study, waiting, named):
             shard = sent.popleft()
             if isinstance(outcome, AttnvizError):
-                records = [record for window in shard for _, record in window]
-                self.aggregates.failed += len(records)
-                self._fail((record, outcome) for record in records)
+                self.aggregates.failed += len(shard)
+                self._fail((record, outcome) for _, record in shard)
             else:
                 self._add(outcome)
-            self.reached.records += size(shard)
+            self.reached.records += len(shard)
             if self.checkpoint is not None:
                 self.checkpoint.save(self.aggregates, self.reached)
-            advance(size(shard))
+            advance(len(shard))
 
     def _add(self, outcome: Outcome) -> None:
         self._fail(outcome.failures)

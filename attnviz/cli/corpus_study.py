@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from attnviz.analyses.corpus.aggregates import Aggregates
 from attnviz.analyses.corpus.words import Vocabulary
@@ -14,10 +13,8 @@ from attnviz.many_texts import AttendWindow, Record
 from attnviz.texts import windows
 
 Numbered = tuple[int, Record]
-Shard = Sequence[Sequence[Numbered]]
-"""Windows of records, each record with its number in the corpus."""
-SHARED = 4
-"""How many windows make a shard where several share the work."""
+Shard = Sequence[Numbered]
+"""A window of records, each with its number in the corpus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,47 +61,35 @@ class Study:
         aggregates = self.empty()
         failures: list[tuple[Record, AttnvizError]] = []
         notes: Counter[str] = Counter()
-        for window in shard:
-            results = self.attend.results([record for _, record in window])
-            for (number, record), result in zip(window, results, strict=True):
-                if isinstance(result, AttnvizError):
-                    failures.append((record, result))
-                    continue
-                try:
-                    aggregates.add(result, number)
-                    notes.update(result.provenance.notes)
-                except InputError as error:
-                    failures.append((record, InputError(f"{record.where}: {error}")))
+        results = self.attend.results([record for _, record in shard])
+        for (number, record), result in zip(shard, results, strict=True):
+            if isinstance(result, AttnvizError):
+                failures.append((record, result))
+                continue
+            try:
+                aggregates.add(result, number)
+                notes.update(result.provenance.notes)
+            except InputError as error:
+                failures.append((record, InputError(f"{record.where}: {error}")))
         aggregates.failed = len(failures)
         return Outcome(aggregates, failures, notes)
 
 
-def shards(records: Iterable[Record], windows_each: int = 1, done: int = 0) -> Iterator[Shard]:
-    """Consecutive windows of records, so many together, the records numbered from 0.
+def shards(records: Iterable[Record], done: int = 0) -> Iterator[Shard]:
+    """Windows of records, which are numbered from 0.
 
     Args:
         records: of the whole corpus.
-        windows_each: how many make a shard; the last one may have fewer.
         done: how many records to leave out, all those of whole windows.
     """
-    numbered = (window for window in _numbered(windows(records)) if window[0][0] >= done)
-    while shard := list(islice(numbered, windows_each)):
-        yield shard
-
-
-def _numbered(found: Iterable[Sequence[Record]]) -> Iterator[list[Numbered]]:
     number = 0
-    for window in found:
-        yield list(enumerate(window, number))
+    for window in windows(records):
+        if number >= done:
+            yield list(enumerate(window, number))
         number += len(window)
-
-
-def size(shard: Shard) -> int:
-    """How many records a shard has, good and bad."""
-    return sum(map(len, shard))
 
 
 def named(number: int, shard: Shard) -> str:
     """A shard by its first and last record, for messages."""
-    (_, first), (_, last) = shard[0][0], shard[-1][-1]
+    (_, first), (_, last) = shard[0], shard[-1]
     return f"{first.where} to {last.where}"

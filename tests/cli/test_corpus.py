@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,13 @@ import pytest
 from attnviz import many_texts
 from attnviz.analyses.corpus.counts import WordCounts
 from attnviz.attention_map import Attention
-from attnviz.cli import corpus_checkpoint
-from attnviz.cli.corpus_study import Outcome, Shard, Study, shards, size
+from attnviz.cli import corpus_checkpoint, corpus_study
+from attnviz.cli.corpus_study import Outcome, Shard, Study, shards
 from attnviz.cli.corpus_texts import read_frequencies, read_twice
 from attnviz.errors import InputError
 from attnviz.many_texts import AttendWindow
 from attnviz.request import Choice, Origin
-from attnviz.texts import BadText, Text
+from attnviz.texts import BadText, Text, windows
 from tests.analyses.corpus.samples import attention_of
 from tests.invoke import OWN, attnviz
 
@@ -160,12 +161,16 @@ def many(count: int) -> list[Text | BadText]:
     return [BadText("", InputError("bad")) if n % 50 == 7 else t for n, t in enumerate(good)]
 
 
-def test_shards_of_any_size_in_any_order_give_the_same_bytes() -> None:
+def test_shards_of_any_size_in_any_order_give_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     work = pickle.loads(pickle.dumps(study()))
     texts = many(520)
     found = []
-    for each, backwards in ((1, False), (2, True)):
-        parts = list(shards(texts, each))
+    for each, backwards in ((200, False), (130, True)):
+        monkeypatch.setattr(corpus_study, "windows", partial(windows, size=each))
+        parts = list(shards(texts))
+        assert len(parts) > 2
         aggregates = work.empty()
         for part in reversed(parts) if backwards else parts:
             aggregates.merge(work(part).aggregates)
@@ -175,9 +180,9 @@ def test_shards_of_any_size_in_any_order_give_the_same_bytes() -> None:
 
 
 def test_a_shard_says_which_records_failed() -> None:
-    (shard,) = shards(many(60), 4)
+    (shard,) = shards(many(60))
     outcome = study()(shard)
-    assert (size(shard), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
+    assert (len(shard), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
     assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
 
 
@@ -248,6 +253,7 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_resumed_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:
+    monkeypatch.setattr(corpus_study, "windows", partial(windows, size=200))
     path = tmp_path / "texts.jsonl"
     lines = [f'{{"text": "the cat {"sat " * (n % 3)}on mat {n}"}}' for n in range(600)]
     lines[5] = lines[400] = "{}"
