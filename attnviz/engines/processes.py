@@ -17,7 +17,7 @@ from typing import Any, Self
 from attnviz.engines import TRIES, Outcome, Shard, numbered
 from attnviz.engines.answer import Answer, answer, portable
 from attnviz.engines.order import in_order
-from attnviz.engines.threads import cores, limit_threads
+from attnviz.engines.threads import cores, limited
 from attnviz.errors import WorkerError
 
 AHEAD = 2
@@ -139,9 +139,10 @@ class Worker:
         # A fork would copy locks that torch's threads may hold.
         context = multiprocessing.get_context("spawn")
         self.line, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, work, threads), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, work), daemon=True)
         hold_interrupts()
-        self.process.start()
+        with limited(threads):
+            self.process.start()
         theirs.close()
 
     def ask(self, shard: Any) -> bytes:
@@ -183,10 +184,9 @@ def hold_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def serve(line: Connection, work: bytes, threads: int) -> None:
+def serve(line: Connection, work: bytes) -> None:
     """Answer shard after shard, until nobody is there to ask."""
     threading.Thread(target=leave_with_parent, daemon=True).start()
-    limit_threads(threads)
     # stdout is data, and the parent's alone.
     os.dup2(2, 1)
     begun: Callable[[Any], Any] | None = None

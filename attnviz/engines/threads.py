@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _LIMITS = (
     "OMP_NUM_THREADS",
@@ -34,9 +36,24 @@ def thread_limits(threads: int) -> dict[str, str]:
     return limits
 
 
-def limit_threads(threads: int) -> None:
-    """Limit what this process will load; what is loaded already keeps its threads."""
-    os.environ.update(thread_limits(threads))
+@contextmanager
+def limited(threads: int) -> Iterator[None]:
+    """Let a process that is started meanwhile find the limits in its surroundings.
+
+    It has to find them before its first line runs: what its main module imports may load a library
+    of linear algebra, which looks once.
+    """
+    limits = thread_limits(threads)
+    before = {name: os.environ.get(name) for name in limits}
+    os.environ.update(limits)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def settle_sums() -> None:

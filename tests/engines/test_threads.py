@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.engines.threads import cores, limit_threads, settle_sums, thread_limits
+from attnviz.engines.threads import cores, limited, settle_sums, thread_limits
 
 SUMS = """
 import torch
@@ -25,8 +25,10 @@ def test_a_limit_that_the_user_set_lower_stays(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(os, "environ", given)
     limits = thread_limits(4)
     assert [limits[name] for name in given] == ["2", "4", "4"]
-    limit_threads(1)
-    assert [given[name] for name in limits] == ["1"] * len(limits)
+    before = dict(given)
+    with limited(1):
+        assert [given[name] for name in limits] == ["1"] * len(limits)
+    assert given == before
 
 
 def test_there_is_a_core() -> None:
