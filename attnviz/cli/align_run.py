@@ -17,7 +17,8 @@ from attnviz.cli.run import Notes, sharing
 from attnviz.cli.stdin import waiting
 from attnviz.engines import open_engine
 from attnviz.errors import AttnvizError, InputError
-from attnviz.many_texts import AlignWindow, Record, each, side_by_side
+from attnviz.many_pairs import AlignWindow
+from attnviz.many_texts import Record, each, side_by_side
 from attnviz.pipeline import check_choice
 from attnviz.sources.open import check_origin
 from attnviz.storage.matrices import read_bytes

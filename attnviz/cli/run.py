@@ -15,7 +15,6 @@ from attnviz.cli.options import Options
 from attnviz.cli.output import note
 from attnviz.cli.rejects import Failures, stopping
 from attnviz.cli.sinks import Sinks
-from attnviz.cli.stdin import waiting
 from attnviz.engines import open_engine
 from attnviz.engines.here import Here
 from attnviz.errors import AttnvizError
@@ -59,7 +58,7 @@ def run_texts(
         if isinstance(engine, Here):
             work.open()
         loaded = time.perf_counter()
-        ready = None if again or not many else waiting
+        ready = waiting() if many and again is None else None
         found = attend_all(work, windows(texts, ready=ready), engine, sinks.done)
         total = partial(count_texts, input_file, command, options)
         done = write_all(found, sinks, options, total if many else None)
@@ -69,6 +68,13 @@ def run_texts(
         texts_done = f"{done} text{'s' * (done != 1)}"
         note(f"loaded in {loaded - started:.2f} s, {texts_done} in {took:.2f} s")
     return 1 if sinks.failed else 0
+
+
+def waiting() -> Callable[[], bool]:
+    """What tells whether more of stdin is there already."""
+    from attnviz.cli.stdin import waiting
+
+    return waiting
 
 
 def sharing(options: Options) -> tuple[str, int | None, str | None]:

@@ -7,10 +7,9 @@ import sys
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from attnviz.analyses.view import views
-from attnviz.cli.journal import question_of
-from attnviz.cli.lasting import LastingSink
 from attnviz.cli.options import Options
 from attnviz.cli.output import (
     Draft,
@@ -20,12 +19,14 @@ from attnviz.cli.output import (
     uninterrupted,
 )
 from attnviz.cli.places import FileSink, PictureSink, Sink, StdoutSink
-from attnviz.cli.unfinished import can_last
 from attnviz.errors import UsageError
 from attnviz.outputs import format_of, make_renderer, picture_suffix
 from attnviz.pipeline import Result, check_kept
 from attnviz.registry import FORMATS
 from attnviz.renderers import Display, Renderer
+
+if TYPE_CHECKING:
+    from attnviz.cli.lasting import LastingSink
 
 
 class Sinks(AbstractContextManager["Sinks"]):
@@ -184,8 +185,14 @@ def open_lasting(
             f"--resume cannot go on with half of '{path}': add --shard-size N, or write "
             f"{', '.join(item.suffix for item in FORMATS.values() if item.grows)}"
         )
-    growing = again and FORMATS[name].grows and can_last(path)
-    if not many or not (shard_size or growing):
+    if not many:
+        return None
+    # Most runs have one text, and need none of what makes files last.
+    from attnviz.cli.journal import question_of
+    from attnviz.cli.lasting import LastingSink
+    from attnviz.cli.unfinished import can_last
+
+    if not shard_size and not (again and FORMATS[name].grows and can_last(path)):
         return None
 
     def make(first: int, begun: bool) -> Renderer:
