@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.attention_map import Attention, Token
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 BLOCK = 256
 """Keys whose vectors exist at once: all of them would take heads × keys × size numbers."""

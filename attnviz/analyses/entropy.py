@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.attention_map import AttentionMap
 from attnviz.measures import HeadMeasure
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LOW, HIGH = "every query looks at one key", "an even look at all keys"
 

@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attnviz.analyses.merge import Partition, merge, partition_of
 from attnviz.analyses.sentences import split_sentences
 from attnviz.analyses.words import split_words, word_numbers
 from attnviz.attention_map import Attention, AttentionMap, Token
 from attnviz.errors import InputError, UsageError, did_you_mean
-from attnviz.storage.group_file import Group, read_groups
+
+if TYPE_CHECKING:
+    from attnviz.storage.group_file import Group
 
 WAYS = ("words", "sentences")
 
@@ -31,7 +34,18 @@ def check_group(how: str | None) -> None:
             f"unknown group '{how}': choose words, sentences or a file of groups."
             f"{did_you_mean(how, WAYS)}"
         )
-    read_groups(Path(how))
+    groups_of(how)
+
+
+def groups_of(how: str) -> list[list[Group]]:
+    """The groups that a file names.
+
+    Raises:
+        InputError: it names none.
+    """
+    from attnviz.storage.group_file import read_groups
+
+    return read_groups(Path(how))
 
 
 def group_attention(attention: Attention, how: str) -> Attention:
@@ -45,7 +59,7 @@ def group_attention(attention: Attention, how: str) -> Attention:
         InputError: a file whose groups do not fit the text, or rows whose sums are no shares.
     """
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
-    given = None if how in WAYS else read_groups(Path(how))
+    given = None if how in WAYS else groups_of(how)
 
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
         if given is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import entropy
 from attnviz.analyses.links import sharpest
 from attnviz.attention_map import AttentionMap
 from attnviz.measures import HeadLine
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CLEAR = 0.5
 """A pattern is named where it holds at least half of the attention of an average row."""

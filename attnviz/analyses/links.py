@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.attention_map import AttentionMap
 from attnviz.measures import Link
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def strongest_links(item: AttentionMap, count: int, between_words: bool = True) -> list[Link]:

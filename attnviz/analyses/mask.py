@@ -6,10 +6,14 @@ of its attention without meaning anything by it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.attention_map import AttentionMap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CAUSAL_STREAMS = ("causal", "decoder")
 NARROWEST_WINDOW = 3

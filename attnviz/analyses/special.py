@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.analyses.mask import evenly, visible_keys
 from attnviz.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.errors import UsageError, choose
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 WAYS = ("keep", "drop", "renormalise")
 MUCH = 0.3

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.errors import ModelError
 from attnviz.mechanisms.arrays import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class StoredWeights(Mapping[str, Array]):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
@@ -15,6 +15,9 @@ from attnviz.attention_map import AttentionMap, Token
 from attnviz.renderers.colors import Limits, color_of, ink_on, limits_of
 from attnviz.renderers.numerals import one_digit, two_digits
 from attnviz.renderers.printable import printable, shorten
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LONGEST_LABEL = 14
 LONGEST_LINK = 18

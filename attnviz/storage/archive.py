@@ -13,16 +13,18 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.attention_map import Attention
 from attnviz.errors import InputError
 from attnviz.storage.document import from_document, identity_of, to_document
 from attnviz.storage.json import dump_json, parse_json
 from attnviz.storage.outbox import Outbox
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 INDEX = "attnviz"
 ENCODINGS = {"<": "utf-32-le", ">": "utf-32-be"}

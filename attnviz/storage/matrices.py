@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.errors import InputError
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.json import parse_json
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SUFFIXES = (".json", ".npz", ".safetensors")
 TEXTS = ("tokens", "query_tokens", "key_tokens")
