@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=2000)
     parser.add_argument("--file", type=Path, default=None, help="one sentence a line")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--turns", type=int, default=4, help="parts that the texts are cut into")
+    parser.add_argument("--turns", type=int, default=3, help="how often each has its turn")
     parser.add_argument("--batch-size", type=int, default=None)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
@@ -107,14 +107,12 @@ def main() -> None:
     }
     for work in kinds.values():
         work(texts[:16])
-    size = -(-len(texts) // asked.turns)
     times: dict[str, list[float]] = {name: [] for name in kinds}
-    for first in range(0, len(texts), size):
-        part = texts[first : first + size]
+    for _ in range(asked.turns):
         for name, work in kinds.items():
             start = perf_counter()
-            work(part)
-            times[name].append((perf_counter() - start) / len(part))
+            work(texts)
+            times[name].append((perf_counter() - start) / len(texts))
     words = sum(len(text.split()) for text in texts) / len(texts)
     print(f"{len(texts):,} texts of {words:.0f} words, {asked.threads} threads, "
           f"median of {len(times['plain loop'])} turns")  # fmt: skip
