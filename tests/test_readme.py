@@ -2,8 +2,10 @@
 
 In a ```console block a line after `$ ` is run by bash, and what follows must be what it prints
 (stdout and stderr together); a line `…` stands for any lines. A ```python block is run as one
-script. Blocks of another kind (```sh: setting up, which CI itself does) are not run.
-`python tests/test_readme.py` writes what the commands print now into the blocks that have no `…`.
+script. The ```make blocks are the Makefile of the folder, in which also lie three checkpoints of a
+tiny model, `checkpoints/step-1000` to `-3000`. Blocks of another kind (```sh: setting up, which CI
+itself does) are not run.
+`python -m tests.test_readme` writes what the commands print now into the blocks that have no `…`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(console|python|make)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks(kind: str) -> list[str]:
@@ -45,8 +47,34 @@ def commands() -> list[tuple[str, str]]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty folder with the sample inputs, shared by the commands as by a reader's session."""
     place = tmp_path_factory.mktemp("readme")
-    shutil.copytree(ROOT / "sample_inputs", place / "sample_inputs")
+    furnish(place)
     return place
+
+
+def furnish(place: Path) -> None:
+    """Lay into a folder what the README's commands take for granted."""
+    shutil.copytree(ROOT / "sample_inputs", place / "sample_inputs")
+    (place / "Makefile").write_text("\n".join(blocks("make")), encoding="utf-8")
+    save_checkpoints(place / "checkpoints")
+
+
+def save_checkpoints(place: Path) -> None:
+    """A tiny model early in a training run, after a step that changes little, and after a leap."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from tests.hugging_face.tiny_models import gpt2
+
+    first = gpt2(place / "step-1000")
+    weights = load_file(first / "model.safetensors")
+    for step, change in (("2000", 0.001), ("3000", 0.3)):
+        generator = torch.Generator().manual_seed(0)
+        moved = {
+            name: array + change * torch.randn(array.shape, generator=generator)
+            for name, array in weights.items()
+        }
+        shutil.copytree(first, place / f"step-{step}")
+        save_file(moved, place / f"step-{step}" / "model.safetensors", {"format": "pt"})
 
 
 def matches(expected: str, printed: str) -> bool:
@@ -93,8 +121,9 @@ def printed(command: str, folder: Path) -> str:
 
 @pytest.mark.parametrize(("command", "expected"), commands(), ids=[c for c, _ in commands()])
 def test_a_console_block_prints_what_it_says(command: str, expected: str, folder: Path) -> None:
-    if "jq" in command.split() and shutil.which("jq") is None:
-        pytest.skip("jq is not installed")
+    for tool in ("jq", "parallel", "make"):
+        if tool in command.split() and shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
     found = printed(command, folder)
     assert matches(expected, found), found
 
@@ -116,7 +145,7 @@ def update() -> None:
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as place:
-        shutil.copytree(ROOT / "sample_inputs", Path(place) / "sample_inputs")
+        furnish(Path(place))
         for command, expected in commands():
             found = printed(command, Path(place)).strip("\n")
             if "…" not in expected.split("\n"):
