@@ -11,10 +11,9 @@ from attnviz.analyses.alignment import Links, pharaoh, read_gold
 from attnviz.announce import heard_by
 from attnviz.cli.listing import listing
 from attnviz.cli.options import Options
-from attnviz.cli.output import Draft, write_bytes
+from attnviz.cli.output import Draft, different, write_bytes
 from attnviz.cli.rejects import Failures, failures
-from attnviz.cli.run import Notes, sharing
-from attnviz.cli.stdin import waiting
+from attnviz.cli.run import Notes, more_of_stdin, sharing
 from attnviz.engines import open_engine
 from attnviz.errors import AttnvizError, InputError
 from attnviz.many_pairs import AlignWindow
@@ -50,6 +49,7 @@ def run_alignment(
     check_choice(options.choice)
     check_origin(options.origin, "cross")
     check_alignment(asked.symmetrize, asked.against)
+    different(options.output.output, options.many.rejects)
     gold = None if asked.score is None else read_gold_file(asked.score)
     choice, path = options.choice, options.output.output
     work = AlignWindow(
@@ -64,8 +64,8 @@ def run_alignment(
         heard_by(say),
     ):
         write = draft.write if draft else write_bytes
-        ready = waiting if file in (None, "-") else None
-        found = each(side_by_side(work, windows(pairs, ready=ready), engine))
+        read = windows(pairs, ready=more_of_stdin(file))
+        found = each(side_by_side(work, read, engine))
         if gold is None:
             write_links(found, failed, write)
         else:

@@ -10,7 +10,7 @@ import numpy as np
 from attnviz.analyses.difference import compare_maps
 from attnviz.analyses.view import describe_run
 from attnviz.attention_map import Attention, AttentionMap
-from attnviz.cli.output import check_writable, note, write_file, write_text
+from attnviz.cli.output import check_writable, different, note, write_file, write_text
 from attnviz.cli.sinks import display_of_stdout
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.measures import Comparison
@@ -85,9 +85,7 @@ class Asked:
         for picture in (self.heatmap, self.grid):
             if picture is not None:
                 picture_suffix(picture)
-        paths = [path for path in (self.output, self.heatmap, self.grid) if path]
-        if len({path.absolute() for path in paths}) < len(paths):
-            raise UsageError("two outputs go to the same file: name different ones")
+        paths = different(self.output, self.heatmap, self.grid)
         for path in paths:
             check_writable(path)
 

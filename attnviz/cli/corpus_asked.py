@@ -11,6 +11,7 @@ from attnviz.cli.journal import question_of
 from attnviz.cli.options import Options
 from attnviz.cli.output import (
     check_writable,
+    different,
     refuse_binary_on_terminal,
 )
 from attnviz.cli.rejects import stopping
@@ -67,9 +68,7 @@ class Asked:
         check_choice(self.options.choice)
         stopping(self.options)
         check_origin(self.options.origin, self.command)
-        paths = [path for path in (self.output, self.overview) if path]
-        if len({path.absolute() for path in paths}) < len(paths):
-            raise UsageError("two outputs go to the same file: name different ones")
+        paths = different(self.output, self.overview, self.options.many.rejects)
         if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
             raise UsageError(f"-o '{self.output}' must end in {', '.join(SUFFIXES)}")
         if self.overview is not None:

@@ -12,10 +12,9 @@ from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.announce import announce, heard_by
 from attnviz.attention_map import Provenance
 from attnviz.cli.options import Options
-from attnviz.cli.output import check_writable, note, write_file, write_text
+from attnviz.cli.output import check_writable, different, note, write_file, write_text
 from attnviz.cli.rejects import failures
-from attnviz.cli.run import Notes, sharing
-from attnviz.cli.stdin import waiting
+from attnviz.cli.run import Notes, more_of_stdin, sharing
 from attnviz.engines import open_engine
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.many_texts import AttendWindow, Record, attend_all
@@ -71,9 +70,8 @@ class Asked:
         """
         check_choice(self.options.choice)
         check_origin(self.options.origin, "self")
-        paths = [path for path in (self.output, self.overview, self.scatter) if path]
-        if len({path.absolute() for path in paths}) < len(paths):
-            raise UsageError("two outputs go to the same file: name different ones")
+        rejects = self.options.many.rejects
+        paths = different(self.output, self.overview, self.scatter, rejects)
         if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
             raise UsageError(f"-o '{self.output}' must end in {', '.join(SUFFIXES)}")
         for path in (self.overview, self.scatter):
@@ -105,8 +103,8 @@ def measures(texts: Iterable[Record], asked: Asked, file: str | None = None) -> 
     repeat = asked.repeat and options.origin.weights is None and wants_roles
     say = None if options.output.quiet else Notes().say
     with failures(options) as failed, open_engine(*sharing(options)) as engine, heard_by(say):
-        ready = waiting if file in (None, "-") else None
-        for record, found in attend_all(work, windows(texts, ready=ready), engine):
+        read = windows(texts, ready=more_of_stdin(file))
+        for record, found in attend_all(work, read, engine):
             if isinstance(found, AttnvizError):
                 failed.add(record, found)
                 continue

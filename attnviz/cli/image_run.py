@@ -27,6 +27,7 @@ from attnviz.cli.options import Options
 from attnviz.cli.output import (
     Draft,
     check_writable,
+    different,
     refuse_binary_on_terminal,
     write_bytes,
     write_file,
@@ -103,9 +104,7 @@ class Asked:
         check_choice(self.options.choice)
         choose(self.options.choice.lens, LENSES, "lens for pictures")
         choose(output.format, FORMATS, "format")
-        paths = [path for path in (output.output, self.overlay, self.grid, output.html) if path]
-        if len({path.absolute() for path in paths}) < len(paths):
-            raise UsageError("two outputs go to the same file: name different ones")
+        paths = different(output.output, self.overlay, self.grid, output.html)
         for path in (self.overlay, self.grid):
             if path is not None:
                 picture_suffix(path)

@@ -116,6 +116,18 @@ def refuse_binary_on_terminal(format_name: str) -> None:
         )
 
 
+def different(*outputs: Path | None) -> list[Path]:
+    """The files that were asked for, of those that can be.
+
+    Raises:
+        UsageError: one file was asked for twice, and the later output would replace the earlier.
+    """
+    paths = [path for path in outputs if path is not None]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise UsageError("two outputs go to the same file: name different ones")
+    return paths
+
+
 def check_writable(path: Path) -> None:
     """Find out before the work whether a file can be written.
 

@@ -58,7 +58,7 @@ def run_texts(
         if isinstance(engine, Here):
             work.open()
         loaded = time.perf_counter()
-        ready = waiting() if many and again is None else None
+        ready = more_of_stdin(input_file) if many else None
         found = attend_all(work, windows(texts, ready=ready), engine, sinks.done)
         total = partial(count_texts, input_file, command, options)
         done = write_all(found, sinks, options, total if many else None)
@@ -70,8 +70,10 @@ def run_texts(
     return 1 if sinks.failed else 0
 
 
-def waiting() -> Callable[[], bool]:
-    """What tells whether more of stdin is there already."""
+def more_of_stdin(input_file: str | None) -> Callable[[], bool] | None:
+    """What tells whether more of stdin is there already; None where a file is read."""
+    if input_file not in (None, "-"):
+        return None
     from attnviz.cli.stdin import waiting
 
     return waiting

@@ -14,6 +14,7 @@ from attnviz.cli.options import Options
 from attnviz.cli.output import (
     Draft,
     check_writable,
+    different,
     note,
     refuse_binary_on_terminal,
     uninterrupted,
@@ -145,10 +146,7 @@ def check_places(options: Options) -> dict[str, Path]:
     output = options.output
     asked = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
     pictures = {name: path for name, path in asked.items() if path is not None}
-    others = (output.output, output.html, options.many.rejects)
-    paths = [*(path for path in others if path is not None), *pictures.values()]
-    if len({path.absolute() for path in paths}) < len(paths):
-        raise UsageError("two outputs go to the same file: name different ones")
+    different(output.output, output.html, options.many.rejects, *pictures.values())
     check_kept(options.origin, options.choice)
     if options.origin.keep_qk and not (output.html or output.open_page):
         raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")

@@ -1,0 +1,99 @@
+"""What becomes of lines that fail, in the commands that take many texts together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli.rejects import Failures
+from attnviz.errors import InputError, WorkerError
+from attnviz.texts import Text
+from tests.invoke import attnviz
+
+PAIRS = "The cat sleeps .\tLe chat dort .\nno target here\nThe dog eats .\tLe chien mange .\n"
+TEXTS = '{"text": "the cat sat"}\n{"words": 3}\n{"text": "the dog ran"}\n'
+NUMBERS = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(PAIRS)
+    return path
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.jsonl"
+    path.write_text(TEXTS)
+    return path
+
+
+def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(
+    pairs: Path, tmp_path: Path
+) -> None:
+    rejects = tmp_path / "rejects.jsonl"
+    done = attnviz("align", pairs, "--rejects", rejects)
+    assert done.status == 1
+    assert [bool(line) for line in done.lines] == [True, False, True]
+    (line,) = rejects.read_text().splitlines()
+    assert json.loads(line) == {
+        "line": 2,
+        "reason": "an alignment needs a source and a target, separated by a tab",
+        "text": "no target here",
+    }
+
+
+def test_align_stops_at_the_first_failure_where_asked_and_leaves_no_file(
+    pairs: Path, tmp_path: Path
+) -> None:
+    links = tmp_path / "links.txt"
+    done = attnviz("align", pairs, "--on-error", "stop", "-o", links)
+    assert done.status == 1
+    assert done.err.count("\n") == 1
+    assert "line 2 of" in done.err
+    assert not links.exists()
+
+
+def test_heads_go_on_without_a_line_that_fails_or_stop_there(texts: Path, tmp_path: Path) -> None:
+    rejects = tmp_path / "rejects.jsonl"
+    how = ("heads", "--input", texts, *NUMBERS, "--no-repeat", "-f", "json")
+    done = attnviz(*how, "--rejects", rejects)
+    assert done.status == 1
+    assert json.loads(done.text)["texts"] == 2
+    assert json.loads(rejects.read_text())["line"] == 2
+    stopped = attnviz(*how, "--on-error", "stop")
+    assert (stopped.status, stopped.out) == (1, b"")
+
+
+@pytest.mark.parametrize("command", ["align", "heads", "corpus"])
+def test_rejects_never_take_the_place_of_the_output(
+    command: str, pairs: Path, texts: Path, tmp_path: Path
+) -> None:
+    same = tmp_path / "same.tsv"
+    given = {"align": (pairs,), "heads": ("--input", texts), "corpus": (texts,)}[command]
+    done = attnviz(command, *given, "-o", same, "--rejects", same)
+    assert done.status == 2
+    assert "two outputs go to the same file" in done.err
+    assert not same.exists()
+
+
+def test_a_way_to_go_on_that_does_not_exist_is_named(texts: Path) -> None:
+    done = attnviz("heads", "--input", texts, *NUMBERS, "--on-error", "stp")
+    assert done.status == 2
+    assert "Did you mean 'stop'?" in done.err
+
+
+def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept: list[bytes] = []
+    failures = Failures(write=kept.append)
+    for number in range(3):
+        failures.add(Text("0", "a", line=number + 1, raw="a"), WorkerError("a worker died"))
+    failures.add(None, InputError("something else"))
+    assert capsys.readouterr().err.count("a worker died") == 1
+    assert [json.loads(line)["line"] for line in kept if line] == [1, 2, 3]
+    assert failures.count == 4

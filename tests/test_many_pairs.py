@@ -1,0 +1,56 @@
+"""Pairs aligned window by window have the links that each has alone."""
+
+from __future__ import annotations
+
+import pickle
+
+from attnviz.announce import heard_by
+from attnviz.errors import InputError
+from attnviz.many_pairs import AlignWindow
+from attnviz.many_texts import opened
+from attnviz.request import Origin
+from attnviz.texts import BadText, Text
+from attnviz.word_alignment import Aligned, Aligner
+
+PAIRS = [
+    ("The red car is fast .", "La voiture rouge est rapide ."),
+    ("I love cats .", "J' adore les chats ."),
+    ("The dog that I saw yesterday sleeps .", "Le chien que j' ai vu hier dort ."),
+    ("She reads a book .", "Elle lit un livre ."),
+    ("We went home late .", "Nous sommes rentrés tard ."),
+]
+
+
+def texts() -> list[Text]:
+    return [Text(str(n), a, b, where=f"line {n + 1}") for n, (a, b) in enumerate(PAIRS)]
+
+
+def test_links_in_company_are_those_of_each_pair_alone() -> None:
+    source = opened(Origin(), "cross")
+    for how in ("intersection", "forward", "reverse", "product"):
+        work = pickle.loads(pickle.dumps(AlignWindow(Origin(), how=how)))
+        alone = Aligner(source, source, how)
+        for pair, found in zip(texts(), work(texts()), strict=True):
+            assert isinstance(found, Aligned)
+            assert found.links == alone.links(pair)
+            assert found.links
+
+
+def test_each_failure_stands_in_its_own_place_and_harms_no_other() -> None:
+    good = texts()
+    bad = BadText("line 9", InputError("line 9 is empty"))
+    one_sided = Text("7", "no target", where="line 7")
+    blank = Text("8", "a b", " ", where="line 8")
+    found = AlignWindow(Origin())([good[0], bad, one_sided, good[1], blank, good[2]])
+    expected = [Aligner(*[opened(Origin(), "cross")] * 2).links(pair) for pair in good[:3]]
+    assert [item.links for item in found if isinstance(item, Aligned)] == expected
+    assert found[1] is bad.error
+    assert str(found[2]).startswith("line 7: an alignment needs a source and a target")
+    assert str(found[4]).startswith("line 8: ")
+
+
+def test_what_the_model_says_of_pairs_is_announced() -> None:
+    said: list[str] = []
+    with heard_by(said.append):
+        AlignWindow(Origin())([Text("0", "漢字", "Zażółć gęślą jaźń", where="line 1")])
+    assert any("outside what the pocket model was trained for" in text for text in said)
