@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
-    from attnviz.errors import AttnvizError
-    from attnviz.pipeline import Result, attend, load
+    from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+    from attnviz.core.errors import AttnvizError
+    from attnviz.runs.pipeline import Result, attend, load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,15 +22,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Attention": "attention_map",
-    "AttentionMap": "attention_map",
-    "AttnvizError": "errors",
-    "Focus": "attention_map",
-    "Provenance": "attention_map",
-    "Result": "pipeline",
-    "Token": "attention_map",
-    "attend": "pipeline",
-    "load": "pipeline",
+    "Attention": "core.attention_map",
+    "AttentionMap": "core.attention_map",
+    "AttnvizError": "core.errors",
+    "Focus": "core.attention_map",
+    "Provenance": "core.attention_map",
+    "Result": "runs.pipeline",
+    "Token": "core.attention_map",
+    "attend": "runs.pipeline",
+    "load": "runs.pipeline",
 }
 
 

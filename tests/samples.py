@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 
 checked = settings(deadline=None, derandomize=True, max_examples=40)
 few = settings(deadline=None, derandomize=True, max_examples=15)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.announce import announce, heard_by
+from attnviz.core.notices import announce, heard_by
 
 
 def test_what_is_announced_is_heard_while_somebody_listens() -> None:

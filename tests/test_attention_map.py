@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from attnviz.attention_map import AttentionMap, Provenance, Token
-from attnviz.errors import InputError
+from attnviz.core.attention_map import AttentionMap, Provenance, Token
+from attnviz.core.errors import InputError
 from tests.samples import self_map, weights_of
 
 TOKENS = (Token("a"), Token("b"))

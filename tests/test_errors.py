@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz import errors
-from attnviz.errors import AttnvizError, UsageError, choose, did_you_mean
+from attnviz.core import errors
+from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
 
 
 def test_every_error_is_of_one_family_with_a_status() -> None:

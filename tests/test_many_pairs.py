@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pickle
 
-from attnviz.announce import heard_by
-from attnviz.errors import InputError
-from attnviz.many_pairs import AlignWindow
-from attnviz.many_texts import opened
-from attnviz.request import Origin
-from attnviz.texts import BadText, Text
-from attnviz.word_alignment import Aligned, Aligner
+from attnviz.core.errors import InputError
+from attnviz.core.notices import heard_by
+from attnviz.core.options import Origin
+from attnviz.runs.many_texts import AlignWindow, opened
+from attnviz.runs.word_alignment import Aligned, Aligner
+from attnviz.storage.texts import BadText, Text
 
 PAIRS = [
     ("The red car is fast .", "La voiture rouge est rapide ."),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from attnviz.engines.here import Here
-from attnviz.many_texts import attend_all
-from attnviz.texts import Text
+from attnviz.runs.engines.here import Here
+from attnviz.runs.many_texts import attend_all
+from attnviz.storage.texts import Text
 
 SIZES = (4, 4, 2)
 TEXTS = [Text(str(number), f"text {number}") for number in range(sum(SIZES))]

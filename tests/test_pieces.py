@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.pieces import goes_on
+from attnviz.core.tokens import goes_on
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 import attnviz
 from attnviz import Result, attend, load
-from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.core.errors import AttnvizError, InputError, UsageError
 from tests.invoke import OWN
 from tests.invoke import attnviz as run
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.attention_map import Attention, AttentionMap, Focus, Provenance, Token
-from attnviz.errors import InputError, UsageError
-from attnviz.texts import Text
-from attnviz.word_alignment import Aligned, Aligner, Score, Scores, shifted
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.core.errors import InputError, UsageError
+from attnviz.runs.word_alignment import Aligned, Aligner, Score, Scores, shifted
+from attnviz.storage.texts import Text
 
 PAIR = Text("0", "a b", "x y z")
 

@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import Token
-from attnviz.errors import InputError, choose
+from attnviz.core.attention_map import Token
+from attnviz.core.errors import InputError, choose
 
 Links = frozenset[tuple[int, int]]
 Symmetrization = Literal[

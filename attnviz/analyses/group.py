@@ -1,4 +1,4 @@
-"""Any partition of the tokens: words, sentences, or groups that a file names."""
+"""Sentences by a rule that anyone can follow."""
 
 from __future__ import annotations
 
@@ -8,14 +8,39 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnviz.analyses.merge import Partition, merge, partition_of
-from attnviz.analyses.sentences import split_sentences
-from attnviz.analyses.words import split_words, word_numbers
-from attnviz.attention_map import Attention, AttentionMap, Token
-from attnviz.errors import InputError, UsageError, did_you_mean
+from attnviz.analyses.words import Partition, merge, partition_of, split_words, word_numbers
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.errors import InputError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from attnviz.storage.group_file import Group
+
+_CLOSING = "[\"'”’»)\\]]*"
+_END = re.compile(
+    rf"(?<!\b(?:Mr|Ms|Dr|St|vs|cf))(?<!\bMrs)(?<!\bProf)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])\.+"
+    rf"{_CLOSING}(?=\s)(?!\s+[a-z])|[!?…]+{_CLOSING}(?=\s)(?!\s+[a-z])|[。！？]+[”’」』）]*|\n+"
+)
+
+
+def split_sentences(text: str) -> tuple[Token, ...]:
+    """The sentences of a text, each with its place in it.
+
+    A sentence ends after . ! ? or … (and the quotes and brackets that close behind it) where white
+    space follows that no small letter follows, after 。！ or ？, and at a line break. A point ends
+    nothing after a single capital letter or a common short form (Dr., Mr., e.g.).
+    """
+    found: list[Token] = []
+    start = 0
+    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
+        piece = text[start:end]
+        if piece.strip():
+            first = start + len(piece) - len(piece.lstrip())
+            found.append(Token(piece.strip(), first, first + len(piece.strip())))
+        start = end
+    return tuple(found)
+
+
+# <group> Any partition of the tokens: words, sentences, or groups that a file names.
 
 WAYS = ("words", "sentences")
 

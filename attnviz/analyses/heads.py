@@ -1,23 +1,45 @@
-"""Every measure of every head, averaged over texts, sorted and picked by role."""
+"""What a head is called for: the shares in which it clearly beats an even look."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.roles import ROLES, roles_of
-from attnviz.analyses.sink import sink_fractions
-from attnviz.analyses.subject import Subject, check_measurable
+from attnviz.analyses.masks import Subject, check_measurable
+from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
-from attnviz.attention_map import Attention, AttentionMap
-from attnviz.errors import UsageError, choose
-from attnviz.measures import HeadMeasure, HeadReport, HeadRow, Meaning
-from attnviz.registry import MEASURES
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.errors import UsageError, choose
+from attnviz.core.measures import HeadMeasure, HeadReport, HeadRow, Meaning, Role
+from attnviz.core.registry import MEASURES
+
+CLEAR = 0.5
+"""A role is named from half of the way on between an even look (0) and nothing else (1)."""
+
+ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
+
+
+def roles_of(values: Mapping[str, float], uniform: Mapping[str, float]) -> tuple[Role, ...]:
+    """The roles of one head, the clearest first; most heads have none.
+
+    Args:
+        values: its measures by name; those that make no role are left aside, and so is NaN.
+        uniform: what uniform attention gives, likewise.
+    """
+    found = (Role(name, values[name], uniform[name]) for name in ROLES if name in values)
+    return tuple(sorted((role for role in found if role.lift >= CLEAR), key=_unclear))
+
+
+def _unclear(role: Role) -> float:
+    return -role.lift
+
+
+# <heads> Every measure of every head, averaged over texts, sorted and picked by role.
 
 ORDERS = ("role", "layer", *MEASURES)
 """What heads can be sorted by: their clearest role, their place in the model, or a measure."""

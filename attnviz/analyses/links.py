@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.attention_map import AttentionMap
-from attnviz.measures import Link
+from attnviz.core.attention_map import AttentionMap
+from attnviz.core.measures import Link
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

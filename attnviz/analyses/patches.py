@@ -8,15 +8,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.flow import UNIT as FLOW
-from attnviz.analyses.head_line import head_lines
-from attnviz.analyses.reduce import reduce_map
-from attnviz.analyses.view import describe_run
-from attnviz.attention_map import Attention, AttentionMap, Token
-from attnviz.errors import UsageError
-from attnviz.measures import Link, View
-from attnviz.patches import AVERAGE, check_patch, patch_grid, patch_name
-from attnviz.registry import LENSES
+from attnviz.analyses.lenses.flow import UNIT as FLOW
+from attnviz.analyses.select import reduce_map
+from attnviz.analyses.view import describe_run, head_lines
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.errors import UsageError
+from attnviz.core.measures import Link, View
+from attnviz.core.registry import LENSES
+from attnviz.core.tokens import AVERAGE, check_patch, patch_grid, patch_name
 
 
 def look_from(attention: Attention, patch: str | None) -> Attention:

@@ -1,12 +1,69 @@
-"""Choosing layers, heads and streams by name."""
+"""Many heads or layers as one: their mean or their maximum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attnviz.attention_map import Attention, AttentionMap
-from attnviz.errors import UsageError, choose
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.errors import UsageError, choose
+
+WAYS = ("none", "mean", "max")
+OVER = ("both", "heads", "layers")
+
+
+def check_reduction(how: str, over: str) -> None:
+    """Refuse unknown names.
+
+    Raises:
+        UsageError: with what was probably meant.
+    """
+    choose(how, WAYS, "reduction")
+    choose(over, OVER, "axis to reduce over")
+
+
+def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:
+    """The map with its heads, its layers or both taken together.
+
+    Args:
+        item: any map.
+        how: "none" changes nothing; "mean" keeps each row's sum; after "max" a row may sum to more
+            than 1.
+        over: "heads", "layers" or "both".
+
+    Returns:
+        A map with one head, one layer, or one of each, named after the reduction.
+    """
+    if how == "none":
+        return item
+    axes = {"heads": (1,), "layers": (0,), "both": (0, 1)}[over]
+    combine = item.weights.mean if how == "mean" else item.weights.max
+    return item.with_weights(
+        combine(axis=axes, keepdims=True),
+        layers=_names(item.layers, how, 0 in axes),
+        heads=_names(item.heads, how, 1 in axes),
+        links=item.links,
+    )
+
+
+def _names(names: tuple[str, ...], how: str, reduced: bool) -> tuple[str, ...]:
+    return (how,) if reduced and len(names) > 1 else names
+
+
+def reduce_attention(attention: Attention, how: str, over: str) -> Attention:
+    """Every map of a text reduced, and the provenance saying so."""
+    if how == "none":
+        return attention
+    axes = "heads and layers" if over == "both" else over
+    provenance = attention.provenance
+    return replace(
+        attention,
+        maps=tuple(reduce_map(item, how, over) for item in attention.maps),
+        provenance=replace(provenance, steps=(*provenance.steps, f"{how} over {axes}")),
+    )
+
+
+# <select> Choosing layers, heads and streams by name.
 
 
 def check_selection(selection: str, what: str) -> None:
@@ -82,7 +139,7 @@ def select(
 
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:
-    names = list(dict.fromkeys(name for item in maps for name in _names(item, what)))
+    names = list(dict.fromkeys(name for item in maps for name in _select_names(item, what)))
     absent = missing(selection, set(names))
     if absent:
         have = f"{model} ({maps[0].stream}) has {_count(names, what)}"
@@ -97,12 +154,12 @@ def _count(names: Sequence[str], what: str) -> str:
     return f"{len(names)} {what}{'s' * (len(names) > 1)}, {', '.join(names)}"
 
 
-def _names(item: AttentionMap, what: str) -> tuple[str, ...]:
+def _select_names(item: AttentionMap, what: str) -> tuple[str, ...]:
     return item.layers if what == "layer" else item.heads
 
 
 def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | None:
-    names = _names(item, what)
+    names = _select_names(item, what)
     places = positions(selection, names)
     if not places:
         return None

@@ -13,11 +13,11 @@ from collections import Counter, defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.subject import check_measurable
+from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.analyses.words import merge_words
-from attnviz.attention_map import Attention, AttentionMap, Token
-from attnviz.measures import Finding, Relation, TreebankReport
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.measures import Finding, Relation, TreebankReport
 from attnviz.storage.conllu import ROOT, Sentence
 
 NOTHING = -1

@@ -1,13 +1,177 @@
-"""What a reader should see first: one matrix, said in words, with the heads behind it."""
+"""Texts of two parts: a sentence pair cut into its four quarters, and where an output begins.
+
+The provenance of such a text says at which character its second part begins, so that a saved map
+can be cut as well as a fresh one.
+"""
 
 from __future__ import annotations
 
-from attnviz.analyses.head_line import head_lines
-from attnviz.analyses.links import strongest_links
-from attnviz.analyses.reduce import reduce_map
-from attnviz.attention_map import DECISION, PARTS, Attention, AttentionMap
-from attnviz.measures import Link, View
-from attnviz.registry import LENSES
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.analyses.links import sharpest, strongest_links
+from attnviz.analyses.masks import entropy
+from attnviz.analyses.select import reduce_map
+from attnviz.core.attention_map import (
+    DECISION,
+    PARTS,
+    SECOND_PART,
+    Attention,
+    AttentionMap,
+    Token,
+    check_single_tokens,
+)
+from attnviz.core.measures import HeadLine, Link, View
+from attnviz.core.registry import LENSES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")
+"""Which text of a pair attends to which."""
+
+
+def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int | None:
+    """The first token of the second part of a text; None where the text is in one piece.
+
+    Special tokens between the parts belong to the first.
+
+    Args:
+        attention: whose provenance says where the second part begins.
+        tokens: the tokens of one axis.
+        side: the text that their offsets refer to.
+    """
+    start = attention.provenance.settings.get(SECOND_PART)
+    if start is None or side != "text":
+        return None
+    places = (place for place, token in enumerate(tokens) if _covers(token, int(start)))
+    return next(places, None)
+
+
+def divisions(attention: Attention, item: AttentionMap) -> tuple[int | None, int | None]:
+    """The first row and the first column of the second part, None where there is none."""
+    return (
+        second_part(attention, item.query_tokens, item.query_side),
+        second_part(attention, item.key_tokens, item.key_side),
+    )
+
+
+def is_pair(attention: Attention) -> bool:
+    """True for two texts that were read as one sequence."""
+    return attention.provenance.settings.get(PARTS) == "pair"
+
+
+def pair_stream(attention: Attention, stream: str) -> Attention:
+    """One quarter of a sentence pair's attention, with offsets into the text it is of.
+
+    Rows sum to what they give to that text.
+
+    Args:
+        attention: of a pair read as one sequence.
+        stream: "a-to-a", "a-to-b", "b-to-a" or "b-to-b".
+
+    """
+    settings, text = attention.provenance.settings, attention.text or ""
+    start = int(settings[SECOND_PART])
+    sides = {"a": "source", "b": "target"}
+    maps = []
+    for item in attention.maps:
+        check_single_tokens(item, f"--stream {stream}")
+        rows, queries = _part(item.query_tokens, start, stream[0])
+        columns, keys = _part(item.key_tokens, start, stream[-1])
+        maps.append(
+            item.with_weights(
+                item.weights[:, :, rows, columns],
+                stream=stream,
+                query_tokens=queries,
+                key_tokens=keys,
+                query_side=sides[stream[0]],
+                key_side=sides[stream[-1]],
+            )
+        )
+    kept = {name: value for name, value in settings.items() if name not in (SECOND_PART, PARTS)}
+    return replace(
+        attention,
+        maps=tuple(maps),
+        provenance=replace(attention.provenance, settings=kept),
+        text=None,
+        source=text[: start - 1],
+        target=text[start:],
+    )
+
+
+def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple[Token, ...]]:
+    """Where one part's tokens stand, and the tokens with offsets into its own text."""
+    first = next(place for place, token in enumerate(tokens) if _covers(token, start))
+    if which == "a":
+        return slice(0, first), tuple(tokens[:first])
+    moved = (replace(t, start=max(t.start - start, 0), end=max(t.end - start, 0)) for t in tokens)
+    return slice(first, None), tuple(moved)[first:]
+
+
+def _covers(token: Token, start: int) -> bool:
+    return not token.special and token.end > token.start >= start
+
+
+# <head_line> One head in a line: what its keys receive, what it does most, and how spread it is.
+
+CLEAR = 0.5
+"""A pattern is named where it holds at least half of the attention of an average row."""
+
+
+def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
+    """A line for each head of a map's first layer."""
+    entropies = np.full(len(item.heads), np.nan) if item.is_pooled else entropy(item).values[0]
+    lines = []
+    for place, head in enumerate(item.heads):
+        layer = item.layers[0]
+        links = tuple(link for link in item.links if (link.layer, link.head) == (layer, head))
+        one = item.with_weights(
+            item.weights[:1, place : place + 1], layers=(layer,), heads=(head,), links=links
+        )
+        pattern, weight = describe(one)
+        profile = one.weights[0, 0].mean(axis=0, dtype=np.float64)
+        lines.append(HeadLine(head, profile, pattern, weight, float(entropies[place])))
+    return tuple(lines)
+
+
+def describe(item: AttentionMap) -> tuple[str, float]:
+    """What one head does most, in words, and the share of attention that this holds.
+
+    The previous and the next token, the token itself, or one key that most rows look at; where none
+    of these is clear, the sharpest link.
+    """
+    weights = item.weights[0, 0]
+    # Blocks next to each other say nothing of tokens next to each other.
+    tokenwise = item.values == "share" and not item.is_pooled
+    candidates = _patterns(weights, item) if tokenwise else []
+    if candidates:
+        pattern, share = max(candidates, key=lambda candidate: candidate[1])
+        if share >= CLEAR:
+            return pattern, share
+    link = sharpest(item)
+    return (f"{link.query} → {link.key}", link.weight) if link else ("", 0.0)
+
+
+def _patterns(weights: NDArray[np.float32], item: AttentionMap) -> list[tuple[str, float]]:
+    queries, keys = weights.shape
+    found: list[tuple[str, float]] = []
+    if queries > 2:
+        received = weights.mean(axis=0)
+        column = int(received.argmax())
+        found.append((f"every token → {item.key_tokens[column].text}", float(received[column])))
+    if queries == keys > 2 and item.query_side == item.key_side:
+        # N - 1 rows have a token before them, N - 1 one after, N themselves.
+        found.append(("each → the one before", float(np.diagonal(weights, -1).mean())))
+        found.append(("each → the one after", float(np.diagonal(weights, 1).mean())))
+        found.append(("each → itself", float(np.diagonal(weights).mean())))
+    return found
+
+
+# <view> What a reader should see first: one matrix, said in words, with the heads behind it.
 
 
 def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list[View]:

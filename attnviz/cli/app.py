@@ -15,25 +15,37 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from attnviz import __version__
-from attnviz.errors import AttnvizError, did_you_mean
-from attnviz.registry import Entry
+from attnviz.core.errors import AttnvizError, did_you_mean
+from attnviz.core.registry import Entry
 
 COMMANDS: dict[str, Entry] = {
-    "self": Entry("Show how a text attends to itself.", "attnviz.cli.self:self_command"),
-    "cross": Entry("Show how a target attends to a source.", "attnviz.cli.cross:cross"),
-    "co": Entry("Show how two texts attend to each other.", "attnviz.cli.co:co"),
-    "image": Entry("Show where in a picture a vision model looks.", "attnviz.cli.image:image"),
-    "heads": Entry("Show what each head does.", "attnviz.cli.heads:heads"),
-    "corpus": Entry("Show what each head does over a whole corpus.", "attnviz.cli.corpus:corpus"),
-    "compare": Entry("Show what changed between two attentions.", "attnviz.cli.compare:compare"),
-    "align": Entry("Align the words of sentence pairs.", "attnviz.cli.align:align"),
-    "steps": Entry(
-        "Show the arithmetic of attention, matrix by matrix.", "attnviz.cli.steps:steps"
+    "self": Entry("Show how a text attends to itself.", "attnviz.cli.commands.self:self_command"),
+    "cross": Entry("Show how a target attends to a source.", "attnviz.cli.commands.cross:cross"),
+    "co": Entry("Show how two texts attend to each other.", "attnviz.cli.commands.co:co"),
+    "image": Entry(
+        "Show where in a picture a vision model looks.", "attnviz.cli.commands.image:image"
     ),
-    "lesson": Entry("Teach one thing about attention in numbers.", "attnviz.cli.lesson:lesson"),
-    "render": Entry("Turn a saved map into any output.", "attnviz.cli.render:render"),
-    "mechanisms": Entry("List the attention mechanisms.", "attnviz.cli.mechanisms:mechanisms"),
-    "models": Entry("List the models found on this machine.", "attnviz.cli.models:models"),
+    "heads": Entry("Show what each head does.", "attnviz.cli.commands.heads:heads"),
+    "corpus": Entry(
+        "Show what each head does over a whole corpus.", "attnviz.cli.commands.corpus:corpus"
+    ),
+    "compare": Entry(
+        "Show what changed between two attentions.", "attnviz.cli.commands.compare:compare"
+    ),
+    "align": Entry("Align the words of sentence pairs.", "attnviz.cli.commands.align:align"),
+    "steps": Entry(
+        "Show the arithmetic of attention, matrix by matrix.", "attnviz.cli.commands.steps:steps"
+    ),
+    "lesson": Entry(
+        "Teach one thing about attention in numbers.", "attnviz.cli.commands.lesson:lesson"
+    ),
+    "render": Entry("Turn a saved map into any output.", "attnviz.cli.commands.render:render"),
+    "mechanisms": Entry(
+        "List the attention mechanisms.", "attnviz.cli.commands.listings:mechanisms"
+    ),
+    "models": Entry(
+        "List the models found on this machine.", "attnviz.cli.commands.listings:models"
+    ),
 }
 
 

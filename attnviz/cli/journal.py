@@ -15,9 +15,9 @@ from typing import Any
 
 from attnviz import __version__
 from attnviz.cli.options import OPTIONS, Options
-from attnviz.errors import InputError, UsageError
-from attnviz.storage.json import dump_json, parse_json
-from attnviz.storage.shards import shard_path
+from attnviz.core.errors import InputError, UsageError
+from attnviz.storage.documents import dump_json, parse_json
+from attnviz.storage.saved import shard_path
 
 SCHEMA = 1
 SAMPLE = 1 << 20

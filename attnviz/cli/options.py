@@ -15,8 +15,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from attnviz.registry import FORMATS, LENSES, MECHANISMS
-from attnviz.request import Choice, Many, Origin
+from attnviz.core.options import Choice, Many, Origin
+from attnviz.core.registry import FORMATS, LENSES, MECHANISMS
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from attnviz.errors import OutputError, UsageError
+from attnviz.core.errors import OutputError, UsageError
 
 
 def write_text(text: str) -> None:

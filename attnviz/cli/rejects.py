@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from attnviz.cli.app import complain
 from attnviz.cli.options import Options
 from attnviz.cli.output import Draft
-from attnviz.errors import AttnvizError, choose
-from attnviz.storage.json import dump_json
-from attnviz.texts import BadText, Text, is_utf8
+from attnviz.core.errors import AttnvizError, choose
+from attnviz.storage.documents import dump_json
+from attnviz.storage.texts import BadText, Text, is_utf8
 
 ON_ERROR = ("skip", "stop")
 

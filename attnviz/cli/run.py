@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from attnviz.analyses.special import notable_holders
-from attnviz.announce import heard_by
+from attnviz.analyses.tokens import notable_holders
 from attnviz.cli.options import Options
 from attnviz.cli.output import note
 from attnviz.cli.rejects import Failures, stopping
 from attnviz.cli.sinks import Sinks
-from attnviz.engines import open_engine
-from attnviz.engines.here import Here
-from attnviz.errors import AttnvizError
-from attnviz.many_texts import AttendWindow, Outcome, Record, attend_all
-from attnviz.pipeline import Result, check_choice
-from attnviz.registry import Command
-from attnviz.sources.open import check_origin
-from attnviz.texts import windows
+from attnviz.core.errors import AttnvizError
+from attnviz.core.notices import heard_by
+from attnviz.core.registry import Command
+from attnviz.models.open import check_origin
+from attnviz.runs.engines import open_engine
+from attnviz.runs.engines.here import Here
+from attnviz.runs.many_texts import AttendWindow, Outcome, Record, attend_all
+from attnviz.runs.pipeline import Result, check_choice
+from attnviz.storage.texts import windows
 
 
 def run_texts(
@@ -74,7 +74,7 @@ def more_of_stdin(input_file: str | None) -> Callable[[], bool] | None:
     """What tells whether more of stdin is there already; None where a file is read."""
     if input_file not in (None, "-"):
         return None
-    from attnviz.cli.stdin import waiting
+    from attnviz.cli.inputs import waiting
 
     return waiting
 
@@ -120,7 +120,7 @@ def count_texts(input_file: str | None, command: Command, options: Options) -> i
     """How many texts a file holds, good and bad; None where that is not known."""
     if input_file is None:
         return None
-    from attnviz.cli.input_file import count_records
+    from attnviz.cli.inputs import count_records
 
     many, pairs = options.many, command != "self"
     return count_records(

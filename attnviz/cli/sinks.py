@@ -1,13 +1,15 @@
-"""Everything that one run writes: stdout, a data file, pictures; each text is computed once."""
+"""Where interactive pages go: files, and the reader's browser."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+import tempfile
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from attnviz.analyses.view import views
 from attnviz.cli.options import Options
@@ -18,16 +20,187 @@ from attnviz.cli.output import (
     note,
     refuse_binary_on_terminal,
     uninterrupted,
+    write_bytes,
+    write_file,
 )
-from attnviz.cli.places import FileSink, PictureSink, Sink, StdoutSink
-from attnviz.errors import UsageError
-from attnviz.outputs import format_of, make_renderer, picture_suffix
-from attnviz.pipeline import Result, check_kept
-from attnviz.registry import FORMATS
-from attnviz.renderers import Display, Renderer
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import UsageError
+from attnviz.core.registry import FORMATS
+from attnviz.renderers import Display, Renderer, Views
+from attnviz.runs.outputs import (
+    as_bytes,
+    format_of,
+    make_renderer,
+    page_html,
+    picture_bytes,
+    picture_suffix,
+)
+from attnviz.runs.pipeline import Result, check_kept
 
 if TYPE_CHECKING:
-    from attnviz.cli.lasting import LastingSink
+    from attnviz.cli.resumable import LastingSink
+
+SUFFIXES = (".html", ".htm")
+
+
+class PageSink:
+    """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
+
+    def __init__(self, path: Path | None, many: bool, shown: bool) -> None:
+        """Find out before the work whether pages can be written.
+
+        Args:
+            path: where to; None: a temporary file, which stays for the browser to read.
+            many: whether several texts may come.
+            shown: open the first page in a browser.
+
+        Raises:
+            UsageError: a suffix that is no page's.
+            OutputError: a place that cannot be written.
+        """
+        if path is not None:
+            if path.suffix.lower() not in SUFFIXES:
+                raise UsageError(f"--html '{path}' must end in {' or '.join(SUFFIXES)}")
+            check_writable(path)
+        self.path, self.many, self.shown = path, many, shown
+        self.count = 0
+
+    def add(self, result: Result, views: Views) -> None:
+        """Write the text's page, and show it if it is the first."""
+        self.write(result)
+
+    def write(self, result: Attention, picture: bytes | None = None) -> None:
+        """Write a page, with the picture whose patches attend if there is one."""
+        if self.path is None and self.count:
+            return
+        path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
+        if self.many and self.path:
+            path = path.with_name(f"{path.stem}-{self.count}{path.suffix}")
+        write_file(path, as_bytes(page_html(result, command_line(), picture=picture)))
+        if self.shown and not self.count:
+            show(path)
+        self.count += 1
+
+    def finish(self) -> None:
+        """Say that only one page was shown, where there were more texts."""
+        if self.shown and self.many:
+            note("--open shows the first text; --html FILE writes a page for each")
+
+
+def show(path: Path) -> None:
+    """Open a page in the browser, or say where it is."""
+    import webbrowser
+
+    if webbrowser.open(path.absolute().as_uri()):
+        note(f"opened '{path}' in a browser")
+    else:
+        note(f"no browser was found: open '{path}'")
+
+
+def command_line() -> str:
+    """What was typed, as a shell reads it; empty where Python called."""
+    program = Path(sys.argv[0]).name if sys.argv else ""
+    if program not in ("attnviz", "attnviz.exe", "__main__.py"):
+        return ""
+    return shlex.join(["attnviz", *sys.argv[1:]])
+
+
+# <places> Single places that results go to: stdout, a file, pictures.
+
+
+class Sink(Protocol):
+    """One place that results go to."""
+
+    def add(self, result: Result, views: Views) -> None:
+        """Take one text's result."""
+        ...
+
+    def finish(self) -> None:
+        """All texts are through."""
+        ...
+
+
+class StdoutSink:
+    """Data on stdout, each text as soon as it is done."""
+
+    def __init__(self, renderer: Renderer, alone: bool = True) -> None:
+        """Take the renderer.
+
+        Args:
+            renderer: of the format.
+            alone: nothing else is written, so that the run ends once nobody reads stdout.
+        """
+        self.renderer, self.alone = renderer, alone
+        self.read = True
+
+    def add(self, result: Result, views: Views) -> None:
+        """Write the text's part."""
+        if self.read:
+            self._write(self.renderer.add(result, views))
+
+    def finish(self) -> None:
+        """Write what closes the data."""
+        if self.read:
+            self._write(self.renderer.finish())
+
+    def _write(self, part: str | bytes) -> None:
+        try:
+            write_bytes(as_bytes(part))
+        except BrokenPipeError:
+            if self.alone:
+                raise
+            self.read = False
+
+
+class FileSink:
+    """Data in a file, moved into place once it is whole."""
+
+    def __init__(self, renderer: Renderer, draft: Draft) -> None:
+        self.renderer, self.draft = renderer, draft
+
+    def add(self, result: Result, views: Views) -> None:
+        """Append the text's part to the draft."""
+        self.draft.write(as_bytes(self.renderer.add(result, views)))
+
+    def finish(self) -> None:
+        """Close the data and move it into place."""
+        self.draft.write(as_bytes(self.renderer.finish()))
+        self.draft.keep()
+
+
+class PictureSink:
+    """A picture of each text: FILE for one text, FILE-0, FILE-1, … (by id) for several."""
+
+    def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
+        """Check the suffix.
+
+        Args:
+            picture: which one.
+            path: where to.
+            many: whether several texts may come.
+            count: how many an earlier run has drawn.
+
+        Raises:
+            UsageError: a suffix that is no picture's.
+        """
+        self.picture, self.path, self.many = picture, path, many
+        self.suffix = picture_suffix(path)
+        self.count = count
+
+    def add(self, result: Result, views: Views) -> None:
+        """Draw the text's picture."""
+        path = self.path
+        if self.many:
+            path = path.with_name(f"{path.stem}-{self.count}{path.suffix}")
+        self.count += 1
+        write_file(path, picture_bytes(result, self.picture, self.suffix))
+
+    def finish(self) -> None:
+        """Nothing more: every picture is already whole."""
+
+
+# <sinks> Everything that one run writes: stdout, a data file, pictures; each text is computed
+# once.
 
 
 class Sinks(AbstractContextManager["Sinks"]):
@@ -80,8 +253,6 @@ class Sinks(AbstractContextManager["Sinks"]):
         for picture, path in pictures.items():
             self.sinks.append(PictureSink(picture, path, many, self.good))
         if output.html or output.open_page:
-            from attnviz.cli.page import PageSink
-
             page = PageSink(output.html, many, output.open_page)
             page.count = self.good
             self.sinks.append(page)
@@ -187,8 +358,7 @@ def open_lasting(
         return None
     # Most runs have one text, and need none of what makes files last.
     from attnviz.cli.journal import question_of
-    from attnviz.cli.lasting import LastingSink
-    from attnviz.cli.unfinished import can_last
+    from attnviz.cli.resumable import LastingSink, can_last
 
     if not shard_size and not (again and FORMATS[name].grows and can_last(path)):
         return None

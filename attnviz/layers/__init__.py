@@ -13,25 +13,34 @@ Conventions of every layer:
   while dropout is active their rows need not sum to 1, again as in torch.
 """
 
-from attnviz.layers.causal_attention import CausalAttention
-from attnviz.layers.co_attention import CoAttention
-from attnviz.layers.co_attention_alternating import AlternatingCoAttention
-from attnviz.layers.co_attention_parallel import ParallelCoAttention
-from attnviz.layers.co_attention_two_stream import TwoStreamCoAttention
-from attnviz.layers.cross_attention import CrossAttention
-from attnviz.layers.decoder_block import DecoderBlock
-from attnviz.layers.encoder_block import EncoderBlock
-from attnviz.layers.feed_forward import FeedForward
-from attnviz.layers.linear_attention import LinearAttention
-from attnviz.layers.multi_head_attention import MultiHeadAttention
-from attnviz.layers.patch_embedding import PatchEmbedding
-from attnviz.layers.self_attention import SelfAttention
-from attnviz.layers.sequence_classifier import SequenceClassifier
-from attnviz.layers.sinusoidal_positions import SinusoidalPositions
-from attnviz.layers.summarizer import Summarizer, SummarizerWeights
-from attnviz.layers.text_encoder import TextEncoder
-from attnviz.layers.token_classifier import TokenClassifier
-from attnviz.layers.vision_transformer_block import VisionTransformerBlock
+from attnviz.layers.attention import (
+    CausalAttention,
+    CrossAttention,
+    LinearAttention,
+    MultiHeadAttention,
+    SelfAttention,
+)
+from attnviz.layers.blocks import (
+    DecoderBlock,
+    EncoderBlock,
+    FeedForward,
+    PatchEmbedding,
+    SinusoidalPositions,
+    VisionTransformerBlock,
+)
+from attnviz.layers.co_attention import (
+    AlternatingCoAttention,
+    CoAttention,
+    ParallelCoAttention,
+    TwoStreamCoAttention,
+)
+from attnviz.layers.task_models import (
+    SequenceClassifier,
+    Summarizer,
+    SummarizerWeights,
+    TextEncoder,
+    TokenClassifier,
+)
 
 __all__ = [
     "AlternatingCoAttention",

@@ -4,12 +4,244 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from attnviz.errors import UsageError, choose
-from attnviz.layers.co_attention_alternating import AlternatingCoAttention
-from attnviz.layers.co_attention_parallel import ParallelCoAttention
-from attnviz.layers.co_attention_two_stream import TwoStreamCoAttention
+from attnviz.core.errors import UsageError, choose
+from attnviz.layers.attention import visible_to_heads
+from attnviz.mechanisms.co_attention import Projected, co_alternating, co_parallel, co_two_stream
+from attnviz.mechanisms.dot_product import size_of_head
+
+# <co_attention_parallel> Parallel co-attention with learned parameters (Lu 2016, section 3.3).
+
+
+class ParallelCoAttention(nn.Module):
+    """Two sequences summarised at once through one affinity that both share.
+
+    Args:
+        size: features of a position of the first sequence.
+        second_size: the same for the second; None: the same number.
+        hidden_size: features in which the two are compared; None: the first size.
+        dropout: share of the weights dropped in training, from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        second_size: int | None = None,
+        hidden_size: int | None = None,
+        *,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        second_size = second_size or size
+        hidden_size = hidden_size or size
+        self.affinity = nn.Parameter(torch.empty(size, second_size))
+        self.first = nn.Parameter(torch.empty(size, hidden_size))
+        self.second = nn.Parameter(torch.empty(second_size, hidden_size))
+        self.first_score = nn.Parameter(torch.empty(hidden_size))
+        self.second_score = nn.Parameter(torch.empty(hidden_size))
+        self.dropout = nn.Dropout(dropout)
+        for matrix in (self.affinity, self.first, self.second):
+            nn.init.xavier_uniform_(matrix)
+        for score in (self.first_score, self.second_score):
+            nn.init.normal_(score, std=hidden_size**-0.5)
+
+    def forward(
+        self,
+        first: Tensor,
+        second: Tensor,
+        *,
+        first_mask: Tensor | None = None,
+        second_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]:
+        """Both sequences' summaries.
+
+        Args:
+            first: shape (…, first positions, size).
+            second: shape (…, second positions, second size).
+            first_mask: boolean (…, first positions), False for padding.
+            second_mask: boolean (…, second positions), False for padding.
+            need_weights: give the affinity and the weights back too.
+
+        Returns:
+            summaries of shape (…, size) and (…, second size); and the affinity (…, first
+            positions, second positions) from −1 to 1, the weights over the first positions and
+            those over the second, or None.
+        """
+        parameters = {
+            "affinity": self.affinity,
+            "first": self.first,
+            "second": self.second,
+            "first_score": self.first_score,
+            "second_score": self.second_score,
+        }
+        summaries, affinity, (over_first, over_second) = co_parallel(
+            first, second, parameters, first_mask, second_mask, dropout=self.dropout
+        )
+        return summaries, (affinity, over_first, over_second) if need_weights else None
+
+
+# <co_attention_alternating> Alternating co-attention with learned parameters (Lu 2016, section
+# 3.3).
+
+
+def turn(size: int, guide_size: int | None, hidden_size: int) -> nn.ParameterDict:
+    """Fresh parameters of one turn; without a guide where none speaks in it."""
+    parameters = nn.ParameterDict()
+    parameters["inputs"] = nn.init.xavier_uniform_(torch.empty(size, hidden_size))
+    if guide_size is not None:
+        parameters["guide"] = nn.init.xavier_uniform_(torch.empty(guide_size, hidden_size))
+    parameters["score"] = nn.init.normal_(torch.empty(hidden_size), std=hidden_size**-0.5)
+    return parameters
+
+
+class AlternatingCoAttention(nn.Module):
+    """Two sequences summarised in three turns, each summary guiding the next.
+
+    Args:
+        size: features of a position of the first sequence.
+        second_size: the same for the second; None: the same number.
+        hidden_size: features in which inputs meet their guide; None: the first size.
+        dropout: share of the weights dropped in training, from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        second_size: int | None = None,
+        hidden_size: int | None = None,
+        *,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        second_size = second_size or size
+        hidden_size = hidden_size or size
+        self.turns = nn.ModuleDict(
+            {
+                "first": turn(size, None, hidden_size),
+                "second": turn(second_size, size, hidden_size),
+                "first_again": turn(size, second_size, hidden_size),
+            }
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        first: Tensor,
+        second: Tensor,
+        *,
+        first_mask: Tensor | None = None,
+        second_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]:
+        """Both sequences' summaries after the last turn.
+
+        Args:
+            first: shape (…, first positions, size).
+            second: shape (…, second positions, second size).
+            first_mask: boolean (…, first positions), False for padding.
+            second_mask: boolean (…, second positions), False for padding.
+            need_weights: give the weights back too.
+
+        Returns:
+            summaries of shape (…, size) and (…, second size); and the three turns' weights (over
+            the first unguided, over the second, over the first guided) or None.
+        """
+        parameters = {name: dict(given.named_parameters()) for name, given in self.turns.items()}
+        summaries, weights = co_alternating(
+            first, second, parameters, first_mask, second_mask, dropout=self.dropout
+        )
+        return summaries, weights if need_weights else None
+
+
+# <co_attention_two_stream> Two-stream co-attention with learned projections (ViLBERT: Lu 2019,
+# section 2.1).
+
+
+class Stream(nn.Module):
+    """The four projections of one stream: query, key, value, and output back to its size."""
+
+    def __init__(self, size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(size, hidden_size)
+        self.key = nn.Linear(size, hidden_size)
+        self.value = nn.Linear(size, hidden_size)
+        self.output = nn.Linear(hidden_size, size)
+
+    def project(self, inputs: Tensor) -> Projected:
+        """Query, key and value of the inputs, each (…, positions, hidden size)."""
+        return self.query(inputs), self.key(inputs), self.value(inputs)
+
+
+class TwoStreamCoAttention(nn.Module):
+    """Two streams side by side, each one's queries over the other's keys and values.
+
+    Args:
+        size: features of a position of the first stream.
+        second_size: the same for the second; None: the same number.
+        hidden_size: features of queries, keys and values over all heads; None: the first size.
+        heads: how many; must divide the hidden size.
+        dropout: share of the weights dropped in training, from 0 to 1.
+
+    Raises:
+        UsageError: a size that the heads do not divide.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        second_size: int | None = None,
+        hidden_size: int | None = None,
+        *,
+        heads: int = 1,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        hidden_size = hidden_size or size
+        size_of_head(hidden_size, heads)
+        self.heads = heads
+        self.first = Stream(size, hidden_size)
+        self.second = Stream(second_size or size, hidden_size)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        first: Tensor,
+        second: Tensor,
+        *,
+        first_mask: Tensor | None = None,
+        second_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
+        """Each stream's positions, told about the other stream.
+
+        Args:
+            first: shape (…, first positions, size).
+            second: shape (…, second positions, second size).
+            first_mask: boolean (…, first positions), False for padding.
+            second_mask: boolean (…, second positions), False for padding.
+            need_weights: give the weights back too.
+
+        Returns:
+            outputs of the inputs' shapes; and the weights of the first stream's queries (…, heads,
+            first positions, second positions) and of the second's, the other way round, or None.
+
+        Raises:
+            UsageError: a mask that is not boolean.
+        """
+        outputs, weights = co_two_stream(
+            self.first.project(first),
+            self.second.project(second),
+            visible_to_heads(first, None, first_mask),
+            visible_to_heads(second, None, second_mask),
+            heads=self.heads,
+            dropout=self.dropout,
+        )
+        given_back = (self.first.output(outputs[0]), self.second.output(outputs[1]))
+        return given_back, weights if need_weights else None
+
 
 VARIANTS: dict[str, type[nn.Module]] = {
     "parallel": ParallelCoAttention,

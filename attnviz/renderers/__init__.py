@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from attnviz.attention_map import Attention
-from attnviz.measures import View
+from attnviz.core.attention_map import Attention
+from attnviz.core.measures import View
 
 Views = Callable[[], Sequence[View]]
 """The views of a text, worked out only if a renderer asks."""

@@ -139,3 +139,20 @@ def _luminance(color: Color) -> float:
     channels = [value / 255 for value in color]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+# <role_colors> A colour for each role of a head, told apart by the colour-blind too (Okabe and
+# Ito 2008).
+
+ROLE_COLORS: dict[str, Color] = {
+    "previous-token": (0, 114, 178),
+    "next-token": (86, 180, 233),
+    "self": (68, 68, 68),
+    "same-token": (204, 121, 167),
+    "first-token": (230, 159, 0),
+    "special-token": (213, 94, 0),
+    "punctuation": (240, 228, 66),
+    "induction": (0, 158, 115),
+    "duplicate": (140, 211, 184),
+}
+UNNAMED: Color = (238, 240, 243)

@@ -1,14 +1,34 @@
-"""Text of any kind made safe and visible for a screen, a picture or a page.
-
-A token may hold anything: an escape that would recolour the terminal, an override that would
-turn a line round (Boucher and Anderson 2021, "Trojan Source"), a space that nobody sees. Here it
-becomes text that shows what it is: control characters as their pictures, whatever else is
-invisible as its code point in ‹angle quotes›.
-"""
+"""Weights as short numbers: .46, .5, 1.0."""
 
 from __future__ import annotations
 
 import unicodedata
+
+
+def two_digits(weight: float) -> str:
+    """Two digits in three columns, four below 0: .46, 1.0, -.20."""
+    return _short(f"{weight:.2f}")
+
+
+def one_digit(weight: float) -> str:
+    """One digit in two columns, three below 0: .5, 1., -.2."""
+    return _short(f"{weight:.1f}")
+
+
+def _short(rounded: str) -> str:
+    """A rounded number without its leading 0, or from 1 up without its last digit."""
+    whole, _, digits = rounded.partition(".")
+    if whole.lstrip("-") != "0":
+        return rounded[:-1]
+    return f"-.{digits}" if whole == "-0" and digits.strip("0") else f".{digits}"
+
+
+# <printable> Text of any kind made safe and visible for a screen, a picture or a page.
+#
+# A token may hold anything: an escape that would recolour the terminal, an override that would
+# turn a line round (Boucher and Anderson 2021, "Trojan Source"), a space that nobody sees. Here
+# it becomes text that shows what it is: control characters as their pictures, whatever else is
+# invisible as its code point in ‹angle quotes›.
 
 SPACE = "␣"
 _PICTURES = {"\n": "⏎", "\t": "⇥", "\x7f": "␡"}

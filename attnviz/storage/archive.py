@@ -1,9 +1,4 @@
-"""Several texts' attention in one .npz archive that loads without pickle.
-
-Member "attnviz" is a JSON text: a list of documents without their weights, one a line. The weights
-of map m of text t are the float32 member "t/m/stream", so that `numpy.load(file)["0/0/self"]`
-needs nothing of this package. Weights are written as they come, the list at the end.
-"""
+"""A file that is no place but a stream: for writers that insist on a file."""
 
 from __future__ import annotations
 
@@ -13,18 +8,53 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.attention_map import Attention
-from attnviz.errors import InputError
-from attnviz.storage.document import from_document, identity_of, to_document
-from attnviz.storage.json import dump_json, parse_json
-from attnviz.storage.outbox import Outbox
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError
+from attnviz.storage.documents import dump_json, from_document, identity_of, parse_json, to_document
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+class Outbox(io.RawIOBase):
+    """Collects what is written to it until it is taken."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.place = 0
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append bytes; answers how many."""
+        part = bytes(data)
+        self.parts.append(part)
+        self.place += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        """How many bytes have been written since the beginning."""
+        return self.place
+
+    def take(self) -> bytes:
+        """The bytes written since the last time."""
+        taken = b"".join(self.parts)
+        self.parts.clear()
+        return taken
+
+
+# <archive> Several texts' attention in one .npz archive that loads without pickle.
+#
+# Member "attnviz" is a JSON text: a list of documents without their weights, one a line. The
+# weights of map m of text t are the float32 member "t/m/stream", so that
+# `numpy.load(file)["0/0/self"]` needs nothing of this package. Weights are written as they come,
+# the list at the end.
 
 INDEX = "attnviz"
 ENCODINGS = {"<": "utf-32-le", ">": "utf-32-be"}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from attnviz.attention_map import Token
-from attnviz.errors import InputError
+from attnviz.core.attention_map import Token
+from attnviz.core.errors import InputError
 
 FORM, HEAD, RELATION, MISC, COLUMNS = 1, 6, 7, 9, 10
 ROOT = -1

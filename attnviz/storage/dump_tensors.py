@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.errors import InputError
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import InputError
 
 PLAIN = ("attention", "attentions", "weights", "attn", "layer")
 STREAMS = ("encoder", "decoder", "cross")

@@ -1,4 +1,4 @@
-r"""A file that says which tokens go together: one group a line, in the order of the text.
+"""A file that says which tokens go together: one group a line, in the order of the text.
 
     the professor who supervised the student
     published
@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from attnviz.errors import InputError
+from attnviz.core.errors import InputError
 from attnviz.storage.matrices import read_bytes
 
 Group = str | tuple[int, ...]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from attnviz.errors import InputError
+from attnviz.core.errors import InputError
 from attnviz.storage.archive import DAMAGE
-from attnviz.storage.json import parse_json
+from attnviz.storage.documents import parse_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

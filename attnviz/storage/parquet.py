@@ -13,11 +13,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from attnviz.attention_map import Attention
-from attnviz.errors import InputError, OutputError
-from attnviz.storage.document import from_document, to_document
-from attnviz.storage.json import dump_json, parse_json
-from attnviz.storage.outbox import Outbox
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError, OutputError
+from attnviz.storage.archive import Outbox
+from attnviz.storage.documents import dump_json, from_document, parse_json, to_document
 
 MAGIC = b"PAR1"
 VERSION = 1

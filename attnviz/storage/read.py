@@ -7,30 +7,13 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attnviz.attention_map import Attention
-from attnviz.errors import InputError
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError
 from attnviz.storage.archive import INDEX, load_archive
-from attnviz.storage.document import from_document
-from attnviz.storage.json import parse_json
+from attnviz.storage.documents import from_document, parse_json
 from attnviz.storage.parquet import MAGIC, load_parquet
 
 ZIP = b"PK\x03\x04"
-
-
-def holds_attention(data: bytes) -> bool:
-    """True where the bytes look like saved attention rather than like matrices of another kind."""
-    if data.startswith(ZIP):
-        try:
-            return f"{INDEX}.npy" in zipfile.ZipFile(io.BytesIO(data)).namelist()
-        except zipfile.BadZipFile:
-            return False
-    if data.startswith(MAGIC):
-        return True
-    try:
-        first = next(_documents(data, ""), None)
-    except InputError:
-        return False
-    return isinstance(first, Mapping) and "maps" in first
 
 
 def read_attention(data: bytes, where: str) -> Iterator[Attention]:
@@ -63,3 +46,19 @@ def _documents(data: bytes, where: str) -> Iterator[Any]:
         return
     found = parse_json(data, where)
     yield from found if isinstance(found, list) else [found]
+
+
+def holds_attention(data: bytes) -> bool:
+    """True where the bytes look like saved attention rather than like matrices of another kind."""
+    if data.startswith(ZIP):
+        try:
+            return f"{INDEX}.npy" in zipfile.ZipFile(io.BytesIO(data)).namelist()
+        except zipfile.BadZipFile:
+            return False
+    if data.startswith(MAGIC):
+        return True
+    try:
+        first = next(_documents(data, ""), None)
+    except InputError:
+        return False
+    return isinstance(first, Mapping) and "maps" in first

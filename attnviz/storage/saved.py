@@ -1,13 +1,11 @@
-"""Saved attention out of a file, or out of the shards of one, of which only what is asked is read.
-
-A file of lines, an archive and a Parquet file give their texts one by one, and a single one
-without the others' weights; any other file is read as a whole.
-"""
+"""One output in several files: maps.npz as maps-00000.npz, maps-00001.npz and so on."""
 
 from __future__ import annotations
 
 import io
 import itertools
+import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -15,16 +13,41 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Protocol
 
-from attnviz.attention_map import Attention
-from attnviz.errors import InputError
-from attnviz.storage.archive import ArchiveReader
-from attnviz.storage.document import from_document, identity_of
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError
+from attnviz.storage.archive import INDEX, ArchiveReader
+from attnviz.storage.documents import from_document, identity_of, parse_json
 from attnviz.storage.dumps import read_any
-from attnviz.storage.json import parse_json
 from attnviz.storage.matrices import open_file
 from attnviz.storage.parquet import MAGIC, ParquetReader
 from attnviz.storage.read import ZIP, holds_attention
-from attnviz.storage.shards import shards_of
+
+
+def shard_path(path: Path, number: int) -> Path:
+    """The file of one shard, counted from 0."""
+    return path.with_name(f"{path.stem}-{number:05}{path.suffix}")
+
+
+def shards_of(path: Path) -> list[Path]:
+    """The shards that there are, by number."""
+    name = re.compile(rf"{re.escape(path.stem)}-(\d{{5,}}){re.escape(path.suffix)}")
+    numbers = [
+        int(found[1])
+        for item in _siblings(path)
+        if (found := name.fullmatch(item.name)) is not None
+    ]
+    return [shard_path(path, number) for number in sorted(numbers)]
+
+
+def _siblings(path: Path) -> list[Path]:
+    return list(path.parent.iterdir()) if path.parent.is_dir() else []
+
+
+# <saved> Saved attention out of a file, or out of the shards of one, of which only what is asked
+# is read.
+#
+# A file of lines, an archive and a Parquet file give their texts one by one, and a single one
+# without the others' weights; any other file is read as a whole.
 
 LISTED = 200
 """Characters of ids that a message lists."""
@@ -188,9 +211,7 @@ def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
 
 def _is_archive(file: IO[bytes]) -> bool:
     """Whether this package wrote it; a damaged one is taken for such, to be told of as such."""
-    import zipfile
-
-    from attnviz.storage.archive import DAMAGE, INDEX
+    from attnviz.storage.archive import DAMAGE
 
     try:
         return f"{INDEX}.npy" in zipfile.ZipFile(file).namelist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.core.attention_map import AttentionMap, Token
 
 
 def tokens(words: str) -> tuple[Token, ...]:

@@ -18,8 +18,8 @@ from attnviz.analyses.alignment import (
     symmetrize,
     words_only,
 )
-from attnviz.attention_map import Token
-from attnviz.errors import InputError, UsageError
+from attnviz.core.attention_map import Token
+from attnviz.core.errors import InputError, UsageError
 
 END = Token("<eos>", 9, 9, special=True)
 TAG = Token("<fr>", 0, 0, special=True)

@@ -3,10 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.difference import compare_maps
-from attnviz.analyses.edit_script import pair_tokens
-from attnviz.attention_map import AttentionMap, Token
-from attnviz.errors import InputError, UsageError
+from attnviz.analyses.compare import compare_maps, pair_tokens
+from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.errors import InputError, UsageError
 from tests.samples import checked, weights_of
 
 words = st.lists(st.sampled_from("abcd"), min_size=1, max_size=7)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.division import PAIR_STREAMS, divisions, pair_stream
-from attnviz.attention_map import PARTS, SECOND_PART, AttentionMap, Token
+from attnviz.analyses.view import PAIR_STREAMS, divisions, pair_stream
+from attnviz.core.attention_map import PARTS, SECOND_PART, AttentionMap, Token
 from tests.samples import attention_of, weights_of
 
 TOKENS = (

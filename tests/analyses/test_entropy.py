@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.entropy import entropy, row_entropy
+from attnviz.analyses.masks import entropy, row_entropy
 from tests.samples import checked, self_map, weights_of
 
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.flow import MOST_SOLVES, flow, flows
-from attnviz.analyses.layered import Layered, with_residual
-from attnviz.announce import heard_by
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.errors import UsageError
+from attnviz.analyses.lenses.flow import MOST_SOLVES, flow, flows
+from attnviz.analyses.lenses.layered import Layered, with_residual
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import UsageError
+from attnviz.core.notices import heard_by
 
 
 def rows(seed: int, *shape: int) -> np.ndarray:

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.gradient import (
+from attnviz.analyses.lenses.gradient import (
     gradient,
     normalised,
     relevance,
     relevance_across,
     weighted,
 )
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.errors import UsageError
-from attnviz.evidence import Explained
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import UsageError
+from attnviz.core.lens_inputs import Explained
 from tests.samples import checked
 
 

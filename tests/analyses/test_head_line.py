@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.head_line import describe, head_lines
+from attnviz.analyses.view import describe, head_lines
 from tests.samples import self_map
 
 WORDS = ["a", "b", "c", "d"]

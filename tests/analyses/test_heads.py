@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.heads import HeadStudy, measure_heads
-from attnviz.attention_map import Attention, Provenance
-from attnviz.errors import UsageError
+from attnviz.core.attention_map import Attention, Provenance
+from attnviz.core.errors import UsageError
 from tests.analyses.heads import map_of, random_map
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.analyses.label import label_tokens
-from attnviz.attention_map import Attention, AttentionMap, Token
-from attnviz.errors import InputError
+from attnviz.analyses.tokens import label_tokens
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.errors import InputError
 from tests.samples import attention_of, self_map, weights_of
 
 TEXT = "John McKay ran"

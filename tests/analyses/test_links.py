@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.analyses.links import sharpest, strongest_links
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.core.attention_map import AttentionMap, Token
 from tests.samples import checked, maps, self_map
 
 

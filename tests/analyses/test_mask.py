@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.mask import evenly, visible_keys
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.analyses.masks import evenly, visible_keys
+from attnviz.core.attention_map import AttentionMap, Token
 from tests.analyses.heads import even_rows, map_of, random_map
 
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.induction import repetition
-from attnviz.analyses.sink import sink_fractions
-from attnviz.analyses.subject import Subject
-from attnviz.attention_map import AttentionMap
-from attnviz.errors import InputError, UsageError
-from attnviz.registry import MEASURES
+from attnviz.analyses.masks import Subject
+from attnviz.analyses.measures.repetition import repetition
+from attnviz.analyses.measures.shares import sink_fractions
+from attnviz.core.attention_map import AttentionMap
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.registry import MEASURES
 from tests.analyses.heads import even_rows, map_of, random_map, tokens
 
 WORDS = "[CLS] the cat , the dog . [SEP]"

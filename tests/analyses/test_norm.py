@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.norm import norm, norms, norms_by_head
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.evidence import Transformed, inner_products
+from attnviz.analyses.lenses.norm import norm, norms, norms_by_head
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.lens_inputs import Transformed, inner_products
 from tests.samples import checked
 
 
@@ -74,7 +74,7 @@ def test_value_norms_are_those_of_heads_side_by_side() -> None:
 def test_more_keys_than_fit_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     value, projection = drawn(3, 2, 7, 3), drawn(4, 6, 4)
     expected = inner_products(value, projection)
-    monkeypatch.setattr("attnviz.evidence.BLOCK", 3)
+    monkeypatch.setattr("attnviz.core.lens_inputs.BLOCK", 3)
     np.testing.assert_allclose(inner_products(value, projection), expected, rtol=1e-12)
 
 

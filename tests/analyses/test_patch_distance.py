@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.patch_distance import patch_places
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.analyses.measures.distance import patch_places
+from attnviz.core.attention_map import AttentionMap, Token
 
 GRID = tuple(Token(f"{row},{column}") for row in range(2) for column in range(3))
 CLASS = Token("[CLS]", special=True)

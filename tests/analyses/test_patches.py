@@ -13,9 +13,9 @@ from attnviz.analyses.patches import (
     said_looks,
     strongest_patch,
 )
-from attnviz.attention_map import AttentionMap, Token
-from attnviz.errors import UsageError
-from attnviz.patches import AVERAGE, patch_grid, patch_tokens
+from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.errors import UsageError
+from attnviz.core.tokens import AVERAGE, patch_grid, patch_tokens
 from tests.samples import attention_of, weights_of
 
 CLASS = Token("[CLS]", special=True)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from attnviz.analyses.reduce import check_reduction, reduce_attention, reduce_map
-from attnviz.attention_map import AttentionMap
-from attnviz.errors import UsageError
+from attnviz.analyses.select import check_reduction, reduce_attention, reduce_map
+from attnviz.core.attention_map import AttentionMap
+from attnviz.core.errors import UsageError
 from tests.samples import attention_of, checked, maps, self_map
 
 AXES = {"heads": 1, "layers": 0, "both": (0, 1)}

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from attnviz.analyses.roles import CLEAR, ROLES, roles_of
-from attnviz.measures import Role
+from attnviz.analyses.heads import CLEAR, ROLES, roles_of
+from attnviz.core.measures import Role
 
 
 def test_a_clear_share_names_a_head() -> None:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.rollout import rollout
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.errors import UsageError
+from attnviz.analyses.lenses.rollout import rollout
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import UsageError
 
 
 def tokens(count: int) -> tuple[Token, ...]:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.analyses.select import check_selection, missing, positions, select
-from attnviz.attention_map import Attention
-from attnviz.errors import UsageError
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import UsageError
 from tests.samples import attention_of, checked, self_map
 
 NAMES = tuple(map(str, range(12)))

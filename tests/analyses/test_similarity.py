@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.jensen_shannon import LARGEST, jensen_shannon
-from attnviz.analyses.similarity import SimilarityStudy, head_divergences, plane
-from attnviz.attention_map import Attention, Provenance
+from attnviz.analyses.similarity import (
+    LARGEST,
+    SimilarityStudy,
+    head_divergences,
+    jensen_shannon,
+    plane,
+)
+from attnviz.core.attention_map import Attention, Provenance
 from tests.analyses.heads import map_of, random_map
 
 

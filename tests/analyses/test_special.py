@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from attnviz.analyses.special import (
-    check_special,
-    held_by_special,
-    notable_holders,
-    treat_special,
-)
+from attnviz.analyses.tokens import check_special, held_by_special, notable_holders, treat_special
 from attnviz.analyses.view import describe_run
-from attnviz.attention_map import AttentionMap, Token
-from attnviz.errors import UsageError
+from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.errors import UsageError
 from tests.invoke import attnviz
 from tests.samples import attention_of, checked, maps
 

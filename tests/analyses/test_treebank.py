@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.treebank import TreebankStudy, strongest_words
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.storage.conllu import Sentence
 
 TEXT = "the unhappy cat sleeps"

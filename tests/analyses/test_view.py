@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.view import describe_run, orientation, views
-from attnviz.attention_map import Focus
+from attnviz.core.attention_map import Focus
 from tests.samples import attention_of, self_map
 
 WORDS = ["a", "b", "c"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.analyses.words import merge_attention, merge_words, split_words, word_numbers
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 TEXT = "unhappy cats !"
 PIECES = (

@@ -23,12 +23,12 @@ from typing import Any
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from attnviz.hugging_face import load_model
-from attnviz.outputs import as_bytes, make_renderer
-from attnviz.pipeline import attend_texts
+from attnviz.core.options import Choice
+from attnviz.models.hugging_face import load_model
 from attnviz.renderers import Display
-from attnviz.request import Choice
-from attnviz.texts import Text
+from attnviz.runs.outputs import as_bytes, make_renderer
+from attnviz.runs.pipeline import attend_texts
+from attnviz.storage.texts import Text
 
 README = Path(__file__).parents[2] / "README.md"
 SHORTEST, LONGEST = 5, 60

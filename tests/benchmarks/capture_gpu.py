@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from transformers import AutoModel, LlamaConfig
 
-from attnviz.hugging_face.capture import capture
-from attnviz.hugging_face.extent import Extent
+from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.extent import Extent
 
 ROUNDS = 3
 AIM = 2.2

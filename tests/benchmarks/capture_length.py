@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from transformers import AutoModel, BertConfig, LlamaConfig
 
-from attnviz.hugging_face.capture import capture
-from attnviz.hugging_face.exact_links import Hidden
-from attnviz.hugging_face.extent import Extent
+from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.exact_links import Hidden
+from attnviz.models.hugging_face.capture.extent import Extent
 
 LAYERS, HEADS, HEAD_SIZE = 6, 12, 32
 AIMS = {128: 3.5, 256: 5.5}

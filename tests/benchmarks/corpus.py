@@ -20,12 +20,11 @@ from time import perf_counter
 
 import numpy as np
 
-from attnviz.analyses.corpus.aggregates import Aggregates
-from attnviz.analyses.corpus.counts import WordCounts
+from attnviz.analyses.corpus.accumulators import Aggregates, StreamSums
 from attnviz.analyses.corpus.figures import COUNT
-from attnviz.analyses.corpus.stream import StreamSums
+from attnviz.analyses.corpus.words import WordCounts
 from attnviz.analyses.heads import measure_heads
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 RECORDS, SHARD, REPLICATES, SHAPE = 1_000_000, 1_000, 200, (1, 2)
 WORDS = (

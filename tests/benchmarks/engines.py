@@ -18,13 +18,12 @@ from random import Random
 from statistics import median
 from time import perf_counter
 
-from attnviz.engines import open_engine
-from attnviz.engines.here import Here
-from attnviz.engines.processes import Processes
-from attnviz.engines.threads import cores
-from attnviz.many_texts import AttendWindow
-from attnviz.request import Choice, Origin
-from attnviz.texts import Text
+from attnviz.core.options import Choice, Origin
+from attnviz.runs.engines import open_engine
+from attnviz.runs.engines.here import Here
+from attnviz.runs.engines.processes import Processes, cores
+from attnviz.runs.many_texts import AttendWindow
+from attnviz.storage.texts import Text
 
 TEXTS, WINDOW = 2048, 256
 WORDS = ("the", "professor", "who", "published", "a", "paper", "about", "cats", "in", "spring")

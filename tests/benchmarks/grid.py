@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 import numpy as np
 
-from attnviz.attention_map import AttentionMap, Token
-from attnviz.renderers.figure import figure_bytes
-from attnviz.renderers.grid import grid
+from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.renderers.figures.figure import figure_bytes
+from attnviz.renderers.figures.grid import grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

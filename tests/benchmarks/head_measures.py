@@ -14,10 +14,10 @@ from time import perf_counter
 
 import numpy as np
 
-from attnviz.analyses.flow import flow
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.rollout import rollout
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.analyses.lenses.flow import flow
+from attnviz.analyses.lenses.rollout import rollout
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 LAYERS, HEADS, LENGTH, ROUNDS = 12, 12, 512, 5
 FLOW_LENGTH = 12

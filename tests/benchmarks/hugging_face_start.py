@@ -30,7 +30,7 @@ print(torch.cat(output.attentions).tolist())
 
 OURS = """
 import sys
-from attnviz.hugging_face import load_model
+from attnviz.models.hugging_face import load_model
 folder, text = sys.argv[1:]
 print(load_model(folder, device="cpu").attend_self(text).weights.tolist())
 """

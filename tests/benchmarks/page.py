@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attnviz.attention_map import Attention
+from attnviz.core.attention_map import Attention
 from attnviz.renderers.page import page
 from tests.renderers.page.samples import random_map
 

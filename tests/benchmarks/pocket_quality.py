@@ -28,15 +28,15 @@ from attnviz.analyses.alignment import (
 )
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.words import merge_attention
-from attnviz.pocket import load_pocket
-from attnviz.pocket.pocket import FOLDER
-from attnviz.pocket.tokenizer import load_tokenizer
-from attnviz.pocket.training.corpus import read_pairs, read_sentences
-from attnviz.pocket.training.evaluation import Evaluation, measure
-from attnviz.pocket.training.export import write_json
+from attnviz.models.pocket import load_pocket
+from attnviz.models.pocket.source import FOLDER
+from attnviz.models.pocket.text import load_tokenizer
+from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.conllu import read_sentences as read_treebank
-from attnviz.texts import Text
-from attnviz.word_alignment import Aligner
+from attnviz.storage.texts import Text
+from training.corpus import read_pairs, read_sentences
+from training.evaluation import Evaluation, measure
+from training.finish import write_json
 
 WAYS = ("forward", "reverse", "intersection", "union", "grow-diag-final-and", "product")
 RELATIONS = 200

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from attnviz.pipeline import load
+from attnviz.runs.pipeline import load
 from tests.invoke import attnviz
 
 OWN = ("--mechanism", "multi-head", "--size", "16")

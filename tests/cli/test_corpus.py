@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz import many_texts
-from attnviz.analyses.corpus.counts import WordCounts
-from attnviz.attention_map import Attention
-from attnviz.cli import corpus_checkpoint, corpus_study
-from attnviz.cli.corpus_study import Outcome, Shard, Study, shards
-from attnviz.cli.corpus_texts import read_frequencies, read_twice
-from attnviz.errors import InputError
-from attnviz.many_texts import AttendWindow
-from attnviz.request import Choice, Origin
-from attnviz.texts import BadText, Text, windows
+from attnviz.analyses.corpus.words import WordCounts
+from attnviz.cli import corpus_work as corpus_checkpoint
+from attnviz.cli import corpus_work as corpus_study
+from attnviz.cli.corpus_work import Outcome, Shard, Study, read_frequencies, read_twice, shards
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError
+from attnviz.core.options import Choice, Origin
+from attnviz.runs import many_texts
+from attnviz.runs.many_texts import AttendWindow
+from attnviz.storage.texts import BadText, Text, windows
 from tests.analyses.corpus.samples import attention_of
 from tests.invoke import OWN, attnviz
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.rejects import Failures
-from attnviz.errors import InputError, WorkerError
-from attnviz.texts import Text
+from attnviz.core.errors import InputError, WorkerError
+from attnviz.storage.texts import Text
 from tests.invoke import attnviz
 
 PAIRS = "The cat sleeps .\tLe chat dort .\nno target here\nThe dog eats .\tLe chien mange .\n"

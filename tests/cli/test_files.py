@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.output import Draft, write_file
-from attnviz.errors import OutputError
+from attnviz.core.errors import OutputError
 from tests.invoke import OWN, attnviz
 
 
@@ -22,7 +22,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object) -> None:
         raise AssertionError("a model was loaded before the outputs were checked")
 
-    monkeypatch.setattr("attnviz.many_texts.opened", load)
+    monkeypatch.setattr("attnviz.runs.many_texts.opened", load)
 
 
 @pytest.mark.usefixtures("no_model")

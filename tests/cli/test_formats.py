@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.attention_map import Attention
-from attnviz.pipeline import load
-from attnviz.registry import FORMATS
-from attnviz.request import Origin
-from attnviz.sources.own_layer import OwnLayer
+from attnviz.core.attention_map import Attention
+from attnviz.core.options import Origin
+from attnviz.core.registry import FORMATS
+from attnviz.models.own import OwnLayer
+from attnviz.runs.pipeline import load
 from tests.invoke import OWN, attnviz
 
 TEXT = "The cat sat on the mat."

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.input import texts_of
-from attnviz.cli.input_file import count_records
-from attnviz.errors import AttnvizError, InputError, UsageError
-from attnviz.texts import BadText, Text
+from attnviz.cli.inputs import count_records, texts_of
+from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.storage.texts import BadText, Text
 from tests.invoke import OWN, attnviz
 
 CONTENTS = {

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from attnviz.cli import lasting as module
+from attnviz.cli import resumable as module
 from attnviz.cli.journal import Journal, Reached, read_journal
-from attnviz.cli.lasting import LastingSink
-from attnviz.cli.unfinished import Unfinished, beside
-from attnviz.errors import InputError, OutputError, UsageError
+from attnviz.cli.resumable import LastingSink, Unfinished, beside
+from attnviz.core.errors import InputError, OutputError, UsageError
 from attnviz.renderers import Renderer
 
 RECORDS = 8

@@ -95,7 +95,7 @@ def test_what_was_asked_is_repeated_without_its_power_over_a_terminal() -> None:
 
 
 def test_a_size_beyond_the_memory_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnviz.sources.own_layer import SeededEmbedding
+    from attnviz.models.own import SeededEmbedding
 
     def exhaust(*_: object) -> None:
         raise MemoryError("Unable to allocate 298. GiB")
@@ -107,7 +107,7 @@ def test_a_size_beyond_the_memory_is_told_in_one_line(monkeypatch: pytest.Monkey
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnviz.sources.own_layer import OwnLayer
+    from attnviz.models.own import OwnLayer
 
     monkeypatch.setattr(OwnLayer, "attend_self", lambda self, text: 1 / 0)
     with pytest.raises(ZeroDivisionError):

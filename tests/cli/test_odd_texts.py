@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from rich.cells import cell_len
 
-from attnviz.registry import FORMATS
-from attnviz.sources.words import split_words
+from attnviz.core.registry import FORMATS
+from attnviz.models.own import split_words
 from tests.invoke import OWN, attnviz
 from tests.samples import RAW, few, odd_texts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.registry import FORMATS
+from attnviz.core.registry import FORMATS
 from tests.invoke import OWN, attnviz
 
 TEXTS = ("The cat sat.", "A dog ran")

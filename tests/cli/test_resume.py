@@ -25,12 +25,12 @@ COUNT = 300
 
 DYING = """
 import os, resource, signal, sys
-from attnviz.cli import lasting, output, unfinished
+from attnviz.cli import output, resumable
 from attnviz.__main__ import main
 
 how, place = sys.argv.pop(1), int(sys.argv.pop(1))
-lasting.SECONDS = 0.02
-real, written = unfinished.write_whole, 0
+resumable.SECONDS = 0.02
+real, written = resumable.write_whole, 0
 
 def write_whole(file, data):
     global written
@@ -41,7 +41,7 @@ def write_whole(file, data):
         os.kill(os.getpid(), getattr(signal, how))
     real(file, data)
 
-unfinished.write_whole = write_whole
+resumable.write_whole = write_whole
 if how == "limit":
     resource.setrlimit(resource.RLIMIT_FSIZE, (place, place))
 main()
@@ -311,7 +311,7 @@ def test_a_bad_record_takes_its_number_in_the_shards(tmp_path: Path) -> None:
 
 def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from attnviz.cli.unfinished import Unfinished\n"
+        "import sys; from pathlib import Path; from attnviz.cli.resumable import Unfinished\n"
         "held = Unfinished(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     )
     texts, path = tmp_path / "texts.txt", tmp_path / "a.jsonl"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli import stdin
-from attnviz.cli.stdin import stdin_lines, waiting
+from attnviz.cli import inputs as stdin
+from attnviz.cli.inputs import stdin_lines, waiting
 
 
 @pytest.fixture

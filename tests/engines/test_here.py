@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.engines import open_engine
-from attnviz.engines.here import Here
-from attnviz.engines.processes import Processes
-from attnviz.errors import UsageError
+from attnviz.core.errors import UsageError
+from attnviz.runs.engines import open_engine
+from attnviz.runs.engines.here import Here
+from attnviz.runs.engines.processes import Processes
 from tests.engines.works import square
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from attnviz import errors
-from attnviz.announce import heard_by
-from attnviz.engines.processes import AHEAD, Processes
-from attnviz.errors import AttnvizError, InputError, WorkerError
+from attnviz.core import errors
+from attnviz.core.errors import AttnvizError, InputError, WorkerError
+from attnviz.core.notices import heard_by
+from attnviz.runs.engines.processes import AHEAD, Processes
 from tests.engines.works import (
     Deadly,
     Remembering,
@@ -151,7 +151,7 @@ def test_what_the_iterable_raises_comes_after_the_outcomes_before_it() -> None:
 def test_workers_share_the_cores_and_keep_off_stdout(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("attnviz.engines.processes.cores", lambda: 6)
+    monkeypatch.setattr("attnviz.runs.engines.processes.cores", lambda: 6)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     with Processes(2) as engine:
         assert list(engine.map(limits, range(2))) == [("2", "3")] * 2
@@ -161,7 +161,7 @@ def test_workers_share_the_cores_and_keep_off_stdout(
 ENDLESS = """
 import sys
 from pathlib import Path
-from attnviz.engines.processes import Processes
+from attnviz.runs.engines.processes import Processes
 from tests.engines.works import Endless
 if __name__ == "__main__":
     try:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.announce import heard_by
-from attnviz.engines import open_engine
-from attnviz.engines.ray_cluster import RayCluster, share
-from attnviz.errors import InputError, WorkerError
+from attnviz.core.errors import InputError, WorkerError
+from attnviz.core.notices import heard_by
+from attnviz.runs.engines import open_engine
+from attnviz.runs.engines.ray_cluster import RayCluster, share
 from tests.engines.works import Deadly, Remembering, Uneven, failing, square
 
 pytest.importorskip("ray")
@@ -76,7 +76,7 @@ def test_the_work_stays_in_its_worker_from_shard_to_shard(cluster: RayCluster) -
 
 JOIN = """
 import sys
-from attnviz.engines import open_engine
+from attnviz.runs.engines import open_engine
 from tests.engines.works import square
 with open_engine("ray", None, sys.argv[1]) as engine:
     print(list(engine.map(square, range(5))))
@@ -108,7 +108,7 @@ def test_a_cluster_that_does_not_answer_is_one_line() -> None:
 
 
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnviz.engines.ray_cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("attnviz.runs.engines.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(WorkerError) as caught:
         open_engine("ray", 2, None)
     assert str(caught.value) == "--engine ray needs the package ray: pip install 'attnviz[ray]'"

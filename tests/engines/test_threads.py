@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.engines.threads import cores, limited, settle_sums, thread_limits
+from attnviz.runs.engines.processes import cores, limited, settle_sums, thread_limits
 
 SUMS = """
 import torch
-from attnviz.engines.threads import settle_sums
+from attnviz.runs.engines.processes import settle_sums
 settle_sums()
 torch.manual_seed(0)
 layer = torch.nn.Linear(384, 384)

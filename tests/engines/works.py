@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnviz.announce import announce
-from attnviz.errors import InputError
+from attnviz.core.errors import InputError
+from attnviz.core.notices import announce
 
 
 def square(shard: int) -> int:

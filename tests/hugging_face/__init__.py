@@ -1,1 +1,1 @@
-"""Tests of attnviz.hugging_face."""
+"""Tests of attnviz.models.hugging_face."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.hugging_face import HuggingFaceModel, load_model
+from attnviz.models.hugging_face import HuggingFaceModel, load_model
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.hugging_face.alignment import align, fold
+from attnviz.models.hugging_face.inputs.tokens import align, fold
 
 
 def placed(surfaces, text):

@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSeq2SeqLM, BertConfig
 
-from attnviz.errors import AttentionError, ModelError
-from attnviz.hugging_face import extent, readings
-from attnviz.hugging_face.capture import group
-from attnviz.hugging_face.layers import layer_numbers, read_layers
+from attnviz.core.errors import AttentionError, ModelError
+from attnviz.models.hugging_face.capture import extent, readings
+from attnviz.models.hugging_face.capture.capture import group
+from attnviz.models.hugging_face.capture.passes import layer_numbers, read_layers
 
 TEXT = "The professor who supervised the student published the paper."
 SELF = {

@@ -9,15 +9,19 @@ import pytest
 import torch
 from transformers.modeling_utils import AttentionInterface
 
-from attnviz.announce import heard_by
-from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.hugging_face import extent as extents
-from attnviz.hugging_face.blocks import in_blocks
-from attnviz.hugging_face.border import remedy
-from attnviz.hugging_face.extent import Extent, Frame, frame_streams, note_of
-from attnviz.hugging_face.interface import watching
-from attnviz.hugging_face.streams import layer_names, stream_of, take
-from attnviz.storage.document import from_document, to_document
+from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.notices import heard_by
+from attnviz.models.hugging_face.capture import extent as extents
+from attnviz.models.hugging_face.capture.extent import (
+    Extent,
+    Frame,
+    frame_streams,
+    in_blocks,
+    note_of,
+)
+from attnviz.models.hugging_face.capture.kernel import layer_names, stream_of, take, watching
+from attnviz.models.hugging_face.load.errors import remedy
+from attnviz.storage.documents import from_document, to_document
 
 TEXT = "The professor who supervised the student published the paper."
 
@@ -97,7 +101,7 @@ def test_a_part_that_the_text_does_not_have_is_refused(wanted, loaded):
 def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
     model = loaded("bert")
     expected = read(model, max_size=5)
-    monkeypatch.setattr("attnviz.hugging_face.passes.read_calls", lambda *_: [])
+    monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", lambda *_: [])
     by_hand = read(model, max_size=5)
     assert expected.provenance.settings["attention"] == "sdpa, probed"
     assert by_hand.provenance.settings["attention"] == "eager, handed over"
@@ -114,7 +118,7 @@ def test_a_pooled_map_travels_through_a_document(loaded):
 
 
 def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
-    monkeypatch.delattr("attnviz.hugging_face.readings.strongest")
+    monkeypatch.delattr("attnviz.models.hugging_face.capture.readings.strongest")
     said = []
     with heard_by(said.append):
         assert read(loaded("bert"), max_size=5, links=0).main.links == ()
@@ -122,7 +126,7 @@ def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
 
 
 def test_what_needs_single_tokens_is_refused_on_blocks(loaded):
-    from attnviz.analyses.rollout import rollout
+    from attnviz.analyses.lenses.rollout import rollout
 
     with pytest.raises(InputError, match=r"needs single tokens, .* 3 and 3: --max-size 15 would"):
         rollout(read(loaded("bert"), max_size=5))
@@ -226,8 +230,8 @@ def test_running_out_of_memory_names_what_would_fit(device, dtype, says):
 
 def lines(attention, format_name):
     from attnviz.analyses.view import views
-    from attnviz.outputs import make_renderer
     from attnviz.renderers import Display
+    from attnviz.runs.outputs import make_renderer
 
     return make_renderer(format_name, Display()).add(attention, lambda: views(attention, top=3))
 

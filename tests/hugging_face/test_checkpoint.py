@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from attnviz.errors import ModelError
-from attnviz.hugging_face.checkpoint import check_folder
+from attnviz.core.errors import ModelError
+from attnviz.models.hugging_face.load.checkpoint import check_folder
 
 
 def refuse(folder, what, **allowed):

@@ -10,10 +10,9 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-from attnviz.analyses.division import divisions
-from attnviz.analyses.view import describe_run
-from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.hugging_face import load_model
+from attnviz.analyses.view import describe_run, divisions
+from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.models.hugging_face import load_model
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
 from tests.invoke import attnviz
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.errors import ModelError, UsageError
-from attnviz.hugging_face import devices, load_model
-from attnviz.hugging_face.devices import check_device_map, has_accelerate
+from attnviz.core.errors import ModelError, UsageError
+from attnviz.models.hugging_face import load_model
+from attnviz.models.hugging_face.load import devices
+from attnviz.models.hugging_face.load.devices import check_device_map, has_accelerate
 from tests.invoke import attnviz
 
 

@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.hugging_face import exact_links, row_weights
-from attnviz.hugging_face.blocks import Axis, in_blocks
-from attnviz.hugging_face.exact_links import Bounds, Hidden, foremost, strongest, strongest_in
-from attnviz.hugging_face.extent import Extent, Frame
-from attnviz.hugging_face.pooling import read_frame
+from attnviz.models.hugging_face.capture import exact_links
+from attnviz.models.hugging_face.capture import probe as row_weights
+from attnviz.models.hugging_face.capture.exact_links import (
+    Bounds,
+    Hidden,
+    foremost,
+    strongest,
+    strongest_in,
+)
+from attnviz.models.hugging_face.capture.extent import Axis, Extent, Frame, in_blocks
+from attnviz.models.hugging_face.capture.pooling import read_frame
 from tests.hugging_face.test_probe import sdpa
 
 HIDDEN = Hidden(queries=(2,), keys=(0, 7), itself=True)

@@ -13,11 +13,11 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModel
 from transformers.modeling_utils import AttentionInterface
 
-from attnviz.errors import AttentionError
-from attnviz.hugging_face.capture import capture
-from attnviz.hugging_face.quiet import quiet
-from attnviz.hugging_face.readings import every_weight, read_calls
-from attnviz.hugging_face.refusals import NOT_WEIGHTS
+from attnviz.core.errors import AttentionError
+from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.readings import every_weight, read_calls
+from attnviz.models.hugging_face.load.errors import quiet
+from attnviz.models.hugging_face.load.family import NOT_WEIGHTS
 from tests.hugging_face.tiny_families import FAMILIES, streams_of, table
 
 ROUTES = {"probe": "probed", "eager": "handed over"}

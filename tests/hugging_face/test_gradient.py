@@ -9,12 +9,12 @@ import pytest
 import torch
 import transformers
 
-from attnviz.analyses.gradient import gradient
-from attnviz.analyses.rollout import rollout
-from attnviz.errors import AttentionError, ModelError, UsageError
-from attnviz.hugging_face import load_model
-from attnviz.hugging_face.gradient import slopes_of
-from attnviz.hugging_face.interface import watching
+from attnviz.analyses.lenses.gradient import gradient
+from attnviz.analyses.lenses.rollout import rollout
+from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.models.hugging_face import load_model
+from attnviz.models.hugging_face.capture.kernel import watching
+from attnviz.models.hugging_face.gradient import slopes_of
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
 
@@ -269,7 +269,7 @@ def test_an_encoder_half_alone_predicts_nothing(explaining):
 
 
 def test_weights_that_are_copies_are_refused_instead_of_read_as_zero(explaining):
-    from attnviz.hugging_face.whole import read_self
+    from attnviz.models.hugging_face.eager import read_self
 
     reading = read_self(explaining("llama"), TEXT)
     score, copied = torch.ones(1, requires_grad=True), torch.ones(1, 1, 2, 2, requires_grad=True)

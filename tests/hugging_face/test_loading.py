@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attnviz.errors import ModelError, UsageError
-from attnviz.hugging_face import load_model
+from attnviz.core.errors import ModelError, UsageError
+from attnviz.models.hugging_face import load_model
 
 
 def refuse(folder, what, kind=ModelError, **options):
@@ -155,7 +155,7 @@ def test_a_misspelt_option_is_a_wrong_question(option, value, folder_of):
 
 
 def test_a_model_larger_than_the_memory_is_refused(folder_of, monkeypatch):
-    from attnviz.hugging_face import devices
+    from attnviz.models.hugging_face.load import devices
 
     monkeypatch.setattr(devices, "free_bytes", lambda device: 10)
     refuse(folder_of("bert"), "in float32 would take about .*and 0 MiB is free.*smaller model")
@@ -191,8 +191,8 @@ def test_nothing_is_printed_whatever_happens(copy_of, folder_of):
     broken = copy_of("bert")
     rewrite(broken, num_hidden_layers=5)
     code = f"""
-from attnviz.errors import AttnvizError
-from attnviz.hugging_face import load_model
+from attnviz.core.errors import AttnvizError
+from attnviz.models.hugging_face import load_model
 
 def attempt(folder, **options):
     try:

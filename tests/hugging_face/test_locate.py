@@ -10,9 +10,9 @@ import huggingface_hub
 import pytest
 from huggingface_hub import errors as hub
 
-from attnviz.errors import ModelError, UsageError
-from attnviz.hugging_face.cache import cache_folder, list_cached_models
-from attnviz.hugging_face.locate import locate, wanted_files
+from attnviz.core.errors import ModelError, UsageError
+from attnviz.models.hugging_face.load.cache import cache_folder, list_cached_models
+from attnviz.models.hugging_face.load.locate import locate, wanted_files
 
 
 @pytest.fixture
@@ -149,7 +149,8 @@ def test_the_cache_lies_where_the_hub_library_says(tmp_path, monkeypatch):
 
 def test_listing_the_cache_imports_nothing_heavy():
     code = (
-        "import sys; from attnviz.hugging_face import list_cached_models; list_cached_models();"
+        "import sys; from attnviz.models.hugging_face import list_cached_models\n"
+        "list_cached_models();"
         "print([n for n in ('torch', 'transformers', 'numpy', 'huggingface_hub') "
         "if n in sys.modules])"
     )

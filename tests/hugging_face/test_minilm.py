@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.hugging_face import load_model
-from attnviz.hugging_face.exact_links import Hidden, strongest_in
-from attnviz.hugging_face.extent import Extent
+from attnviz.models.hugging_face import load_model
+from attnviz.models.hugging_face.capture.exact_links import Hidden, strongest_in
+from attnviz.models.hugging_face.capture.extent import Extent
 
 TEXT = "the professor who supervised the student published the paper"
 

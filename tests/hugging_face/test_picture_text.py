@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import AutoProcessor, LlavaForConditionalGeneration
 
-from attnviz.errors import AttentionError, InputError, ModelError
-from attnviz.hugging_face.picture_text import load_picture_text_model
+from attnviz.core.errors import AttentionError, InputError, ModelError
+from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 
 TEXT = "The red car is fast"

@@ -7,13 +7,12 @@ import pytest
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from attnviz.errors import AttentionError
-from attnviz.hugging_face.blocks import Axis, in_blocks, whole
-from attnviz.hugging_face.extent import Frame
-from attnviz.hugging_face.interface import Call
-from attnviz.hugging_face.pooling import pool_array, read_frame
-from attnviz.hugging_face.probe import exact_rows, key_masses
-from attnviz.hugging_face.readings import check_mixture, every_weight, read_call
+from attnviz.core.errors import AttentionError
+from attnviz.models.hugging_face.capture.extent import Axis, Frame, in_blocks, whole
+from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.pooling import pool_array, read_frame
+from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses
+from attnviz.models.hugging_face.capture.readings import check_mixture, every_weight, read_call
 
 
 class Module(torch.nn.Module):

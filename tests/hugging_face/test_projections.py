@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
-from attnviz.errors import AttentionError, UsageError
-from attnviz.hugging_face.capture import capture
-from attnviz.hugging_face.extent import Extent
+from attnviz.core.errors import AttentionError, UsageError
+from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.extent import Extent
 from tests.hugging_face.test_families import inputs_of, make
 
 TEXT = "The professor who supervised the student published the paper."

@@ -9,10 +9,10 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from attnviz.analyses.view import describe_run
-from attnviz.attention_map import DECISION, Token
-from attnviz.hugging_face import load_model
-from attnviz.hugging_face.tasks import any_of, one_of, whole_words
-from attnviz.texts import Text
+from attnviz.core.attention_map import DECISION, Token
+from attnviz.models.hugging_face import load_model
+from attnviz.models.hugging_face.load.tasks import any_of, one_of, whole_words
+from attnviz.storage.texts import Text
 from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.announce import heard_by
-from attnviz.errors import AttentionError, InputError, ModelError
-from attnviz.hugging_face import company, together
-from attnviz.hugging_face.devices import NoRoomError
-from attnviz.hugging_face.extent import Extent
-from attnviz.texts import Text
+from attnviz.core.errors import AttentionError, InputError, ModelError
+from attnviz.core.notices import heard_by
+from attnviz.models.hugging_face import batching as company
+from attnviz.models.hugging_face import model as together
+from attnviz.models.hugging_face.capture.extent import Extent
+from attnviz.models.hugging_face.load.devices import NoRoomError
+from attnviz.storage.texts import Text
 
 LINES = [
     "The professor who supervised the student published the paper.",
@@ -151,7 +152,7 @@ def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
 
 def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypatch, passes):
     model = loaded("bert")
-    monkeypatch.setattr("attnviz.hugging_face.passes.read_calls", lambda *_: [])
+    monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", lambda *_: [])
     texts = alone(*LINES)
     found = list(model.attend_many(texts, alone=True))
     check(found, one_by_one(model, texts, True))
@@ -205,7 +206,7 @@ def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
 def test_a_model_that_fails_fails_in_its_turn(loaded, monkeypatch):
     model = loaded("bert")
     monkeypatch.setattr(model.model, "forward", lambda *_, **__: 1 / 0)
-    monkeypatch.setattr("attnviz.hugging_face.passes.read_calls", failing)
+    monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", failing)
     found = model.attend_many(alone(*LINES), alone=True)
     with pytest.raises(ModelError, match="cannot run on this text"):
         next(found)

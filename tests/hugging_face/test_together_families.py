@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attnviz.attention_map import Attention, Provenance, Token
-from attnviz.hugging_face.company import Together
-from attnviz.hugging_face.model import HuggingFaceModel
-from attnviz.hugging_face.prepared import Prepared
-from attnviz.hugging_face.quiet import quiet
+from attnviz.core.attention_map import Attention, Provenance, Token
+from attnviz.models.hugging_face.batching import Together
+from attnviz.models.hugging_face.inputs.prepared import Prepared
+from attnviz.models.hugging_face.load.errors import quiet
+from attnviz.models.hugging_face.model import HuggingFaceModel
 from tests.hugging_face.test_families import make
 from tests.hugging_face.tiny_families import FAMILIES
 

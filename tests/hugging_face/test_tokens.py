@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from transformers import ByT5Tokenizer
 
-from attnviz.errors import InputError
-from attnviz.hugging_face.tokens import label, tokenize, tokenize_generated
+from attnviz.core.errors import InputError
+from attnviz.models.hugging_face.inputs.tokens import label, tokenize, tokenize_generated
 from tests.hugging_face.tiny_models import byte_pieces, unigram_pieces, word_pieces
 
 MAKERS = {

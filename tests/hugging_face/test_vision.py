@@ -8,12 +8,12 @@ import torch
 from PIL import Image
 from transformers import AutoImageProcessor, AutoModel
 
-from attnviz.attention_map import DECISION
-from attnviz.errors import AttentionError, InputError, ModelError, UsageError
-from attnviz.hugging_face.pictures import parse_size, pixels, read_picture
-from attnviz.hugging_face.vision import load_vision_model
-from attnviz.hugging_face.windows import PADDED, Windows, window_places
-from attnviz.patches import AVERAGE
+from attnviz.core.attention_map import DECISION
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.tokens import AVERAGE
+from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, read_picture
+from attnviz.models.hugging_face.vision.vision import load_vision_model
+from attnviz.models.hugging_face.vision.windows import PADDED, Windows, window_places
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 
 SPECIAL = {
@@ -216,7 +216,7 @@ def test_what_is_said_to_be_seen_is_what_the_model_gets(kind, shape, shown):
 
 
 def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
-    from attnviz.hugging_face import load_model
+    from attnviz.models.hugging_face import load_model
 
     with pytest.raises(AttentionError, match=r"\(convnext\) .*cannot be put back"):
         shown("convnext").attend_image(picture())

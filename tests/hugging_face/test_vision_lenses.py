@@ -7,10 +7,10 @@ import pytest
 import torch
 import transformers
 
-from attnviz.analyses.gradient import gradient
-from attnviz.analyses.norm import norms, norms_by_head
-from attnviz.errors import ModelError, UsageError
-from attnviz.hugging_face.vision import load_vision_model
+from attnviz.analyses.lenses.gradient import gradient
+from attnviz.analyses.lenses.norm import norms, norms_by_head
+from attnviz.core.errors import ModelError, UsageError
+from attnviz.models.hugging_face.vision.vision import load_vision_model
 from tests.hugging_face.test_vision import processed
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 

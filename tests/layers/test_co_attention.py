@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attnviz.errors import UsageError
+from attnviz.core.errors import UsageError
 from attnviz.layers import CoAttention, CrossAttention
 
 FIRST = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(30))

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import elu
 
-from attnviz.errors import UsageError
+from attnviz.core.errors import UsageError
 from attnviz.layers import LinearAttention
 
 INPUTS = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(28))

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attnviz.errors import UsageError
-from attnviz.layers.masks import visible, visible_to_heads
+from attnviz.core.errors import UsageError
+from attnviz.layers.attention import visible, visible_to_heads
 
 MASK = torch.tensor([[True, False], [True, True]])
 KEYS = torch.tensor([[True, True], [False, True]])

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from attnviz.errors import InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.layers import MultiHeadAttention
 
 SIZE, HEADS = 12, 3

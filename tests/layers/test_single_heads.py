@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnviz.errors import InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.layers import CausalAttention, CrossAttention, SelfAttention
 
 INPUTS = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(25))

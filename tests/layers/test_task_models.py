@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnviz.errors import UsageError
+from attnviz.core.errors import UsageError
 from attnviz.layers import SequenceClassifier, Summarizer, TextEncoder, TokenClassifier
-from attnviz.layers.sequence_classifier import mean_of_real
+from attnviz.layers.task_models import mean_of_real
 
 VOCABULARY = 20
 TEXTS = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 0, 0], [11, 5, 3, 12, 0]])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnviz.errors import InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.layers import PatchEmbedding, VisionTransformerBlock
 
 

@@ -10,10 +10,9 @@ from functools import cache
 import pytest
 from rich.cells import cell_len
 
-from attnviz.lessons.lesson import Lesson
-from attnviz.lessons.show import as_csv, as_json, as_table, byte_size
-from attnviz.registry import LESSONS
+from attnviz.core.registry import LESSONS
 from attnviz.renderers import Display
+from attnviz.teach.lessons.lesson import Lesson, as_csv, as_json, as_table, byte_size
 
 
 @cache

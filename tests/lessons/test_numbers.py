@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 
-from attnviz.errors import InputError, UsageError
-from attnviz.lessons.linear import linear, peak
-from attnviz.lessons.masking import masking
-from attnviz.lessons.positions import positions
-from attnviz.lessons.scaling import scaling
+from attnviz.core.errors import InputError, UsageError
+from attnviz.teach.lessons.linear import linear, peak
+from attnviz.teach.lessons.masking import masking
+from attnviz.teach.lessons.positions import positions
+from attnviz.teach.lessons.scaling import scaling
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
@@ -91,8 +91,7 @@ def test_masking_leaves_the_last_query_alone_and_the_first_with_itself() -> None
 
 
 def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one() -> None:
-    from attnviz.sources.own_layer import SeededEmbedding
-    from attnviz.sources.words import split_words
+    from attnviz.models.own import SeededEmbedding, split_words
 
     embedding = SeededEmbedding(5, 8)
     inputs = embedding.embed(split_words("a b c"))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from attnviz.registry import MECHANISMS
+from attnviz.core.registry import MECHANISMS
 
 BATCH, POSITIONS, SIZE, HIDDEN_SIZE, HEADS = 2, 4, 6, 5, 3
 

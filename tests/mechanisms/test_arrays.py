@@ -10,7 +10,7 @@ from attnviz.mechanisms.arrays import namespace, transpose
 ATTEND = """
 import sys
 import {library}
-from attnviz.mechanisms.multi_head import multi_head
+from attnviz.mechanisms.dot_product import multi_head
 inputs = {library}.ones((3, 4))
 multi_head(inputs, inputs, inputs, heads=2)
 print("torch" in sys.modules, "array_api_compat" in sys.modules)

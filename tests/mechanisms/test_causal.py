@@ -3,8 +3,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnviz.mechanisms.causal import causal, causal_mask
-from attnviz.mechanisms.scaled import scaled
+from attnviz.mechanisms.dot_product import causal, causal_mask, scaled
 
 
 def tensors(queries=5, keys=5):

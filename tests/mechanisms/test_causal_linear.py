@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from attnviz.mechanisms.causal_linear import causal_linear
+from attnviz.mechanisms.linear import causal_linear
 
 from .test_linear import slowly
 

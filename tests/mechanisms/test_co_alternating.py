@@ -1,6 +1,6 @@
 import numpy as np
 
-from attnviz.mechanisms.co_alternating import co_alternating, guided_summary
+from attnviz.mechanisms.co_attention import co_alternating, guided_summary
 
 from .test_co_parallel import FIRST, SECOND, shares
 

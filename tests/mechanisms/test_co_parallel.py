@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from attnviz.mechanisms.co_parallel import co_parallel
+from attnviz.mechanisms.co_attention import co_parallel
 
 RANDOM = np.random.default_rng(11)
 FIRST, SECOND = RANDOM.normal(size=(3, 4)), RANDOM.normal(size=(5, 2))

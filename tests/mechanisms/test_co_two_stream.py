@@ -1,6 +1,6 @@
 import numpy as np
 
-from attnviz.mechanisms.co_two_stream import co_two_stream
+from attnviz.mechanisms.co_attention import co_two_stream
 
 RANDOM = np.random.default_rng(13)
 FIRST = tuple(RANDOM.normal(size=(3, 4)) for _ in range(3))

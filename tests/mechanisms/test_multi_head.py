@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-from attnviz.errors import UsageError
-from attnviz.mechanisms.cross import cross
-from attnviz.mechanisms.multi_head import join_heads, multi_head, split_heads
-from attnviz.mechanisms.scaled import scaled
+from attnviz.core.errors import UsageError
+from attnviz.mechanisms.dot_product import cross, join_heads, multi_head, scaled, split_heads
 
 
 def arrays(*shapes):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from attnviz.mechanisms.naive import naive
+from attnviz.mechanisms.dot_product import naive
 
 INPUTS = np.random.default_rng(3).normal(size=(2, 4, 3))
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnviz.mechanisms.scaled import scaled
-from attnviz.mechanisms.single_head import single_head
+from attnviz.mechanisms.dot_product import scaled, single_head
 
 from .properties import checked, matrix
 

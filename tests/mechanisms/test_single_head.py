@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from attnviz.mechanisms.single_head import single_head
+from attnviz.mechanisms.dot_product import single_head
 
 
 def test_by_hand_orthogonal_keys_share_as_e_to_one():

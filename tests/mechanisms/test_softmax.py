@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.mechanisms.softmax import softmax
+from attnviz.mechanisms.arrays import softmax
 
 from .properties import checked, matrix
 

@@ -6,10 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.mechanisms.naive import naive
-from attnviz.mechanisms.scaled import scaled
-from attnviz.mechanisms.single_head import single_head
-from attnviz.mechanisms.softmax import softmax
+from attnviz.mechanisms.arrays import softmax
+from attnviz.mechanisms.dot_product import naive, scaled, single_head
 
 EXAMPLES = json.loads(
     (Path(__file__).parents[2] / "sample_inputs" / "worked_examples.json").read_text("utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.pocket.model import Sizes
+from attnviz.models.pocket.network import Sizes
 
 SIZES = Sizes(vocabulary=40, size=12, heads=3, feed_forward=20, encoder_layers=2, decoder_layers=2)
 
@@ -27,7 +27,7 @@ She sees the red bread.	Elle voit le pain rouge.
 
 def random_weights(sizes: Sizes = SIZES, seed: int = 0) -> Mapping[str, NDArray[np.float32]]:
     """Weights of every shape the model needs, none of them zero or one."""
-    from attnviz.pocket.training.loop import shapes
+    from training.loop import shapes
 
     random = np.random.default_rng(seed)
     return {

@@ -7,8 +7,8 @@ from copy import deepcopy
 from pathlib import Path
 from shutil import copytree
 
-from attnviz.pocket.card import ATTRIBUTION, LED_ROLE, card, summary
-from attnviz.pocket.pocket import FOLDER
+from attnviz.models.pocket.card import ATTRIBUTION, LED_ROLE, card, summary
+from attnviz.models.pocket.source import FOLDER
 
 ORIGIN = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.gradient import gradient
-from attnviz.errors import UsageError
-from attnviz.mechanisms.multi_head import join_heads, split_heads
-from attnviz.pocket import Pocket, load_pocket, model
-from attnviz.pocket.gradient import explain_cross, explain_self
-from attnviz.pocket.inputs import inputs_of
-from attnviz.pocket.tokenizer import MASK
+from attnviz.analyses.lenses.gradient import gradient
+from attnviz.core.errors import UsageError
+from attnviz.mechanisms.dot_product import join_heads, split_heads
+from attnviz.models.pocket import Pocket, load_pocket
+from attnviz.models.pocket import network as model
+from attnviz.models.pocket.lens_inputs import explain_cross, explain_self
+from attnviz.models.pocket.passes import inputs_of
+from attnviz.models.pocket.text import MASK
 
 TEXT = "The red car is fast"
 PAIR = TEXT, "La voiture rouge est rapide"
@@ -27,7 +28,7 @@ def nudged(monkeypatch: pytest.MonkeyPatch, call: int, place: tuple[int, ...], b
     calls = iter(range(1000))
 
     def attend(query, key, value, mask=None, *, heads, dropout=None):  # type: ignore[no-untyped-def]
-        from attnviz.mechanisms.scaled import scaled
+        from attnviz.mechanisms.dot_product import scaled
 
         parts = [split_heads(inputs, heads) for inputs in (query, key, value)]
         weights = scaled(*parts, mask)[1].copy()

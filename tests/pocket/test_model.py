@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as oracle
 
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.pocket.model import decode, embed, encode, gelu, predict
+from attnviz.models.pocket.network import decode, embed, encode, gelu, predict
 from tests.pocket.small import SIZES, random_weights
 
 SOURCE = np.array([[7, 9, 30, 2], [8, 2, 0, 0]])

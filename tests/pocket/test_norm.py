@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.norm import norms
-from attnviz.pocket import load_pocket, model
-from attnviz.pocket.norm import transform
+from attnviz.analyses.lenses.norm import norms
+from attnviz.models.pocket import load_pocket
+from attnviz.models.pocket import network as model
+from attnviz.models.pocket.lens_inputs import transform
 from tests.invoke import imported
 
 PAIR = "The red car is fast", "La voiture rouge est rapide"
@@ -38,7 +39,7 @@ def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "attend", attend)
-        from attnviz.pocket.inputs import inputs_of
+        from attnviz.models.pocket.passes import inputs_of
 
         inputs = inputs_of(pocket, attention)
         source = pocket.embed(inputs.source)

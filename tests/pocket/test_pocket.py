@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 
-from attnviz.attention_map import AttentionMap
-from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.pocket import Pocket, load_pocket
-from attnviz.pocket.pocket import FOLDER, tidy
-from attnviz.sources import Source
+from attnviz.core.attention_map import AttentionMap
+from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.models import Source
+from attnviz.models.pocket import Pocket, load_pocket
+from attnviz.models.pocket.source import FOLDER, tidy
 
 ENGLISH = "The professor who supervised the student published the paper"
 
@@ -204,7 +204,7 @@ def test_written_text_has_its_punctuation_where_each_language_wants_it() -> None
 PROBE = """
 import sys
 {extra}
-from attnviz.pocket import load_pocket
+from attnviz.models.pocket import load_pocket
 load_pocket().attend_self("The cat sleeps.")
 load_pocket().attend_cross("The cat sleeps.", None)
 print(sorted({{"torch", "transformers", "safetensors", "array_api_compat"}} & set(sys.modules)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.attention_map import Attention
-from attnviz.pocket import Pocket, load_pocket
-from attnviz.pocket.pocket import FOLDER
+from attnviz.core.attention_map import Attention
+from attnviz.models.pocket import Pocket, load_pocket
+from attnviz.models.pocket.source import FOLDER
 
 PAIR = "The red car is fast", "La voiture rouge est rapide"
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.errors import InputError
-from attnviz.pocket.pocket import FOLDER
-from attnviz.pocket.text import read_text, token
-from attnviz.pocket.tokenizer import END, FRENCH
+from attnviz.core.errors import InputError
+from attnviz.models.pocket.source import FOLDER
+from attnviz.models.pocket.text import END, FRENCH, read_text, token
 
 PATH = FOLDER / "tokenizer.json"
 

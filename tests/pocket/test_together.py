@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from attnviz.attention_map import Attention
-from attnviz.errors import InputError
-from attnviz.pocket import Pocket, load_pocket, together
-from attnviz.texts import Text
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError
+from attnviz.models.pocket import Pocket, load_pocket
+from attnviz.models.pocket import passes as together
+from attnviz.storage.texts import Text
 
 ENGLISH = [
     "The professor who supervised the student published the paper.",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from attnviz.pocket.pocket import FOLDER
-from attnviz.pocket.weights import StoredWeights
+from attnviz.models.pocket.network import StoredWeights
+from attnviz.models.pocket.source import FOLDER
 
 PATH = FOLDER / "weights.safetensors"
 

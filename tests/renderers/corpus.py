@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from attnviz.analyses.corpus.aggregates import Aggregates
-from attnviz.analyses.corpus.counts import WordCounts
+from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import report_of
-from attnviz.corpus_report import CorpusReport
+from attnviz.analyses.corpus.words import WordCounts
+from attnviz.core.corpus_report import CorpusReport
 from tests.analyses.corpus.samples import attention_of, text_of
 
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from attnviz.attention_map import Provenance
-from attnviz.measures import HeadReport, HeadRow, Meaning, Role, SimilarityReport
+from attnviz.core.attention_map import Provenance
+from attnviz.core.measures import HeadReport, HeadRow, Meaning, Role, SimilarityReport
 
 PROVENANCE = Provenance("file", "made up", settings={"seed": 1})
 ENTROPY = Meaning("entropy", "entr", "nats", "one key", "all keys", 2.0)

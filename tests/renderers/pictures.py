@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.core.attention_map import AttentionMap, Token
 
 
 def tokens(count):

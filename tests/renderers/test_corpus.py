@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from attnviz.renderers import Display
-from attnviz.renderers.corpus_data import ARRAYS, SHOWS, corpus_json, corpus_npz, corpus_tsv
-from attnviz.renderers.corpus_overview import corpus_overview
-from attnviz.renderers.corpus_table import corpus_table
-from attnviz.renderers.figure import figure_bytes, notes_of
+from attnviz.renderers.data.corpus import ARRAYS, SHOWS, corpus_json, corpus_npz, corpus_tsv
+from attnviz.renderers.figures.corpus_overview import corpus_overview
+from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.text.corpus import corpus_table
 from tests.renderers.corpus import corpus
 
 

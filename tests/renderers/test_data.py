@@ -12,12 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from attnviz.attention_map import Attention
-from attnviz.outputs import as_bytes
-from attnviz.registry import FORMATS
+from attnviz.core.attention_map import Attention
+from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display
-from attnviz.renderers.csv import COLUMNS, CsvRenderer, TsvRenderer, escape, rows
-from attnviz.renderers.json import JsonRenderer
+from attnviz.renderers.data.maps import (
+    COLUMNS,
+    CsvRenderer,
+    JsonRenderer,
+    TsvRenderer,
+    escape,
+    rows,
+)
+from attnviz.runs.outputs import as_bytes
 from attnviz.storage.archive import load_archive
 from attnviz.storage.read import read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.registry import PICTURE_SUFFIXES
-from attnviz.renderers.figure import figure_bytes, notes_of
-from attnviz.renderers.grid import grid
-from attnviz.renderers.heatmap import heatmap
+from attnviz.core.registry import PICTURE_SUFFIXES
+from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.figures.grid import grid
+from attnviz.renderers.figures.heatmap import heatmap
 
 from .pictures import map_of, shares, tokens
 

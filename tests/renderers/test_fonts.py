@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from attnviz.renderers import fonts
-from attnviz.renderers.fonts import substitute, typeface
+from attnviz.renderers.figures import fonts
+from attnviz.renderers.figures.fonts import substitute, typeface
 
 NO_FONT_DRAWS = "\U000f1234"
 LEFT_TO_RIGHT = "\u200e"

@@ -3,8 +3,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from attnviz.renderers.figure import figure_bytes, notes_of
-from attnviz.renderers.grid import grid
+from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.figures.grid import grid
 
 from .pictures import map_of, picture_and_bar, pixels, shares
 

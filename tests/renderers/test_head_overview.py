@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.roles import ROLES
-from attnviz.renderers.figure import figure_bytes
-from attnviz.renderers.head_overview import head_overview
-from attnviz.renderers.role_colors import ROLE_COLORS, UNNAMED
+from attnviz.analyses.heads import ROLES
+from attnviz.renderers.colors import ROLE_COLORS, UNNAMED
+from attnviz.renderers.figures.figure import figure_bytes
+from attnviz.renderers.figures.head_overview import head_overview
 from tests.renderers.heads import report, row
 
 

@@ -3,10 +3,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from attnviz.attention_map import Token
+from attnviz.core.attention_map import Token
 from attnviz.renderers.colors import INK, LABELLED, SPECIAL
-from attnviz.renderers.figure import figure_bytes, ink, notes_of
-from attnviz.renderers.heatmap import heatmap, number
+from attnviz.renderers.figures.figure import figure_bytes, ink, notes_of
+from attnviz.renderers.figures.heatmap import heatmap, number
 
 from .pictures import map_of, picture_and_bar, pixels, shares, tokens
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.attention_map import Token
-from attnviz.renderers.figure import figure_bytes, notes_of
-from attnviz.renderers.links import MOST_HEADS, MOST_LINES, lines_of, links
+from attnviz.core.attention_map import Token
+from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.figures.links import MOST_HEADS, MOST_LINES, lines_of, links
 from tests.renderers.pictures import map_of, shares, tokens
 
 

@@ -1,9 +1,9 @@
 import numpy as np
 
 from attnviz.analyses.view import views
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.renderers import Display
-from attnviz.renderers.links_text import LinksRenderer, amount, names
+from attnviz.renderers.text.links import LinksRenderer, amount, names
 
 
 def attention(weights, words, **fields):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from attnviz.attention_map import AttentionMap
-from attnviz.renderers.matrix import NEGATIVE_SHADES, SHADES, matrix
+from attnviz.core.attention_map import AttentionMap
+from attnviz.renderers.text.table import NEGATIVE_SHADES, SHADES, matrix
 from tests.samples import checked, odd_words, self_map
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.renderers.numerals import one_digit, two_digits
+from attnviz.renderers.printable import one_digit, two_digits
 
 
 @pytest.mark.parametrize(

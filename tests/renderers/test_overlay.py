@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnviz.renderers.colors import colors_of
-from attnviz.renderers.overlay import Seen, blended, overlay, overlay_grid, resized
+from attnviz.renderers.figures.overlay import Seen, blended, overlay, overlay_grid, resized
 
 WORDS = {"title": "a model", "subtitle": "where [CLS] looks", "unit": "share"}
 GREY = np.full((40, 60, 3), 128, np.uint8)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnviz.attention_map import AttentionMap, Token
-from attnviz.renderers.figure import figure_bytes, notes_of
-from attnviz.renderers.panels import panels
+from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.figures.panels import panels
 from tests.samples import ODD, self_map
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat"]
@@ -91,7 +91,7 @@ def test_any_tokens_of_any_number_are_drawn(words: list[str]) -> None:
 
 
 def test_an_output_alone_is_not_called_a_query() -> None:
-    from attnviz.renderers.heatmap import OUTPUT_AXES, heatmap
+    from attnviz.renderers.figures.heatmap import OUTPUT_AXES, heatmap
 
     row = lenses()[2]
     texts = {text.get_text() for text in heatmap(row, title="x").axes[0].texts}

@@ -13,10 +13,10 @@ from rich.cells import cell_len
 
 from attnviz.analyses.links import sharpest
 from attnviz.analyses.view import views
-from attnviz.attention_map import Attention, Token
+from attnviz.core.attention_map import Attention, Token
 from attnviz.renderers import Display
-from attnviz.renderers.numerals import two_digits
-from attnviz.renderers.table import TableRenderer, broken, sparkline, strongest_line
+from attnviz.renderers.printable import two_digits
+from attnviz.renderers.text.table import TableRenderer, broken, sparkline, strongest_line
 from tests.samples import RAW, attention_of, checked, odd_words, self_map
 
 WORDS = ["The", "professor", "who", "supervised", "a", "student", "published", "one", "paper"]

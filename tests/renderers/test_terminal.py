@@ -6,12 +6,17 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from attnviz.analyses.view import views
-from attnviz.attention_map import Attention, Provenance, Token
+from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.renderers import Display
 from attnviz.renderers.colors import color_of
-from attnviz.renderers.terminal import painted
-from attnviz.renderers.terminal_grid import TerminalGrid
-from attnviz.renderers.terminal_heatmap import Layout, TerminalHeatmap, layout_of, ruler
+from attnviz.renderers.text.heatmap import (
+    Layout,
+    TerminalGrid,
+    TerminalHeatmap,
+    layout_of,
+    painted,
+    ruler,
+)
 from tests.renderers.pictures import map_of, shares, tokens
 
 COLORS = [None, "standard", "256", "truecolor"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from attnviz.measures import Finding, Relation, TreebankReport
+from attnviz.core.measures import Finding, Relation, TreebankReport
 from attnviz.renderers import Display
-from attnviz.renderers.treebank import treebank_json, treebank_table, treebank_tsv
+from attnviz.renderers.text.heads import treebank_json, treebank_table, treebank_tsv
 from tests.renderers.heads import PROVENANCE
 
 REPORT = TreebankReport(

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.errors import AttnvizError, InputError
-from attnviz.registry import Command
-from attnviz.request import Origin
-from attnviz.sources import Source
-from attnviz.sources.open import check_origin, open_source
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.options import Origin
+from attnviz.core.registry import Command
+from attnviz.models import Source
+from attnviz.models.open import check_origin, open_source
 from tests.samples import attention_of, self_map, weights_of
 
 

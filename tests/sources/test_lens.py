@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.analyses.norm import norm
-from attnviz.attention_map import Attention, Focus
-from attnviz.errors import ModelError, UsageError
-from attnviz.evidence import Explained, Transformed
-from attnviz.mechanisms.multi_head import split_heads
-from attnviz.registry import LENSES, Needs
-from attnviz.request import Origin
-from attnviz.sources.lens import ask_nobody, ask_source, needs_head, see
-from attnviz.sources.open import open_source
-from attnviz.sources.own_layer import OwnLayer
+from attnviz.analyses.lenses.norm import norm
+from attnviz.core.attention_map import Attention, Focus
+from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.lens_inputs import Explained, Transformed
+from attnviz.core.options import Origin
+from attnviz.core.registry import LENSES, Needs
+from attnviz.mechanisms.dot_product import split_heads
+from attnviz.models.lens import ask_nobody, ask_source, needs_head, see
+from attnviz.models.open import open_source
+from attnviz.models.own import OwnLayer
 from tests.invoke import OWN, attnviz
 from tests.samples import attention_of, self_map
 

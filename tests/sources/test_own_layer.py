@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.attention_map import Attention
-from attnviz.errors import InputError, UsageError
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.options import Origin
+from attnviz.core.registry import MECHANISMS
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.registry import MECHANISMS
-from attnviz.request import Origin
-from attnviz.sources.own_co_layer import OwnCoLayer
-from attnviz.sources.own_layer import OwnLayer, SeededEmbedding
-from attnviz.sources.words import split_words
+from attnviz.models.own import OwnCoLayer, OwnLayer, SeededEmbedding, split_words
 
 SOURCE, TARGET = "the red car is fast", "la voiture est rouge"
 SELF = [name for name, entry in MECHANISMS.items() if "self" in entry.commands]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from attnviz.errors import InputError
-from attnviz.sources.words import split_words
+from attnviz.core.errors import InputError
+from attnviz.models.own import split_words
 from tests.samples import checked, odd_texts
 
 

@@ -10,13 +10,10 @@ from hypothesis import given as examples
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from attnviz.errors import InputError, UsageError
-from attnviz.mechanisms.causal import causal
-from attnviz.mechanisms.naive import naive
-from attnviz.mechanisms.scaled import scaled
-from attnviz.steps.arithmetic import Steps, arithmetic
-from attnviz.steps.given import COMPUTED, Given
-from attnviz.steps.starts import worked_example
+from attnviz.core.errors import InputError, UsageError
+from attnviz.mechanisms.dot_product import causal, naive, scaled
+from attnviz.teach.steps.arithmetic import Steps, arithmetic
+from attnviz.teach.steps.given import COMPUTED, Given, worked_example
 
 EXAMPLES = Path(__file__).parents[2] / "sample_inputs" / "worked_examples.json"
 

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from attnviz.steps.arithmetic import arithmetic
-from attnviz.steps.diagram import mermaid
-from attnviz.steps.export import as_json, as_npz
-from attnviz.steps.given import Given
-from attnviz.steps.starts import worked_example
+from attnviz.teach.steps.arithmetic import arithmetic
+from attnviz.teach.steps.given import Given, worked_example
+from attnviz.teach.steps.show import as_json, as_npz, mermaid
 
 
 def test_json_holds_every_matrix_by_name_at_full_precision() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.errors import InputError
-from attnviz.steps.given import Given
+from attnviz.core.errors import InputError
+from attnviz.teach.steps.given import Given
 
 SQUARE = np.eye(3)
 

@@ -3,10 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.steps.arithmetic import arithmetic
-from attnviz.steps.given import Given
-from attnviz.steps.scatter import in_three_dimensions, scatter
-from attnviz.steps.starts import worked_example
+from attnviz.teach.steps.arithmetic import arithmetic
+from attnviz.teach.steps.given import Given, worked_example
+from attnviz.teach.steps.scatter import in_three_dimensions, scatter
 
 
 def test_two_spaces_are_drawn_apart_and_one_space_once() -> None:

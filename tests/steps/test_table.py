@@ -5,11 +5,9 @@ import pytest
 from rich.cells import cell_len
 
 from attnviz.renderers import Display
-from attnviz.steps.arithmetic import Steps, arithmetic
-from attnviz.steps.given import PROJECTIONS, Given
-from attnviz.steps.numerals import numerals
-from attnviz.steps.starts import worked_example
-from attnviz.steps.table import table
+from attnviz.teach.steps.arithmetic import Steps, arithmetic
+from attnviz.teach.steps.given import PROJECTIONS, Given, worked_example
+from attnviz.teach.steps.show import numerals, table
 
 
 def sentence(size: int, words: int = 9) -> Steps:

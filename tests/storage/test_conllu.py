@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.errors import InputError
+from attnviz.core.errors import InputError
 from attnviz.storage.conllu import Sentence, read_sentences
 
 SAMPLE = Path(__file__).parents[2] / "sample_inputs" / "relations.conllu"

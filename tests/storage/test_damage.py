@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.errors import InputError
+from attnviz.core.errors import InputError
 from attnviz.storage.archive import dump_archive
-from attnviz.storage.document import to_document
-from attnviz.storage.json import dump_json, parse_json
+from attnviz.storage.documents import dump_json, parse_json, to_document
 from attnviz.storage.read import holds_attention, read_attention
 from tests.samples import attention_of, checked, self_map
 

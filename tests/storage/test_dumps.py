@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from attnviz.errors import InputError
+from attnviz.core.errors import InputError
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.dumps import is_dump, read_any
 from tests.samples import attention_of, checked, self_map, weights_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from attnviz.errors import InputError
+from attnviz.core.errors import InputError
 from attnviz.storage.matrices import read_matrices
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.attention_map import Attention, Link
-from attnviz.errors import InputError, OutputError
+from attnviz.core.attention_map import Attention, Link
+from attnviz.core.errors import InputError, OutputError
 from attnviz.storage import parquet
 from attnviz.storage.parquet import ParquetReader, ParquetWriter, load_parquet
 from attnviz.storage.read import holds_attention, read_attention

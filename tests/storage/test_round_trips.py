@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.attention_map import Attention, Token
+from attnviz.core.attention_map import Attention, Token
 from attnviz.renderers import Display
-from attnviz.renderers.json import JsonLinesRenderer, JsonRenderer
+from attnviz.renderers.data.maps import JsonLinesRenderer, JsonRenderer
 from attnviz.storage.archive import dump_archive, load_archive
-from attnviz.storage.document import to_document
-from attnviz.storage.json import dump_json
+from attnviz.storage.documents import dump_json, to_document
 from attnviz.storage.read import holds_attention, read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 

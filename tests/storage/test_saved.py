@@ -9,14 +9,13 @@ from typing import IO
 
 import pytest
 
-from attnviz.attention_map import Attention
-from attnviz.errors import InputError
-from attnviz.outputs import as_bytes
-from attnviz.registry import FORMATS
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError
+from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display
+from attnviz.runs.outputs import as_bytes
 from attnviz.storage import saved as module
-from attnviz.storage.saved import Saved, open_saved, openers, pick, read_all
-from attnviz.storage.shards import shard_path, shards_of
+from attnviz.storage.saved import Saved, open_saved, openers, pick, read_all, shard_path, shards_of
 from tests.samples import attention_of, same, self_map
 
 KINDS = ("npz", "parquet", "jsonl", "json")

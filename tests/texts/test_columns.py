@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.errors import UsageError
-from attnviz.texts.columns import parse_columns
+from attnviz.core.errors import UsageError
+from attnviz.storage.texts.tables import parse_columns
 
 
 def test_each_role_gets_its_column() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.texts import BadText, Text
-from attnviz.texts.formats import Reading, format_of_file, is_packed, read_texts
+from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts.formats import Reading, format_of_file, is_packed, read_texts
 
 
 @pytest.mark.parametrize(

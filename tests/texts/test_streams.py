@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.texts import BadText, Text
-from attnviz.texts.formats import Reading, read_texts
-from attnviz.texts.streams import BrokenFileError, Lines, open_lines, unbroken
+from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts.formats import Reading, read_texts
+from attnviz.storage.texts.lines import BrokenFileError, Lines, open_lines, unbroken
 
 
 class Drops(io.RawIOBase):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.errors import InputError, UsageError
-from attnviz.texts import BadText, Text
-from attnviz.texts.formats import Reading, read_texts
+from attnviz.core.errors import InputError, UsageError
+from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts.formats import Reading, read_texts
 
 CELLS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1, max_size=20
@@ -98,7 +98,7 @@ def test_a_wrong_row_costs_itself_only(rows: str, line: int, reason: str) -> Non
 def test_a_quote_that_is_never_closed_ends_after_so_many_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("attnviz.texts.tables.ROW_LINES", 3)
+    monkeypatch.setattr("attnviz.storage.texts.tables.ROW_LINES", 3)
     found = read('text\n"a\nb\nc\nd\n"e\nf\ng"\nh\n')
     assert [text.line for text in found if isinstance(text, BadText)] == [2]
     assert [text.raw for text in found] == ['"a', "b", "c", "d", '"e\nf\ng"', "h"]
@@ -117,7 +117,7 @@ def test_no_line_is_read_more_than_twice(monkeypatch: pytest.MonkeyPatch) -> Non
         return kept(counted(), strict=strict)
 
     kept = csv.reader
-    monkeypatch.setattr("attnviz.texts.tables.csv.reader", reader)
+    monkeypatch.setattr("attnviz.storage.texts.tables.csv.reader", reader)
     found = read("text\n" + 'a","\n' * 500 + "last\n")
     assert [type(text) for text in found] == [BadText] * 500 + [Text]
     assert passed <= 2 * 502

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.texts import WINDOW, BadText, Text, windows
-from attnviz.texts.batches import batches, stretches
+from attnviz.storage.texts import WINDOW, BadText, Text, windows
+from attnviz.storage.texts.batches import batches, stretches
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=60)
 

@@ -8,18 +8,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.aggregates import Aggregates
-from attnviz.analyses.corpus.bootstrap import LEVEL, intervals
-from attnviz.analyses.corpus.exact import deviation, mean, to_floats
+from attnviz.analyses.corpus.accumulators import Aggregates, StreamTally
+from attnviz.analyses.corpus.bootstrap import LEVEL, deviation, intervals, mean, to_floats
 from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ROWS
-from attnviz.analyses.corpus.stream import StreamTally
 from attnviz.analyses.corpus.words import CLASSES
-from attnviz.analyses.heads import in_order
-from attnviz.analyses.roles import roles_of
-from attnviz.corpus_report import CorpusReport, Firing, Pair, StreamReport
-from attnviz.measures import HeadRow, Meaning
-from attnviz.registry import MEASURES
-from attnviz.storage.document import read_provenance
+from attnviz.analyses.heads import in_order, roles_of
+from attnviz.core.corpus_report import CorpusReport, Firing, Pair, StreamReport
+from attnviz.core.measures import HeadRow, Meaning
+from attnviz.core.registry import MEASURES
+from attnviz.storage.documents import read_provenance
 
 SHOWN = 10
 FEWEST = 5

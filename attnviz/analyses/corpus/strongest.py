@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.in_words import InWords
-from attnviz.attention_map import Attention
+from attnviz.analyses.corpus.words import InWords
+from attnviz.core.attention_map import Attention
 
 KEPT = 10
 

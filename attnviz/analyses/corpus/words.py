@@ -1,23 +1,84 @@
-"""The words of a corpus: what counts as one, what tokens belong to it, how frequent it is.
+"""How often each word of a corpus occurs, in bounded memory.
 
-A word is a run of letters, marks on letters and digits; any other character stands for itself.
-Words are compared without regard to case.
+Lossy counting (Manku and Motwani 2002, Approximate frequency counts over data streams, section
+4.2): words that cannot have occurred often are forgotten after every million words. A count is then
+at most one in a million of all words too high, and a corpus of up to a million words is counted
+exactly.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.punctuation import is_mark
+from attnviz.analyses.masks import Subject, within_one_text
+from attnviz.analyses.measures.shares import is_mark
 from attnviz.analyses.words import word_numbers
-from attnviz.attention_map import Token
+from attnviz.core.attention_map import Token
+
+BUCKET = 1_000_000
+
+
+class WordCounts:
+    """Words counted text by text.
+
+    Attributes:
+        words: how many came by.
+        bucket: after how many of them rare ones are forgotten.
+    """
+
+    def __init__(self, bucket: int = BUCKET) -> None:
+        self.words, self.bucket = 0, bucket
+        self._kept: dict[str, int] = {}
+        self._new: Counter[str] = Counter()
+        self._in_bucket = self._buckets = 0
+
+    def add(self, text: str) -> None:
+        """Count the words of one more text."""
+        before = self.words
+        found = [match[0].lower() for match in split(text)]
+        self._new.update(found)
+        self.words += len(found)
+        self._in_bucket += self.words - before
+        if self._in_bucket >= self.bucket:
+            self._close_bucket()
+
+    def _close_bucket(self) -> None:
+        """Add the bucket's words, and forget those that so far came at most once a bucket."""
+        for word, count in self._new.items():
+            # What was forgotten may have occurred once in each bucket before.
+            self._kept[word] = self._kept.get(word, self._buckets) + count
+        self._buckets += self._in_bucket // self.bucket
+        self._in_bucket = 0
+        self._new.clear()
+        self._kept = {word: count for word, count in self._kept.items() if count > self._buckets}
+
+    def vocabulary(self) -> Vocabulary:
+        """The most frequent words; equally frequent ones in the order of their spelling."""
+        counts = {word: self._kept.get(word, self._buckets) + n for word, n in self._new.items()}
+        return vocabulary_of({**self._kept, **counts}.items())
+
+
+def vocabulary_of(counts: Iterable[tuple[str, int]]) -> Vocabulary:
+    """The most frequent of counted words and marks; equally frequent ones by their spelling."""
+    order = [word for word, _ in sorted(counts, key=lambda item: (-item[1], item[0]))]
+    words = [word for word in order if is_word(word)]
+    paired = [word for word in order if is_word(word) or is_mark(Token(word))]
+    ranks = {word: rank for rank, word in enumerate(words[:RANKED])}
+    return Vocabulary(ranks, tuple(paired[:PAIRED]))
+
+
+# <words> The words of a corpus: what counts as one, what tokens belong to it, how frequent it is.
+#
+# A word is a run of letters, marks on letters and digits; any other character stands for itself.
+# Words are compared without regard to case.
 
 CLASSES = (
     *("special", "punctuation"),
@@ -119,3 +180,48 @@ def classes_of(axis: Axis, vocabulary: Vocabulary) -> NDArray[np.intp]:
         for word, special in zip(axis.words, axis.special.tolist(), strict=True)
     ]
     return np.array(of_words)[axis.groups]
+
+
+# <in_words> A map over words: weights summed over a key's pieces and averaged over a query's.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InWords:
+    """A map over the words of its two axes.
+
+    Attributes:
+        queries: words that attend.
+        keys: words that are attended to.
+        weights: shape (layers · heads, query words, key words).
+        between: True where a link joins two words that may see each other in some layer; False for
+            special tokens and for a word and itself; shape (query words, key words).
+    """
+
+    queries: Axis
+    keys: Axis
+    weights: NDArray[np.floating]
+    between: NDArray[np.bool_]
+
+
+def in_words(subject: Subject, queries: Axis, keys: Axis) -> InWords:
+    """A map over its words.
+
+    Args:
+        subject: the map.
+        queries: its rows read in words.
+        keys: its columns read in words.
+    """
+    item = subject.item
+    weights: NDArray[np.floating] = item.weights.reshape(-1, *item.weights.shape[2:])
+    visible = subject.visible.any(axis=0)
+    if len(keys.starts) < len(item.key_tokens):
+        weights = np.add.reduceat(weights, keys.starts, axis=-1)
+        visible = np.logical_or.reduceat(visible, keys.starts, axis=-1)
+    if len(queries.starts) < len(item.query_tokens):
+        sizes = np.diff([*queries.starts, len(item.query_tokens)]).astype(np.float32)
+        weights = np.add.reduceat(weights, queries.starts, axis=-2) / sizes[:, None]
+        visible = np.logical_or.reduceat(visible, queries.starts, axis=-2)
+    between = visible & ~queries.special[:, None] & ~keys.special
+    if within_one_text(item):
+        np.fill_diagonal(between, False)
+    return InWords(queries, keys, weights, between)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attnviz.attention_map import Attention, Projections
-from attnviz.measures import HeadMeasure
-from attnviz.renderers.page.assemble import assemble, framed
-from attnviz.renderers.page.document import Extras, page_document
-from attnviz.renderers.page.patches import Patches
+from attnviz.core.attention_map import Attention, Projections
+from attnviz.core.measures import HeadMeasure
+from attnviz.renderers.page.data import Patches
+from attnviz.renderers.page.document import Extras, assemble, framed, page_document
 
 if TYPE_CHECKING:
     from attnviz.renderers.page.document import Words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "and")
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.corpus.aggregates import Aggregates
-from attnviz.analyses.corpus.counts import WordCounts
+from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import FEWEST, report_of
+from attnviz.analyses.corpus.words import WordCounts
 from attnviz.analyses.heads import HeadStudy, measure_heads
-from attnviz.errors import InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from tests.analyses.corpus.samples import attention_of, text_of
 
 TEXTS = 24

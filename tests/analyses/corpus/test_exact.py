@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.corpus.exact import (
+from attnviz.analyses.corpus.bootstrap import (
     carry,
     deviation,
     limbs_of,

@@ -8,8 +8,8 @@ import pytest
 from attnviz.analyses.corpus.figures import COUNT, MEASURED, OFFSETS, ROWS, by_offset, figures_of
 from attnviz.analyses.corpus.words import CLASSES
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.subject import Subject
-from attnviz.attention_map import Token
+from attnviz.analyses.masks import Subject
+from attnviz.core.attention_map import Token
 from tests.analyses.heads import random_map
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.corpus.in_words import InWords, in_words
-from attnviz.analyses.corpus.pairs import WORD_BYTES, PairTable
+from attnviz.analyses.corpus.figures import WORD_BYTES, PairTable
 from attnviz.analyses.corpus.strongest import Strongest, Told
-from attnviz.analyses.corpus.words import Axis, read_axis
-from attnviz.analyses.subject import Subject
+from attnviz.analyses.corpus.words import Axis, InWords, in_words, read_axis
+from attnviz.analyses.masks import Subject
 from attnviz.analyses.words import merge_words
-from attnviz.attention_map import AttentionMap, Token
+from attnviz.core.attention_map import AttentionMap, Token
 
 TEXT = "unbelievable cats, unbelievable"
 PIECES = (

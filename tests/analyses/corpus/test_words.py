@@ -7,16 +7,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from attnviz.analyses.corpus.counts import WordCounts, vocabulary_of
 from attnviz.analyses.corpus.words import (
     CLASSES,
     RANKED,
     Vocabulary,
+    WordCounts,
     classes_of,
     read_axis,
     split,
+    vocabulary_of,
 )
-from attnviz.attention_map import Token
+from attnviz.core.attention_map import Token
 
 
 def words(text: str) -> list[str]:

@@ -7,14 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from attnviz.pocket.training.aligner import (
-    FROM_NOTHING,
-    Aligner,
-    first_jumps,
-    forward_backward,
-    transitions,
-)
 from tests.pocket.small import SENTENCES
+from training.aligner import FROM_NOTHING, Aligner, first_jumps, forward_backward, transitions
 
 
 def by_every_path(

@@ -10,19 +10,11 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from attnviz.pocket.tokenizer import END, ENGLISH, FRENCH, MASK, PAD, SPECIALS
-from attnviz.pocket.training.batches import (
-    IGNORED,
-    Examples,
-    Recipe,
-    batches,
-    guide_rows,
-    replaced,
-    spellings,
-)
-from attnviz.pocket.training.corpus import Pieces, read_pairs, split_words
-from attnviz.pocket.training.pieces import learn_pieces
+from attnviz.models.pocket.text import END, ENGLISH, FRENCH, MASK, PAD, SPECIALS
 from tests.pocket.small import SENTENCES
+from training.batches import IGNORED, Examples, Recipe, batches, guide_rows, replaced, spellings
+from training.corpus import Pieces, read_pairs, split_words
+from training.tokenizer import learn_pieces
 
 PLAIN = Recipe(
     french_to_english=0,

@@ -7,17 +7,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from attnviz.errors import InputError
-from attnviz.pocket.training.corpus import (
-    Pair,
-    clean,
-    natural,
-    read_pairs,
-    spaced,
-    split_words,
-    without,
-)
-from attnviz.pocket.training.pieces import learn_pieces
+from attnviz.core.errors import InputError
+from training.corpus import Pair, clean, natural, read_pairs, spaced, split_words, without
+from training.tokenizer import learn_pieces
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from attnviz.pocket.model import Sizes, embed, encode
-from attnviz.pocket.training.batches import IGNORED, Examples, Recipe, batches
-from attnviz.pocket.training.corpus import read_pairs, split_words
-from attnviz.pocket.training.loop import Run, Settings, first_weights
-from attnviz.pocket.training.objective import REPEATS_HEAD, REPEATS_LAYER, repeats_loss
-from attnviz.pocket.training.pieces import learn_pieces
+from attnviz.models.pocket.network import Sizes, embed, encode
 from tests.pocket.small import SENTENCES
+from training.batches import IGNORED, Examples, Recipe, batches
+from training.corpus import read_pairs, split_words
+from training.loop import Run, Settings, first_weights
+from training.objective import REPEATS_HEAD, REPEATS_LAYER, repeats_loss
+from training.tokenizer import learn_pieces
 
 
 def test_the_loss_asks_for_the_other_occurrences_and_of_repeated_pieces_alone() -> None:

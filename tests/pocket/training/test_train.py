@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnviz.errors import InputError
-from attnviz.pocket import load_pocket
-from attnviz.pocket.model import Sizes
-from attnviz.pocket.train import arguments, main
-from attnviz.pocket.training.loop import Settings, first_weights, learning_rate, shapes
-from attnviz.pocket.training.stages import train
+from attnviz.core.errors import InputError
+from attnviz.models.pocket import load_pocket
+from attnviz.models.pocket.network import Sizes
 from tests.pocket.small import SENTENCES, SIZES
+from training.loop import Settings, first_weights, learning_rate, shapes
+from training.stages import train
+from training.train import arguments, main
 
 SMALL = Sizes(size=24, heads=4, feed_forward=32, encoder_layers=1, decoder_layers=3)
 

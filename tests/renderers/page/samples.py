@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention_map import Attention, AttentionMap, Focus, Projections, Provenance, Token
-from attnviz.measures import HeadMeasure
+from attnviz.core.attention_map import (
+    Attention,
+    AttentionMap,
+    Focus,
+    Projections,
+    Provenance,
+    Token,
+)
+from attnviz.core.measures import HeadMeasure
 from attnviz.renderers.page import page
 
 HOSTILE = (

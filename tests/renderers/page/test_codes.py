@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from attnviz.renderers.page.codes import FINE_LEVELS, Codes, encode, scale_of
+from attnviz.renderers.page.data import FINE_LEVELS, Codes, encode, scale_of
 from tests.renderers.page.samples import softmax_rows
 
 MAPS = arrays(np.float32, (1, 2, 3, 4), elements=st.floats(0, 1, width=32, allow_subnormal=False))

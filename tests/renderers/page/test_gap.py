@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from attnviz.attention_map import Token
-from attnviz.renderers.page.gap import gap
+from attnviz.core.attention_map import Token
+from attnviz.renderers.page.data import gap
 
 
 def test_the_gap_between_tokens_is_what_the_text_has_there() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from attnviz import attend
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.renderers.page import Patches, framed, page
 from tests.renderers.page.conftest import Open, Opened
 from tests.renderers.page.samples import (

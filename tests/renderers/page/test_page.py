@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.errors import InputError
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import InputError
 from attnviz.renderers.page import Patches, framed, page
-from attnviz.renderers.page.assemble import SCRIPTS, as_json, joined
+from attnviz.renderers.page.document import SCRIPTS, as_json, joined
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.attention_map import AttentionMap, Token
-from attnviz.renderers.page.pool import joined, pool, strongest_links, within
+from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.renderers.page.data import joined, pool, strongest_links, within
 from tests.renderers.page.samples import softmax_rows
 
 

@@ -1,0 +1,189 @@
+"""Tokens of two texts paired by an edit script (Ratcliff and Obershelp's, as in difflib)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.links import strongest_links
+from attnviz.analyses.similarity import jensen_shannon
+from attnviz.core.attention_map import AttentionMap, Token, check_single_tokens
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.measures import Change, Comparison
+
+Pair = tuple[int | None, int | None]
+"""Positions in the first and in the second text; None where a token has no partner."""
+
+
+def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
+    """Each token of both texts once, in order, with its partner if it has one.
+
+    Runs of equal tokens are paired, and what stands between two such runs where it is as long in
+    both texts; other tokens stay alone. Exchanging the texts exchanges the sides of every pair.
+    """
+    if list(second) < list(first):
+        return [(left, right) for right, left in pair_tokens(second, first)]
+    pairs: list[Pair] = []
+    matcher = SequenceMatcher(None, list(first), list(second), autojunk=False)
+    for _, low, high, other_low, other_high in matcher.get_opcodes():
+        if high - low == other_high - other_low:
+            pairs += zip(range(low, high), range(other_low, other_high), strict=True)
+            continue
+        pairs += ((position, None) for position in range(low, high))
+        pairs += ((None, position) for position in range(other_low, other_high))
+    return pairs
+
+
+# <difference> What changed between two attentions: link by link, and head by head in one number.
+#
+# Tokens are paired by an edit script. Rows are the queries that both have, columns the keys of
+# either, so that what went to a key that the other text lacks counts as a change. Heads are
+# compared by the Jensen–Shannon divergence of their rows (Lin 1991).
+
+Weights = NDArray[np.float32]
+TOLERANCE = 1e-3
+"""How far a row's sum may be from 1 before renormalising it is worth a note."""
+
+
+def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Comparison:
+    """How the second map differs from the first; exchanging them changes every sign.
+
+    Args:
+        first: shares, of as many layers and heads as the second.
+        second: likewise.
+        top: how many of the changed links to name.
+
+    Raises:
+        UsageError: signed values, or other numbers of layers or heads.
+        InputError: no query that both have.
+    """
+    _check(first, second)
+    queries, keys = (
+        pair_tokens([token.text for token in a], [token.text for token in b])
+        for a, b in (
+            (first.query_tokens, second.query_tokens),
+            (first.key_tokens, second.key_tokens),
+        )
+    )
+    rows = [pair for pair in queries if None not in pair]
+    if not rows:
+        raise InputError("the two texts have no token in common that could be compared")
+    before = _over(first.weights, [a for a, _ in rows], [a for a, _ in keys])
+    after = _over(second.weights, [b for _, b in rows], [b for _, b in keys])
+    difference = AttentionMap(
+        first.stream,
+        tuple(_token(pair, first.query_tokens, second.query_tokens) for pair in rows),
+        tuple(_token(pair, first.key_tokens, second.key_tokens) for pair in keys),
+        after - before,
+        layers=_names(first.layers, second.layers),
+        heads=_names(first.heads, second.heads),
+        values="signed",
+        unit="B − A, in shares of a row's attention",
+        query_side=first.query_side,
+        key_side=first.key_side,
+    )
+    divergences, notes = _divergences(before, after)
+    return Comparison(
+        difference,
+        tuple(
+            ((a, b), (c, d))
+            for a, c in zip(first.layers, second.layers, strict=True)
+            for b, d in zip(first.heads, second.heads, strict=True)
+        ),
+        divergences,
+        _changes(difference, before, after, top),
+        (*_pairing_notes(queries, keys), *notes),
+    )
+
+
+def _check(first: AttentionMap, second: AttentionMap) -> None:
+    for item in (first, second):
+        check_single_tokens(item, "a comparison")
+        if item.values == "signed":
+            raise UsageError(f"stream '{item.stream}' holds signed values, not shares to compare")
+    if first.weights.shape[:2] != second.weights.shape[:2]:
+        sizes = [f"{len(item.layers)} × {len(item.heads)}" for item in (first, second)]
+        raise UsageError(
+            f"A has {sizes[0]} layers and heads, B {sizes[1]}: choose as many of each "
+            "with --layer-a, --layer-b, --head-a and --head-b"
+        )
+
+
+def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -> Weights:
+    """Weights of the rows over all columns, 0 for a key that this side lacks."""
+    if (rows, columns) == tuple(list(range(length)) for length in weights.shape[2:]):
+        return weights
+    spread = np.zeros((*weights.shape[:2], len(rows), len(columns)), dtype=np.float32)
+    present = [place for place, column in enumerate(columns) if column is not None]
+    taken = [column for column in columns if column is not None]
+    chosen = np.array(rows, dtype=np.intp)
+    spread[..., present] = weights[:, :, chosen[:, None], np.array(taken, dtype=np.intp)]
+    return spread
+
+
+def _divergences(before: Weights, after: Weights) -> tuple[NDArray[np.float64], list[str]]:
+    """Mean over the rows of each head, rows renormalised; and what was done to them."""
+    found = np.full(before.shape[:2], np.nan)
+    scaled = left_out = 0
+    for layer, (a, b) in enumerate(zip(before, after, strict=True)):
+        p, q = (np.maximum(side.astype(np.float64), 0) for side in (a, b))
+        sums = p.sum(-1, keepdims=True), q.sum(-1, keepdims=True)
+        both = ((sums[0] > 0) & (sums[1] > 0))[..., 0]
+        off = [np.abs(side[..., 0] - 1) > TOLERANCE for side in sums]
+        scaled += int((both & (off[0] | off[1])).sum())
+        left_out += int((~both).sum())
+        p, q = (x / np.where(total > 0, total, 1) for x, total in zip((p, q), sums, strict=True))
+        rows = np.where(both, jensen_shannon(p, q), 0).sum(-1)
+        np.divide(rows, both.sum(-1), out=found[layer], where=both.any(-1))
+    notes = []
+    if scaled:
+        notes.append(f"{scaled} rows do not sum to 1: renormalised for the divergence")
+    if left_out:
+        notes.append(f"{left_out} rows attend to nothing on one side: left out of the divergence")
+    return found, notes
+
+
+def _changes(
+    difference: AttentionMap, before: Weights, after: Weights, top: int
+) -> tuple[Change, ...]:
+    found = []
+    for link in strongest_links(difference, top, between_words=False):
+        layer, head = difference.layers.index(link.layer), difference.heads.index(link.head)
+        cell = (layer, head, link.query_position, link.key_position)
+        if link.weight:
+            found.append(Change(link, float(before[cell]), float(after[cell])))
+    return tuple(found)
+
+
+def _token(pair: Pair, first: tuple[Token, ...], second: tuple[Token, ...]) -> Token:
+    """One token for a pair: the common text, the change of text, or the side that has it."""
+    a, b = pair
+    if b is None:
+        assert a is not None
+        return replace(first[a], text=f"−{first[a].text}")
+    if a is None:
+        return replace(second[b], text=f"+{second[b].text}")
+    if first[a].text == second[b].text:
+        return first[a]
+    return replace(first[a], text=f"{first[a].text}→{second[b].text}")
+
+
+def _names(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """Equal names as they are, others as what became what."""
+    return tuple(a if a == b else f"{a}→{b}" for a, b in zip(first, second, strict=True))
+
+
+def _pairing_notes(queries: list[Pair], keys: list[Pair]) -> list[str]:
+    notes = []
+    for pairs, what, fate in (
+        (queries, "queries", "left out"),
+        (keys, "keys", "compared with nothing"),
+    ):
+        only = [sum(b is None for _, b in pairs), sum(a is None for a, _ in pairs)]
+        if any(only):
+            notes.append(f"{what} only in A: {only[0]}, only in B: {only[1]}; {fate}")
+    return notes

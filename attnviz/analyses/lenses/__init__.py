@@ -1,0 +1,1 @@
+"""What can be made of a text's attention: a lens a file."""

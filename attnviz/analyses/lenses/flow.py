@@ -1,0 +1,132 @@
+"""Attention flow (Abnar and Zuidema 2020, section 3): the most that can reach an output.
+
+Each layer is a row of nodes; edges carry Â as capacities. What a position can receive from an input
+is the maximum flow between them, a bottleneck that a product of averages does not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.lenses.layered import Layered, layered, seen_through
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import UsageError
+from attnviz.core.notices import announce
+
+UNIT = "largest flow from an input"
+MOST_SOLVES = 10_000
+"""More pairs of positions than this are refused: each is a maximum-flow problem of its own."""
+
+Node = tuple[str, int, int]
+"""Which sequence, after which layer (0: the input), which position."""
+
+
+def flow(
+    attention: Attention,
+    queries: Sequence[int] | None = None,
+    remedy: str = "shorten the text, or use --lens rollout",
+) -> Attention:
+    """The largest flow from each input token to each position after the last layer.
+
+    Args:
+        attention: every layer of a text; of an encoder-decoder the streams cross, encoder, decoder.
+        queries: the positions whose rows are wanted, each a problem for every key; None: all.
+        remedy: what to do where that is too much.
+
+    Returns:
+        One map of one layer and one head, values from 0 to 1; rows need not sum to 1.
+
+    Raises:
+        UsageError: layers are missing, or there are more than 10,000 pairs of positions.
+    """
+    item = attention.main
+    rows = range(len(item.query_tokens)) if queries is None else queries
+    solves = len(rows) * len(item.key_tokens)
+    if solves > MOST_SOLVES:
+        raise UsageError(
+            f"flow would solve {solves:,} maximum-flow problems, more than {MOST_SOLVES:,}: "
+            f"{remedy}"
+        )
+    graph = layered(attention)
+    cost = f"flow takes {solves:,} maximum-flow problems over {len(item.layers)} layers"
+    announce(cost)
+    values = flows(graph, rows).astype(np.float32)[None, None]
+    provenance = seen_through("flow", attention)
+    shown = item.with_weights(
+        values,
+        query_tokens=tuple(item.query_tokens[row] for row in rows),
+        layers=("flow",),
+        heads=("mean",),
+        unit=UNIT,
+    )
+    return replace(
+        attention,
+        maps=(shown,),
+        provenance=replace(provenance, notes=(*provenance.notes, cost)),
+    )
+
+
+def flows(graph: Layered, queries: Sequence[int] | None = None) -> NDArray[np.float64]:
+    """Maximum flows from each position at the top to each input below.
+
+    Args:
+        graph: the layers.
+        queries: the positions at the top; None: all, in order.
+
+    Returns:
+        Shape (queries, keys): inputs are the source's with cross-attention, else the own ones.
+    """
+    from igraph import Graph
+
+    edges = list(_edges(graph))
+    numbers: dict[Node, int] = {}
+    for edge in edges:
+        for node in edge[:2]:
+            numbers.setdefault(node, len(numbers))
+    ends = [(numbers[above], numbers[below]) for above, below, _ in edges]
+    capacities = [capacity for *_, capacity in edges]
+    network = Graph(len(numbers), ends, directed=True)
+    depth, length = graph.within.shape[:2]
+    inputs, keys = ("own", length) if graph.across is None else ("source", graph.across.shape[2])
+    rows = range(length) if queries is None else queries
+    found = np.zeros((len(rows), keys))
+    for place, query in enumerate(rows):
+        top = numbers["own", depth, query]
+        for key in range(keys):
+            bottom = numbers.get((inputs, 0, key))
+            if bottom is not None:
+                found[place, key] = network.maxflow_value(top, bottom, capacities)
+    return found
+
+
+def _edges(graph: Layered) -> Iterator[tuple[Node, Node, float]]:
+    """Edges from the top downwards with their capacities, so that an input is where flow ends."""
+    if graph.across is None or graph.source is None:
+        yield from _downwards("own", "own", graph.within)
+        return
+    yield from _downwards("source", "source", graph.source)
+    # A decoder's layer is two rows of nodes: its position after self-attention ("mid"), and what
+    # that and the encoder's top make together, each weighing as much as in the rollout.
+    yield from _downwards("mid", "own", graph.within)
+    top = len(graph.source)
+    for layer, cross in enumerate(graph.across, 1):
+        for query, row in enumerate(cross):
+            mass = 1 + float(row.sum())
+            yield ("own", layer, query), ("mid", layer, query), 1 / mass
+            for key, weight in enumerate(row.tolist()):
+                if weight > 0:
+                    yield ("own", layer, query), ("source", top, key), weight / mass
+
+
+def _downwards(
+    above: str, below: str, steps: NDArray[np.float64]
+) -> Iterator[tuple[Node, Node, float]]:
+    for layer, step in enumerate(steps, 1):
+        for query, row in enumerate(step.tolist()):
+            for key, capacity in enumerate(row):
+                if capacity > 0:
+                    yield (above, layer, query), (below, layer - 1, key), capacity

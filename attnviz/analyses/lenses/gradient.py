@@ -1,0 +1,172 @@
+"""Gradient-weighted relevance (Chefer, Gur and Wolf 2021, ICCV, section 3, rules 5 to 11).
+
+Unlike rollout it explains one output: each weight counts by how much the output grows with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.errors import UsageError
+from attnviz.core.lens_inputs import Explained
+
+UNIT = "share of what speaks for the output (gradient)"
+
+Matrix = NDArray[np.float64]
+"""Relevance, shape (positions, positions or keys); or such a matrix for each layer."""
+
+
+def gradient(explained: Explained) -> Attention:
+    """How much each input token speaks for one output, through weights it grows with.
+
+    Args:
+        explained: every layer's weights and gradients; of an encoder-decoder the streams cross,
+            encoder, decoder.
+
+    Returns:
+        Maps of one row, the output: R − I at the position that it is read from (the mean where it
+        is read from several), as shares that sum to 1. For an encoder-decoder one over the source
+        and one over the target read so far, each with shares of its own.
+
+    Raises:
+        UsageError: the maps are of no such model.
+    """
+    attention = explained.attention
+    main, rows = attention.main, list(explained.positions)
+    steps = _steps(explained)
+    last = max(rows) + 1
+    if main.stream == "cross":
+        own, source = relevance_across(steps["encoder"], steps["decoder"], steps["cross"])
+        found = [(main, source[rows]), (attention.stream("decoder"), _moved(own)[rows, :last])]
+    else:
+        own = _moved(relevance(steps[main.stream]))[rows]
+        found = [(main, own[:, :last] if main.stream == "causal" else own)]
+    totals = {item.stream: round(float(row.sum(axis=-1).mean()), 6) for item, row in found}
+    token = Token(_name(explained), special=True)
+    maps = tuple(_as_map(item, token, row.mean(axis=0)) for item, row in found)
+    facts: dict[str, Any] = {"output": explained.output, "read from": rows, "relevance": totals}
+    if explained.probability is not None:
+        facts["probability"] = round(explained.probability, 6)
+    provenance = attention.provenance
+    notes = provenance.notes
+    silent = [stream for stream, total in totals.items() if total == 0]
+    if silent:
+        notes += (f"no weight of stream {' or '.join(silent)} speaks for '{explained.output}'",)
+    provenance = replace(
+        provenance,
+        settings={**provenance.settings, **facts},
+        steps=(*provenance.steps, "lens gradient"),
+        notes=notes,
+        focus={},
+    )
+    return replace(attention, maps=maps, provenance=provenance)
+
+
+def weighted(weights: NDArray[np.floating], gradients: NDArray[np.floating]) -> Matrix:
+    """Ā of rule 5: the mean over heads of weight × gradient, where that is above 0.
+
+    Args:
+        weights: shape (layers, heads, queries, keys).
+        gradients: ∂output/∂weight, of the same shape.
+
+    Returns:
+        Shape (layers, queries, keys), at least 0.
+    """
+    products = np.maximum(weights * gradients, 0)
+    means: Matrix = products.mean(axis=1, dtype=np.float64)
+    return means
+
+
+def relevance(within: Matrix) -> Matrix:
+    """R after the last layer by rule 6, R ← R + Ā R from R = I; a triangle stays a triangle.
+
+    Args:
+        within: Ā of each self-attention layer, shape (layers, positions, positions).
+    """
+    found = np.eye(within.shape[-1])
+    for step in within:
+        found = found + step @ found
+    return found
+
+
+def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[Matrix, Matrix]:
+    """What the decoder's own positions, and what the source's, mean to the decoder's positions.
+
+    Rules 6 and 7 for each self-attention, rules 8 to 10 for each cross-attention. Rule 11 adds
+    nothing: the encoder has seen nothing of the decoder.
+
+    Args:
+        encoder: Ā of the encoder's layers, shape (layers, keys, keys).
+        decoder: Ā of the decoder's self-attention, shape (layers, queries, queries).
+        cross: Ā of its cross-attention, shape (layers, queries, keys).
+
+    Returns:
+        Rᵗᵗ of shape (queries, queries) and Rᵗˢ of shape (queries, keys).
+    """
+    read = normalised(relevance(encoder))
+    own = np.eye(decoder.shape[-1])
+    source = np.zeros(cross.shape[1:])
+    for step, across in zip(decoder, cross, strict=True):
+        own, source = own + step @ own, source + step @ source
+        source = source + normalised(own).T @ across @ read
+    return own, source
+
+
+def normalised(found: Matrix) -> Matrix:
+    """R̄ of rules 8 and 9: the rows of R − I made to sum to 1, and I added again.
+
+    A row that nothing has reached stays a row of I, where the paper would divide 0 by 0.
+    """
+    return _shares(_moved(found)) + np.eye(len(found))
+
+
+def _moved(found: Matrix) -> Matrix:
+    """R − I: without what every position was to itself from the start."""
+    return found - np.eye(len(found))
+
+
+def _shares(rows: Matrix) -> Matrix:
+    totals = rows.sum(axis=-1, keepdims=True)
+    shares: Matrix = np.divide(rows, totals, out=np.zeros_like(rows), where=totals > 0)
+    return shares
+
+
+def _steps(explained: Explained) -> dict[str, Matrix]:
+    """Ā of every layer of each stream, layers of different shapes joined again."""
+    parts: dict[str, list[Matrix]] = {}
+    for item, slope in zip(explained.attention.maps, explained.gradients, strict=True):
+        parts.setdefault(item.stream, []).append(weighted(item.weights, slope))
+    main = explained.attention.main.stream
+    needed: Sequence[str] = ("encoder", "decoder", "cross") if main == "cross" else (main,)
+    absent = [name for name in needed if name not in parts]
+    if absent:
+        raise UsageError(f"the gradient lens needs stream '{absent[0]}', which this model lacks")
+    return {name: np.concatenate(parts[name]) for name in needed}
+
+
+def _name(explained: Explained) -> str:
+    """Such as "→ POSITIVE .98"."""
+    if explained.probability is None:
+        return f"→ {explained.output}"
+    rounded = f"{explained.probability:.2f}".removeprefix("0")
+    return f"→ {explained.output} {'<.01' if rounded == '.00' else rounded}"
+
+
+def _as_map(item: AttentionMap, token: Token, row: Matrix) -> AttentionMap:
+    return AttentionMap(
+        item.stream,
+        (token,),
+        item.key_tokens[: len(row)],
+        _shares(row)[None, None, None].astype(np.float32),
+        layers=("gradient",),
+        heads=("mean",),
+        unit=UNIT,
+        query_side="output",
+        key_side=item.key_side,
+    )

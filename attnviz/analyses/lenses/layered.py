@@ -1,0 +1,103 @@
+"""Attention with its residual connections: the layered graph that rollout and flow walk through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, check_single_tokens
+from attnviz.core.errors import UsageError
+
+Steps = NDArray[np.float64]
+"""Mixing matrices, first layer first, shape (layers, positions, positions); rows sum to 1."""
+
+WITHIN = ("self", "causal", "encoder", "decoder")
+"""Streams in which a sequence attends to itself, layer upon layer."""
+
+
+def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Half attention, half residual: rownorm(A + I), the Â of Abnar and Zuidema 2020.
+
+    Args:
+        weights: shape (…, positions, positions), the mean over the heads.
+
+    Returns:
+        The same shape, rows summing to 1; a row that attends to nothing keeps itself.
+    """
+    summed = np.asarray(weights, dtype=np.float64) + np.eye(weights.shape[-1])
+    mixed: NDArray[np.float64] = summed / summed.sum(axis=-1, keepdims=True)
+    return mixed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layered:
+    """What flows through a model's layers.
+
+    Attributes:
+        within: the steps of the stream that attends to itself.
+        across: for a decoder, the mean cross-attention of each layer, shape (layers, queries,
+            keys); None without cross-attention.
+        source: for a decoder, the steps of the encoder that it looks at.
+    """
+
+    within: Steps
+    across: NDArray[np.float64] | None = None
+    source: Steps | None = None
+
+
+def layered(attention: Attention) -> Layered:
+    """The graph of one text: of the decoder with its cross-attention, or of one self-attention.
+
+    Raises:
+        UsageError: layers are missing, were reduced, or there is no stream that attends to itself.
+    """
+    streams = {item.stream: item for item in attention.maps}
+    if len(streams) < len(attention.maps):
+        raise UsageError("layers of different sizes cannot be joined: use --lens raw")
+    if attention.main.stream == "cross":
+        absent = [name for name in ("encoder", "decoder") if name not in streams]
+        if absent:
+            raise UsageError(
+                f"this lens follows a whole encoder-decoder, but there is no {absent[0]} stream "
+                f"in '{attention.provenance.model}': use --lens raw"
+            )
+        within = _steps(streams["decoder"])
+        across = _mean(streams["cross"])
+        return Layered(with_residual(within), across, with_residual(_steps(streams["encoder"])))
+    if attention.main.stream not in WITHIN:
+        raise UsageError(
+            f"this lens needs a sequence that attends to itself, not stream "
+            f"'{attention.main.stream}': use --lens raw"
+        )
+    return Layered(with_residual(_steps(attention.main)))
+
+
+def seen_through(lens: str, attention: Attention) -> Provenance:
+    """The provenance with the lens, saying so where it goes beyond the paper's encoders."""
+    provenance = attention.provenance
+    notes = provenance.notes
+    beyond = {"causal": "causal decoders", "decoder": "causal decoders", "cross": "cross-attention"}
+    if attention.main.stream in beyond:
+        where = beyond[attention.main.stream]
+        notes += (f"{lens} was defined for encoders: its use on {where} is an extension",)
+    steps = (*provenance.steps, f"lens {lens}")
+    return replace(provenance, steps=steps, notes=notes, focus={})
+
+
+def _steps(item: AttentionMap) -> NDArray[np.float64]:
+    if item.weights.shape[2] != item.weights.shape[3]:
+        raise UsageError(f"stream '{item.stream}' is not square: a sequence must see itself")
+    return _mean(item)
+
+
+def _mean(item: AttentionMap) -> NDArray[np.float64]:
+    check_single_tokens(item, "this lens")
+    if list(item.layers) != [str(layer) for layer in range(len(item.layers))]:
+        raise UsageError(
+            f"stream '{item.stream}' holds layers {', '.join(item.layers)}: "
+            "this lens needs all of them, from 0 on"
+        )
+    means: NDArray[np.float64] = item.weights.mean(axis=1, dtype=np.float64)
+    return means

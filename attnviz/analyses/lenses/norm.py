@@ -1,0 +1,103 @@
+"""Norm-based attention (Kobayashi et al. 2020, EMNLP, section 3; 2021 for all heads together).
+
+A weight says how much of a vector is taken, not how long the vector is: a head can look at [SEP]
+all day and take next to nothing. Here counts the length of what is added, ‖Σₕ Aₕ fₕ(x)‖.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.lens_inputs import Transformed
+
+UNIT = "share of a row's summed norms"
+VALUE_UNIT = "share of a row's summed value-norms"
+
+
+def norm(transformed: Transformed) -> Attention:
+    """How long each key's contribution to each query is, all heads added up.
+
+    Args:
+        transformed: weights with what each head makes of each key.
+
+    Returns:
+        For each stream a map of one head, "sum", with ‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖ for each layer; then for
+        each a map "…-by-head" with the heads' own ‖Aₕᵢⱼ fₕ(xⱼ)‖. Rows are shares: each length
+        divided by the sum of its row's.
+    """
+    attention = transformed.attention
+    unit = UNIT if transformed.projected else VALUE_UNIT
+    pairs = list(zip(attention.maps, transformed.products, strict=True))
+    together = [
+        _as_map(item, norms(item.weights, products)[:, None], unit, heads=("sum",))
+        for item, products in pairs
+    ]
+    apart = [
+        _as_map(
+            item,
+            norms_by_head(item.weights, products),
+            unit,
+            stream=f"{item.stream}-by-head",
+        )
+        for item, products in pairs
+    ]
+    provenance = attention.provenance
+    notes = provenance.notes
+    if not transformed.projected:
+        notes += (
+            "value-norm: no output projection is known, so what a head adds is its value alone, "
+            "and heads never cancel",
+        )
+    steps = (*provenance.steps, "lens norm")
+    provenance = replace(provenance, steps=steps, notes=notes, focus={})
+    return replace(attention, maps=(*together, *apart), provenance=provenance)
+
+
+def norms(weights: NDArray[np.floating], products: NDArray[np.float64]) -> NDArray[np.float64]:
+    """‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖ = √(aᵀ Gⱼ a) with a the weights of all heads and Gⱼ their inner products.
+
+    So no vector for each pair of positions is ever made.
+
+    Args:
+        weights: shape (layers, heads, queries, keys).
+        products: shape (layers, keys, heads, heads).
+
+    Returns:
+        Shape (layers, queries, keys), at least 0, in the units of the model's own vectors.
+    """
+    layers, _, queries, keys = weights.shape
+    found = np.empty((layers, queries, keys))
+    for layer in range(layers):
+        by_key = weights[layer].astype(np.float64).transpose(2, 1, 0)
+        squares = ((by_key @ products[layer]) * by_key).sum(axis=-1)
+        found[layer] = np.sqrt(np.maximum(squares, 0)).T
+    return found
+
+
+def norms_by_head(
+    weights: NDArray[np.floating], products: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """‖Aₕᵢⱼ fₕ(xⱼ)‖ = Aₕᵢⱼ ‖fₕ(xⱼ)‖ of each head alone.
+
+    Args:
+        weights: shape (layers, heads, queries, keys).
+        products: shape (layers, keys, heads, heads).
+
+    Returns:
+        Shape (layers, heads, queries, keys), at least 0.
+    """
+    lengths = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1)).swapaxes(-1, -2)
+    found: NDArray[np.float64] = weights.astype(np.float64) * lengths[:, :, None, :]
+    return found
+
+
+def _as_map(
+    item: AttentionMap, lengths: NDArray[np.float64], unit: str, **changes: object
+) -> AttentionMap:
+    totals = lengths.sum(axis=-1, keepdims=True)
+    shares = np.divide(lengths, totals, out=np.zeros_like(lengths), where=totals > 0)
+    return item.with_weights(shares.astype(np.float32), unit=unit, **changes)

@@ -1,0 +1,90 @@
+"""A random list of words written twice: nothing but copying can foretell its second half."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from attnviz.analyses.masks import Subject, within_one_text
+from attnviz.core.attention_map import Token
+from attnviz.core.measures import HeadMeasure
+
+_WORDS = (
+    "apple arm baby bag ball bank bed bird blue boat book bottle box bread bridge brother cake car "
+    "cat chair cheese child city coat coffee cold cow cup day dog door dream ear egg eye face farm "
+    "fire fish flower foot friend garden girl glass green hand hat head horse house ice key king "
+    "knife lake letter light milk money moon mother mouth music name night nose paper park pen "
+    "queen rain red ring river road room salt school sea ship shoe sky snow song star stone street "
+    "sugar summer sun table tea time town train tree water wind window winter woman wood world"
+)
+WORDS = tuple(_WORDS.split())
+"""Short common words, which most tokenizers keep whole."""
+
+
+def repeated_words(count: int = 24, seed: int = 0) -> str:
+    """Different words in random order, and the same again.
+
+    Args:
+        count: words in one copy.
+        seed: of their choice and order.
+    """
+    words = " ".join(random.Random(seed).sample(WORDS, count))
+    return f"{words} {words}"
+
+
+# <induction> Induction and duplicate heads, seen on a sequence that comes twice (Elhage 2021,
+# Olsson 2022).
+#
+# Of a random sequence of length L written twice, position i of the second copy finds its own
+# token at i − L. An induction head looks one further, at what came next the last time, i − L + 1.
+
+SHORTEST = 4
+"""Tokens that must come again before it counts as a repetition."""
+
+
+def induction(subject: Subject) -> HeadMeasure | None:
+    """Mean of A[i, i − L + 1] over the second copy.
+
+    That diagonal also crosses the last token of the first copy, which has nothing to repeat yet.
+    """
+    return _copying(subject, "induction", 1, "what came next the last time")
+
+
+def duplicate(subject: Subject) -> HeadMeasure | None:
+    """Mean of A[i, i − L] over the second copy."""
+    return _copying(subject, "duplicate", 0, "the same token the last time")
+
+
+def repetition(tokens: tuple[Token, ...]) -> tuple[list[int], list[int]]:
+    """Positions at the end of a text that repeat what stands before them, and what they repeat.
+
+    Special tokens do not count, so a start token shifts both alike.
+
+    Returns:
+        As many positions of the second copy as of the first; none where nothing is repeated.
+    """
+    places = [place for place, token in enumerate(tokens) if not token.special]
+    texts = [tokens[place].text for place in places]
+    best, period = 0, 0
+    for shift in range(SHORTEST, len(texts) // 2 + 1):
+        run = 0
+        while run < shift and texts[-1 - run] == texts[-1 - run - shift]:
+            run += 1
+        if run > best:
+            best, period = run, shift
+    # The first copy's first token may be cut otherwise than the second's, having no space before.
+    if best < max(SHORTEST, period - 1):
+        return [], []
+    second = range(len(places) - best, len(places))
+    return [places[at] for at in second], [places[at - period] for at in second]
+
+
+def _copying(subject: Subject, name: str, step: int, what: str) -> HeadMeasure | None:
+    if not within_one_text(subject.item):
+        return None
+    tokens = subject.item.query_tokens
+    later, earlier = repetition(tokens)
+    targets = np.zeros((len(tokens), len(tokens)), dtype=bool)
+    targets[later, np.array(earlier, dtype=int) + step] = True
+    return subject.share_on(name, targets, (f"never {what}", f"only {what}"))

@@ -1,0 +1,159 @@
+"""Heads that look at the token before, at the token after, or at the token itself.
+
+Of N tokens, N − 1 have one before them and N − 1 one after: means are over these.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.masks import Numbers, Subject, within_one_text
+from attnviz.core.attention_map import Token
+from attnviz.core.measures import HeadMeasure
+
+
+def previous_token(subject: Subject) -> HeadMeasure | None:
+    """Mean of a_(i, i−1) over the N − 1 rows that have a token before them."""
+    return _diagonal(subject, "previous-token", -1, "the token before")
+
+
+def next_token(subject: Subject) -> HeadMeasure | None:
+    """Mean of a_(i, i+1) over the N − 1 rows that have a token after them; none in a causal map."""
+    return _diagonal(subject, "next-token", 1, "the token after")
+
+
+def own_token(subject: Subject) -> HeadMeasure | None:
+    """Mean of a_ii over all N rows."""
+    return _diagonal(subject, "self", 0, "itself")
+
+
+def _diagonal(subject: Subject, name: str, offset: int, what: str) -> HeadMeasure | None:
+    if not within_one_text(subject.item):
+        return None
+    targets = np.eye(len(subject.item.key_tokens), k=offset, dtype=bool)
+    return subject.share_on(name, targets, (f"never {what}", f"only {what}"))
+
+
+# <same_token> Heads that look for other places of the same token.
+
+
+def same_token(subject: Subject) -> HeadMeasure | None:
+    """Share on tokens that read the same, itself and special tokens aside.
+
+    Averaged over the rows that can see such a token; across two texts the token itself is one.
+    """
+    item = subject.item
+    queries = np.array([token.text for token in item.query_tokens])
+    keys = np.array([token.text for token in item.key_tokens])
+    targets = queries[:, None] == keys
+    targets[[token.special for token in item.query_tokens]] = False
+    targets[:, [token.special for token in item.key_tokens]] = False
+    if within_one_text(item):
+        np.fill_diagonal(targets, False)
+    return subject.share_on(
+        "same-token", targets, ("never the same token", "only other places of the same token")
+    )
+
+
+# <first_token> Heads that rest on the first token.
+
+
+def first_token(subject: Subject) -> HeadMeasure | None:
+    """Mean of a_i0 over i ≥ 1: the first token has to look at itself in a causal map.
+
+    Across two texts the first key, from every query.
+    """
+    item = subject.item
+    targets = np.zeros((len(item.query_tokens), len(item.key_tokens)), dtype=bool)
+    targets[int(within_one_text(item)) :, 0] = True
+    return subject.share_on("first-token", targets, ("never the first token", "only the first"))
+
+
+# <special_token> Heads that rest on special tokens.
+
+
+def special_token(subject: Subject) -> HeadMeasure | None:
+    """Share on special tokens ([CLS], <eos>), over the rows that can see one."""
+    item = subject.item
+    special = np.array([token.special for token in item.key_tokens])
+    targets = np.broadcast_to(special, (len(item.query_tokens), len(special)))
+    return subject.share_on("special-token", targets, ("only text", "only special tokens"))
+
+
+# <punctuation> Heads that rest on punctuation marks.
+
+
+def punctuation(subject: Subject) -> HeadMeasure | None:
+    """Share on tokens of nothing but punctuation, over the rows that can see one."""
+    item = subject.item
+    marks = np.array([is_mark(token) for token in item.key_tokens])
+    targets = np.broadcast_to(marks, (len(item.query_tokens), len(marks)))
+    return subject.share_on("punctuation", targets, ("only words", "only punctuation"))
+
+
+def is_mark(token: Token) -> bool:
+    """True for a token of nothing but punctuation."""
+    text = token.text.strip()
+    marks = all(unicodedata.category(character).startswith("P") for character in text)
+    return bool(text) and marks and not token.special
+
+
+# <sink> Attention sinks: keys that gather attention whatever they say (Gu et al. 2024, section
+# 3).
+#
+# A key's score is the mean attention it gets from the rows that can see it, α_k = Σ_{i≥k} A_ik /
+# (T − k) in a causal map of T tokens; above 0.3 the key counts as a sink of that head.
+
+THRESHOLD = 0.3
+
+
+def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Numbers:
+    """Mean attention that each key gets from the rows that see it.
+
+    Args:
+        weights: shape (layers, heads, queries, keys).
+        visible: shape (layers or 1, queries, keys).
+
+    Returns:
+        Shape (layers, heads, keys), from 0 to 1; 0 for a key that nobody sees.
+    """
+    received = np.ones(weights.shape[-2], dtype=weights.dtype) @ weights
+    seen_by = np.maximum(visible.sum(axis=-2), 1)[:, None]
+    scores: Numbers = received / seen_by
+    return scores
+
+
+def sink(subject: Subject) -> HeadMeasure:
+    """The highest score of a key that at least half of the rows see.
+
+    The last keys of a causal map are seen by few rows, each of which would weigh too much.
+    """
+    known = _well_seen(subject)
+
+    def formula(weights: NDArray[np.floating]) -> Numbers:
+        strongest: Numbers = np.where(known, sink_scores(weights, subject.visible), 0).max(axis=-1)
+        return strongest
+
+    return subject.measure("sink", "share", ("no key stands out", "one key gets all"), formula)
+
+
+def sink_fractions(subject: Subject) -> Numbers:
+    """For each key the share of all heads of which it is a sink, shape (keys,).
+
+    In a short text, where even an even look passes the threshold, nothing is a sink.
+    """
+    scores = sink_scores(subject.item.weights, subject.visible)
+    even = sink_scores(subject.uniform, subject.visible)
+    sinks = _well_seen(subject) & (scores > THRESHOLD) & (even <= THRESHOLD)
+    fractions: Numbers = sinks.mean(axis=(0, 1))
+    return fractions
+
+
+def _well_seen(subject: Subject) -> NDArray[np.bool_]:
+    counts = subject.visible.sum(axis=-2)
+    rows = subject.rows.sum(axis=-1, keepdims=True)
+    well: NDArray[np.bool_] = (2 * counts >= rows)[:, None]
+    return well

@@ -1,0 +1,66 @@
+"""How widely heads look: entropy in nats, as a share of what is possible, and as a number of keys.
+
+With v visible keys a row's entropy lies between 0 and ln v (Shannon 1948).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.masks import HIGH, LOW, Numbers, Subject, mean_entropy
+from attnviz.core.measures import HeadMeasure
+
+
+def entropy(subject: Subject) -> HeadMeasure:
+    """Mean entropy of a row, in nats; the first row of a causal map is 0 whatever the head does."""
+    heads, even = subject.entropies
+    values = mean_entropy(subject.item.weights, heads), mean_entropy(subject.uniform, even)
+    most = _most(np.log(_keys(subject)))
+    return subject.compare("entropy", "nats", (LOW, HIGH), values, top=most)
+
+
+def relative_entropy(subject: Subject) -> HeadMeasure | None:
+    """Entropy over ln(visible keys), averaged over the rows that see two keys or more."""
+    seen = subject.visible.sum(axis=-1)
+    rows: NDArray[np.bool_] = seen > 1
+    if not rows.any():
+        return None
+    most = np.log(np.where(rows, seen, np.e))[:, None]
+    heads, even = (subject.mean(found / most, rows) for found in subject.entropies)
+    return subject.compare("relative-entropy", "share", (LOW, HIGH), (heads, even))
+
+
+def span(subject: Subject) -> HeadMeasure:
+    """exp(entropy) of a row, averaged: so many keys would an even look of that entropy take in."""
+    heads, even = (subject.mean(np.exp(found), subject.rows) for found in subject.entropies)
+    ends = ("every query looks at one key", "an even look at as many keys")
+    return subject.compare("span", "keys", ends, (heads, even), top=_most(_keys(subject)))
+
+
+def _keys(subject: Subject) -> NDArray[np.int64]:
+    """How many keys each row sees, at least 1."""
+    keys: NDArray[np.int64] = np.maximum(subject.visible.sum(axis=-1), 1)
+    return keys
+
+
+def _most(values: Numbers | NDArray[np.int64]) -> float:
+    return max(float(values.max()), 1.0)
+
+
+# <confidence> Confidence of a head (Voita et al. 2019, section 4): its mean largest weight.
+
+
+def confidence(subject: Subject) -> HeadMeasure:
+    """Mean of each row's largest weight, the end token aside, which the paper leaves out.
+
+    The end token is the last key where it is special.
+    """
+    keys = subject.item.key_tokens
+    kept = len(keys) - (len(keys) > 1 and keys[-1].special)
+
+    def formula(weights: NDArray[np.floating]) -> Numbers:
+        largest = weights[..., :kept].max(axis=-1).astype(np.float64)
+        return subject.mean(largest, subject.rows)
+
+    return subject.measure("confidence", "share", ("no key stands out", "one key a row"), formula)

@@ -1,0 +1,212 @@
+"""Labels of a person's or a model's making on the tokens of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.analyses.masks import evenly, visible_keys
+from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
+from attnviz.core.errors import InputError, UsageError, choose
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
+    """The attention with a label on each token that stands for text; "O" stays without.
+
+    Labels follow the words of the text: a word in several pieces needs one label only, which all
+    its pieces carry.
+
+    Of a pair, the main map's queries are labelled, or its keys where no query stands for text.
+
+    Raises:
+        InputError: neither as many labels as tokens nor as many as words.
+    """
+    main = attention.main
+    check_single_tokens(main, "labelling")
+    side, tokens = main.query_side, main.query_tokens
+    if all(token.special for token in tokens):
+        side, tokens = main.key_side, main.key_tokens
+    text = {"source": attention.source, "target": attention.target}.get(side, attention.text)
+    labelled = _label(tokens, labels, text or "")
+    maps = tuple(
+        replace(
+            item,
+            query_tokens=labelled if item.query_side == side else item.query_tokens,
+            key_tokens=labelled if item.key_side == side else item.key_tokens,
+        )
+        for item in attention.maps
+    )
+    return replace(attention, maps=maps)
+
+
+def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[Token, ...]:
+    plain = [place for place, token in enumerate(tokens) if not token.special]
+    words = _word_numbers([tokens[place] for place in plain], text) if text else []
+    if len(labels) == len(plain):
+        words = list(range(len(plain)))
+    elif not words or len(labels) != words[-1] + 1:
+        raise InputError(
+            f"{len(labels)} labels for {len(plain)} tokens: "
+            + " ".join(tokens[place].text for place in plain)[:200]
+        )
+    labelled = list(tokens)
+    for place, word in zip(plain, words, strict=True):
+        label = labels[word]
+        labelled[place] = replace(tokens[place], label=None if label == "O" else label)
+    return tuple(labelled)
+
+
+def _word_numbers(tokens: Sequence[Token], text: str) -> list[int]:
+    """The number of the space-separated word that each token lies in."""
+    numbers: list[int] = []
+    for token in tokens:
+        inside = text[: token.start + 1] if token.start < len(text) else text
+        numbers.append(max(len(inside.split()) - 1, 0))
+    return numbers
+
+
+# <special> Special tokens left out or made up for, and how much attention they and sinks hold.
+#
+# In most models marks that stand for no text ([CLS], <eos>) and the first token take most of the
+# attention (Clark et al. 2019, section 3.2; Xiao et al. 2023, section 3.1) and drown what lies
+# between the words; left out silently, a picture would claim attention that is not there.
+
+WAYS = ("keep", "drop", "renormalise")
+MUCH = 0.3
+"""The share of all attention from which special tokens or a sink are worth a word."""
+BEYOND_CHANCE = 1.5
+"""How many times what an even look would give them it must be: in a short text they are many."""
+
+
+def check_special(how: str) -> None:
+    """Refuse an unknown way to treat special tokens.
+
+    Raises:
+        UsageError: with what was probably meant.
+    """
+    choose(how, WAYS, "way to treat special tokens")
+
+
+def treat_special(attention: Attention, how: str) -> Attention:
+    """Every map without its special tokens, and the provenance saying what they held.
+
+    Args:
+        attention: any maps; an axis of nothing but special tokens keeps them.
+        how: "keep" changes nothing; after "drop" a row sums to what it gave to text; after
+            "renormalise" rows sum to 1 again, or to 0 where they gave nothing to text.
+
+    Raises:
+        UsageError: signed values, which are no shares of anything, were to be renormalised.
+    """
+    if how == "keep":
+        return attention
+    for item in attention.maps:
+        check_single_tokens(item, f"--special {how}")
+    maps = tuple(_without(item, how) for item in attention.maps)
+    held = ", ".join(
+        f"{_percent(held_by_special(item))} of {item.stream}"
+        for item in attention.maps
+        if item.values == "share" and len(_text_places(item.key_tokens)) < len(item.key_tokens)
+    )
+    done = {"drop": "special tokens dropped", "renormalise": "special tokens dropped, rows to 1"}
+    notes: tuple[str, ...] = ()
+    if held:
+        sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
+        notes = (f"special tokens were left out; they held {held}; rows {sums}",)
+    provenance = attention.provenance
+    step = f"{done[how]} ({held})" if held else done[how]
+    return replace(
+        attention,
+        maps=maps,
+        provenance=replace(
+            provenance, steps=(*provenance.steps, step), notes=(*provenance.notes, *notes)
+        ),
+    )
+
+
+def held_by_special(item: AttentionMap) -> float:
+    """The share of the attention of rows that stand for text which goes to special tokens.
+
+    From 0, nothing, to 1, all of it.
+    """
+    rows = item.weights[:, :, _text_places(item.query_tokens)]
+    return _share(rows, [token.special for token in item.key_tokens])
+
+
+def notable_holders(attention: Attention) -> tuple[str, ...]:
+    """A sentence where special tokens or a sink hold much of the main map; none otherwise.
+
+    A sink is a single key that takes the attention of most rows whatever they say; what speaks for
+    an output is none.
+    """
+    item = attention.main
+    if (
+        item.is_pooled
+        or item.query_side == "output"
+        or item.values != "share"
+        or attention.provenance.trained is False
+        or not item.weights.sum()
+    ):
+        return ()
+    special = np.array([token.special for token in item.key_tokens])
+    held = _share(item.weights, special)
+    if MUCH <= held < 1 and held >= BEYOND_CHANCE * _evenly_held(item, special):
+        names = dict.fromkeys(token.text for token in item.key_tokens if token.special)
+        return (
+            f"special tokens ({', '.join(list(names)[:3])}) hold {held:.0%} of the attention "
+            "shown: --special drop leaves them out",
+        )
+    place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
+    sink = np.arange(len(special)) == place
+    held = _share(item.weights, sink)
+    if MUCH <= held < 1 and held >= BEYOND_CHANCE * _evenly_held(item, sink):
+        where = "the first token" if place == 0 else f"token {place}"
+        return (f"{where} ('{item.key_tokens[place].text}') holds {held:.0%} of the attention "
+                "shown: a sink",)  # fmt: skip
+    return ()
+
+
+def _without(item: AttentionMap, how: str) -> AttentionMap:
+    if how == "renormalise" and item.values == "signed":
+        raise UsageError(
+            f"stream '{item.stream}' holds signed values, which cannot be made to sum to 1: "
+            "use --special drop"
+        )
+    queries, keys = _text_places(item.query_tokens), _text_places(item.key_tokens)
+    weights = item.weights[:, :, queries][..., keys]
+    if how == "renormalise":
+        sums = weights.sum(axis=-1, keepdims=True, dtype=np.float64)
+        weights = np.divide(weights, sums, out=np.zeros(weights.shape), where=sums > 0)
+    return item.with_weights(
+        weights.astype(np.float32),
+        query_tokens=tuple(item.query_tokens[place] for place in queries),
+        key_tokens=tuple(item.key_tokens[place] for place in keys),
+    )
+
+
+def _percent(share: float) -> str:
+    return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
+def _text_places(tokens: Sequence[Token]) -> list[int]:
+    """Where an axis stands for text; everywhere where it never does."""
+    places = [place for place, token in enumerate(tokens) if not token.special]
+    return places or list(range(len(tokens)))
+
+
+def _share(weights: NDArray[np.floating], keys: Sequence[bool] | NDArray[np.bool_]) -> float:
+    """The share of all weights that lies in some columns."""
+    received = weights.sum(axis=(0, 1, 2), dtype=np.float64)
+    total = received.sum()
+    return float(received[np.asarray(keys, dtype=bool)].sum() / total) if total else 0.0
+
+
+def _evenly_held(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
+    """What an even look at everything visible would give to some columns."""
+    return _share(evenly(visible_keys(item))[:, None], keys)

@@ -1,0 +1,52 @@
+"""attnviz cross."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.commands.align import AgainstOption, ScoreOption, SymmetrizeOption
+from attnviz.cli.inputs import InputOption, reading, texts_of
+from attnviz.cli.options import FILES, READING, SHARING, Options, with_options
+
+
+@with_options(without=("causal", "chat", "rows", "window"), many=(*READING, *SHARING, *FILES))
+def cross(
+    source: Annotated[
+        str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Argument(help="Text that attends (queries); without it the model writes one."),
+    ] = None,
+    input_file: InputOption = None,
+    symmetrize: SymmetrizeOption = None,
+    against: AgainstOption = "input",
+    score: ScoreOption = None,
+    *,
+    options: Options,
+) -> None:
+    """Show how a target attends to a source: rows are the target's tokens.
+
+    attnviz cross "The red car is fast" "La voiture rouge est rapide"
+
+    attnviz cross "The red car is fast" "La voiture rouge est rapide" -f pharaoh
+
+    attnviz cross --input pairs.jsonl -f jsonl | jq .id
+    """
+    from attnviz.cli.run import run_texts
+    from attnviz.storage.texts import Text
+
+    given = [text for text in (source, target) if text is not None]
+    if options.origin.weights is not None and not given and input_file is None:
+        raise typer.Exit(run_texts("cross", [Text("0", "")], False, options))
+    aligned = options.output.format == "pharaoh" or score is not None
+    texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned, **reading(options))
+    if aligned:
+        from attnviz.cli.commands.align import Alignment, run_alignment
+
+        raise typer.Exit(
+            run_alignment(texts, options, Alignment(symmetrize, against, score), input_file)
+        )
+    raise typer.Exit(run_texts("cross", texts, many, options, input_file))

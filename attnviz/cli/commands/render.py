@@ -1,0 +1,98 @@
+"""Saved maps through the same outputs as fresh ones, one by one."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import nullcontext
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.options import ORIGIN, Options, with_options
+from attnviz.cli.run import write_all
+from attnviz.cli.sinks import Sinks
+from attnviz.core.errors import InputError
+from attnviz.runs.pipeline import apply_choice, check_choice
+from attnviz.storage.saved import Opener, open_saved, openers, pick, read_all
+
+
+def replay(file: str, record: str | None, options: Options) -> int:
+    """Write every saved text, or the one of an id or a number; answers the exit status.
+
+    Raises:
+        InputError: the file cannot be read, or holds no such text.
+    """
+    check_choice(options.choice)
+    where = "stdin" if file == "-" else f"'{file}'"
+    files: list[Opener] = [_from_stdin()] if file == "-" else openers(Path(file))
+    found = read_all(files) if record is None else iter(pick(files, record, where))
+    first = list(islice(found, 2))
+    if not first:
+        raise InputError(f"{where} holds no maps")
+    with Sinks(options, len(first) > 1) as sinks:
+        texts = (apply_choice(item, options.choice) for item in chain(first, found))
+        write_all(((None, item) for item in texts), sinks, options)
+        sinks.finish()
+    return 0
+
+
+def _from_stdin() -> Opener:
+    saved = open_saved(io.BytesIO(sys.stdin.buffer.read()), "stdin")
+    return lambda: nullcontext(saved)
+
+
+# <render> attnviz render.
+
+
+@with_options(
+    without=(
+        "model",
+        "mechanism",
+        "weights",
+        "causal",
+        "to",
+        "generate",
+        "chat",
+        "size",
+        "heads",
+        "seed",
+        "device",
+        "dtype",
+        "revision",
+        "allow_pickle",
+        "allow_code",
+        "device_map",
+        "keep_qk",
+        *("max_size", "rows", "window"),
+        "explain",
+    )
+)
+def render(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Saved maps, or the name of their shards; arrays, alignments; -: stdin."
+        ),
+    ],
+    record: Annotated[
+        str | None,
+        typer.Option(
+            "--record",
+            metavar="ID_OR_NUMBER",
+            rich_help_panel=ORIGIN,
+            help="Of several texts, the one of this id, or else of this number from 0.",
+        ),
+    ] = None,
+    *,
+    options: Options,
+) -> None:
+    """Turn a saved map into any output; no model is loaded.
+
+    attnviz self "The cat sat" -f npz | attnviz render - --grid heads.png
+
+    attnviz render maps.parquet --record 17 -f heatmap
+    """
+    raise typer.Exit(replay(file, record, options))

@@ -1,0 +1,55 @@
+"""attnviz self."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.inputs import InputOption, reading, texts_of
+from attnviz.cli.options import FILES, ORIGIN, READING, SHARING, Options, with_options
+from attnviz.core.errors import UsageError
+
+
+@with_options(without=("to",), many=(*READING, *SHARING, *FILES))
+def self_command(
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Texts, each in quotes; - reads stdin."),
+    ] = None,
+    input_file: InputOption = None,
+    pair: Annotated[
+        str | None,
+        typer.Option(
+            "--pair",
+            metavar="TEXT",
+            rich_help_panel=ORIGIN,
+            help="Second text of a sentence pair; --stream a-to-b, b-to-a, … shows a quarter.",
+        ),
+    ] = None,
+    *,
+    options: Options,
+) -> None:
+    r"""Show how a text attends to itself.
+
+    attnviz self "The cat sat on the mat" --layer 0 --head 2
+
+    attnviz self "The cat sat on the mat" --model ./my-bert --grid heads.png
+
+    echo "The cat sat" | attnviz self - -f tsv | sort -t$'\t' -k9 -gr | head
+    """
+    from attnviz.cli.run import run_texts
+    from attnviz.storage.texts import Text, check_text
+
+    if pair is not None:
+        if input_file is not None or text is None or len(text) != 1 or text == ["-"]:
+            raise UsageError("--pair is the second text of one: attnviz self TEXT --pair TEXT")
+        if options.origin.model in (None, "pocket"):
+            raise UsageError("--pair needs a model that reads sentence pairs: --model ID_OR_FOLDER")
+        both = Text("0", check_text(text[0]), check_text(pair, "second text"))
+        raise typer.Exit(run_texts("self", [both], False, options))
+    if options.origin.weights is not None and not text and input_file is None:
+        # A file of weights can bring its own tokens.
+        raise typer.Exit(run_texts("self", [Text("0", "")], False, options))
+    texts, many = texts_of(text or [], input_file, **reading(options))
+    raise typer.Exit(run_texts("self", texts, many, options, input_file))

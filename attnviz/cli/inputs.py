@@ -1,0 +1,211 @@
+"""Standard input, line by line, and whether more of it is there already."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import typer
+
+from attnviz.cli.options import Options
+from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.storage.texts import BadText, Text, check_text
+from attnviz.storage.texts.formats import (
+    INPUT_FORMATS,
+    SUFFIXES,
+    Reading,
+    check_reading,
+    format_of_file,
+    is_packed,
+    read_texts,
+)
+from attnviz.storage.texts.lines import Lines, open_lines, read_file, unbroken
+from attnviz.storage.texts.tables import parse_columns
+
+_open: list[Lines] = []
+"""The lines of stdin once they are read; there is one stdin."""
+
+
+def stdin_lines() -> Iterator[bytes]:
+    """The lines of stdin, unpacked where they are gzip, none later than it comes.
+
+    Raises:
+        BrokenFileError: it cannot be read to its end.
+    """
+    buffer: Any = sys.stdin.buffer
+    lines = open_lines(getattr(buffer, "raw", buffer), "stdin")
+    _open[:] = [lines] if isinstance(lines, Lines) else []
+    yield from unbroken(lines, "stdin")
+
+
+def waiting() -> bool:
+    """Whether a next line can be had without waiting for a pipe or a keyboard.
+
+    True for files, gzip and systems that cannot tell; also where only a part of a line has come.
+    """
+    if not _open or _open[0].ready:
+        return True
+    import select
+
+    try:
+        return bool(select.select([sys.stdin.buffer], [], [], 0)[0])
+    except (OSError, ValueError):
+        return True
+
+
+# <input_file> Texts from a file or stdin, of whatever format.
+
+
+def count_records(
+    file: str,
+    *,
+    pairs: bool = False,
+    keep_blank: bool = False,
+    columns: str | None = None,
+    input_format: str | None = None,
+) -> int | None:
+    """How many texts, good and bad, a file gives; None of what can be read only once.
+
+    It reads the file once over, as `texts_of` would.
+
+    Raises:
+        AttnvizError: as `texts_of`.
+    """
+    if file == "-" or not Path(file).is_file():
+        return None
+    reading = reading_of(file, pairs, keep_blank, columns, input_format)
+    return sum(1 for _ in read_texts(_lines(Path(file)), f"'{file}'", reading))
+
+
+def reading_of(
+    file: str, pairs: bool, keep_blank: bool, columns: str | None, input_format: str | None
+) -> Reading:
+    """How to read a file: as its name says, unless a format was given.
+
+    Raises:
+        UsageError: the name says nothing, or what was given does not exist.
+    """
+    path = Path(file)
+    if input_format is None:
+        input_format = format_of_file(path)
+        if input_format is None and not (file == "-" or path.is_fifo() or path.is_dir()):
+            raise UsageError(
+                f"'{file}' ends in none of {', '.join(SUFFIXES)}, with or without .gz: "
+                f"rename it, or give --input-format {'|'.join(INPUT_FORMATS)}"
+            )
+    else:
+        choose(input_format, INPUT_FORMATS, "input format")
+    asked = {} if columns is None else parse_columns(columns, pairs)
+    reading = Reading(input_format or "txt", pairs, keep_blank, asked)
+    check_reading(reading)
+    return reading
+
+
+def texts_of_file(file: str, reading: Reading) -> Iterator[Text | BadText]:
+    """Texts as they come; that there is a file with the right columns is found out here and now."""
+    if file == "-":
+        return _some(read_texts(stdin_lines(), "stdin", reading), "stdin")
+    path, name = Path(file), f"'{file}'"
+    try:
+        if not path.is_fifo():  # opening a pipe would take what is in it
+            path.open("rb").close()
+    except IsADirectoryError as error:
+        raise InputError(f"{name} is a folder, not a file") from error
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {name}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror}") from error
+    if path.is_file():
+        next(read_texts(_lines(path), name, reading), None)
+    return _some(read_texts(_lines(path), name, reading), name)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, opened once they are wanted; a pipe gives what it has at once."""
+    yield from read_file(path.open("rb", buffering=0), f"'{path}'", is_packed(path))
+
+
+def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
+    """The texts, where there is at least one.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = False
+    for text in texts:
+        found = True
+        yield text
+    if not found:
+        raise InputError(f"{name} holds no text")
+
+
+# <input> Texts from arguments, files and stdin.
+
+InputOption = Annotated[
+    str | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="FILE",
+        help="Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
+    ),
+]
+
+
+class FileOptions(TypedDict):
+    """How files are to be read, as `texts_of` takes it."""
+
+    columns: str | None
+    input_format: str | None
+
+
+def reading(options: Options) -> FileOptions:
+    """How files were asked to be read."""
+    return {"columns": options.many.columns, "input_format": options.many.input_format}
+
+
+def texts_of(
+    arguments: Sequence[str],
+    file: str | None,
+    *,
+    pairs: bool = False,
+    keep_blank: bool = False,
+    columns: str | None = None,
+    input_format: str | None = None,
+) -> tuple[Iterator[Text | BadText], bool]:
+    """The texts that were given, and whether there may be several.
+
+    Args:
+        arguments: what stood on the command line; "-" is stdin.
+        file: --input.
+        pairs: a source and perhaps a target rather than single texts.
+        keep_blank: a blank line of a file counts as a bad one instead of being left out.
+        columns: --columns, like "text=sentence,id=key".
+        input_format: --input-format, where the file's name does not say it.
+
+    Raises:
+        UsageError: none was given, or twice, or a format or columns that do not exist.
+        InputError: an argument that is no text, or a file that cannot be read.
+    """
+    if file is not None and arguments:
+        raise UsageError("both TEXT and --input were given: give one")
+    if file is None and not arguments:
+        if sys.stdin.isatty():
+            raise UsageError("no text was given: write it in quotes, or use --input FILE or -")
+        file = "-"
+    if "-" in arguments and len(arguments) > 1:
+        raise UsageError("- reads every text from stdin and stands alone: leave the others out")
+    if file is not None or list(arguments) == ["-"]:
+        how = reading_of(file or "-", pairs, keep_blank, columns, input_format)
+        return texts_of_file(file or "-", how), True
+    if columns is not None or input_format is not None:
+        given = "--columns" if columns is not None else "--input-format"
+        raise UsageError(f"{given} is for files and stdin: leave it out, or give --input FILE")
+    if pairs:
+        source, target = arguments[0], arguments[1] if len(arguments) > 1 else None
+        checked = None if target is None else check_text(target, "target")
+        return iter([Text("0", check_text(source, "source"), checked)]), False
+    texts = [Text(str(place), check_text(text)) for place, text in enumerate(arguments)]
+    return iter(texts), len(texts) > 1

@@ -1,0 +1,1 @@
+"""What every room shares: maps, tokens, options, tables of names, errors, notices."""

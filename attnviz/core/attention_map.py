@@ -1,0 +1,309 @@
+"""What flows through the program: weights with their tokens and where they came from.
+
+Everything here is numpy and text. torch, batches, padding and odd token glyphs end before a map
+is made, so that whatever renders or analyses a map needs none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnviz.core.errors import InputError, choose
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Values = Literal["share", "signed"]
+"""What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after
+a maximum over heads to more), or a "signed" number around 0."""
+
+SECOND_PART = "second part from character"
+"""The setting of a provenance that says where the second part of a text begins, counted from 0."""
+PARTS = "parts"
+"""The setting that says what the two parts are: "pair", or "prompt and output"."""
+DECISION = "decision"
+"""The setting that says what a model with a head decided about a text, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One position on an axis.
+
+    Attributes:
+        text: what the token reads as, never empty.
+        start: first character of the text it covers, counted from 0.
+        end: one past its last character; equal to start where it covers none.
+        special: True for marks that stand for no text ([CLS], <eos>, a summary).
+        label: what a person or a model calls it ("B-PER"), if anything.
+    """
+
+    text: str
+    start: int = 0
+    end: int = 0
+    special: bool = False
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One cell of a map: who attends to whom, how much, in which head, and which cell it is.
+
+    Positions are the cell's row and column; of the exact links beside a map of blocks they are the
+    tokens' numbers in the text.
+    """
+
+    query: str
+    key: str
+    weight: float
+    layer: str
+    head: str
+    query_position: int
+    key_position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionMap:
+    """The attention of one stream.
+
+    Attributes:
+        stream: which attention this is: "self", "causal", "encoder", "decoder", "cross", ….
+        query_tokens: who attends, one a row.
+        key_tokens: who is attended to, one a column.
+        weights: float32 of shape (layers, heads, queries, keys).
+        layers: a name for each layer, its number in the model unless reduced ("mean").
+        heads: a name for each head, likewise.
+        values: what a cell holds.
+        unit: the words under a colour bar.
+        query_side: which text a query token's offsets refer to ("text", "source" or "target").
+        key_side: the same for the keys.
+        blocks: how many tokens a row and a column stand for; of a long text's map more than one.
+            A cell is then the sum over its keys and the mean over its queries.
+        starts: the numbers of the first row's and column's token in its text; above 0 where only a
+            part of the text is shown.
+        links: beside a map of blocks, the strongest single cells of each head, with the positions
+            of their tokens in the text.
+
+    Raises:
+        InputError: shapes, ranges or names that do not fit together.
+    """
+
+    stream: str
+    query_tokens: tuple[Token, ...]
+    key_tokens: tuple[Token, ...]
+    weights: NDArray[np.float32]
+    layers: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    values: Values = "share"
+    unit: str = "share of a row's attention"
+    query_side: str = "text"
+    key_side: str = "text"
+    blocks: tuple[int, int] = (1, 1)
+    starts: tuple[int, int] = (0, 0)
+    links: tuple[Link, ...] = ()
+
+    def position(self, axis: int, place: int) -> int:
+        """The number in the text of the first token of a row (axis 0) or column (axis 1)."""
+        return self.starts[axis] + place * self.blocks[axis]
+
+    @property
+    def is_pooled(self) -> bool:
+        """True where a row or a column stands for several tokens."""
+        return self.blocks != (1, 1)
+
+    @property
+    def unpooled_size(self) -> int:
+        """A size at which each row and column would stand for one token."""
+        sides = zip(self.weights.shape[2:], self.blocks, strict=True)
+        return int(max(count * length for count, length in sides))
+
+    def __post_init__(self) -> None:
+        weights = np.ascontiguousarray(self.weights, dtype=np.float32)
+        object.__setattr__(self, "weights", weights)
+        if weights.ndim != 4:
+            raise InputError(
+                f"weights of stream '{self.stream}' have {weights.ndim} axes, "
+                "not 4 (layers, heads, queries, keys)"
+            )
+        if not self.layers:
+            object.__setattr__(self, "layers", tuple(map(str, range(weights.shape[0]))))
+        if not self.heads:
+            object.__setattr__(self, "heads", tuple(map(str, range(weights.shape[1]))))
+        named = (len(self.layers), len(self.heads), len(self.query_tokens), len(self.key_tokens))
+        if weights.shape != named:
+            raise InputError(
+                f"weights of stream '{self.stream}' have the shape {weights.shape}, but there are "
+                f"{named[0]} layers, {named[1]} heads, {named[2]} query and {named[3]} key tokens"
+            )
+        if weights.size == 0:
+            raise InputError(f"weights of stream '{self.stream}' are empty: shape {weights.shape}")
+        check_values(weights, self.values, self.stream)
+
+    def with_weights(self, weights: NDArray[np.float32], **changes: Any) -> AttentionMap:
+        """The same map with other weights, and any other field given by name.
+
+        Links belong to the weights they were read with, and are left behind unless given.
+        """
+        return replace(self, **{"links": (), **changes, "weights": weights})
+
+
+def check_single_tokens(item: AttentionMap, what: str) -> None:
+    """Refuse a map of blocks, where something is asked that only single tokens can answer.
+
+    Args:
+        item: any map.
+        what: what was asked, in words that begin a sentence.
+
+    Raises:
+        InputError: a row or a column stands for several tokens.
+    """
+    if item.is_pooled:
+        raise InputError(
+            f"{what} needs single tokens, and a row and a column of stream '{item.stream}' stand "
+            f"for {item.blocks[0]} and {item.blocks[1]}: --max-size {item.unpooled_size} would do, "
+            "or give a --window A-B or a shorter text"
+        )
+
+
+def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
+    """Refuse numbers that a cell of this kind cannot hold.
+
+    Raises:
+        InputError: a value that is not finite, or a share outside 0 to 1.
+    """
+    lowest, highest = float(weights.min()), float(weights.max())
+    if not np.isfinite(lowest + highest):
+        raise InputError(f"weights of stream '{stream}' hold values that are not finite")
+    if values == "share" and (lowest < -1e-3 or highest > 1 + 1e-3):
+        raise InputError(
+            f"weights of stream '{stream}' run from {lowest:.4g} to {highest:.4g}, outside 0 to 1: "
+            "these are scores, not weights after a softmax"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """The layer and head that a reader should see first in a stream, and why."""
+
+    layer: str
+    head: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where weights came from and what was done to them; it travels into every artefact.
+
+    Attributes:
+        source: "pocket", "own layer", "hugging face" or "file".
+        model: a name, id or path; for an own layer its mechanism.
+        trained: False where the weights mean nothing because nothing was learned; None: unknown.
+        device: where it was computed.
+        dtype: the precision it was computed in.
+        settings: further facts by name (seed, size, revision, …).
+        steps: what was done to the map since, in order ("heads 2,5", "mean over heads").
+        notes: what a reader must know (pooled, truncated, outside the domain).
+        focus: for a stream, the head to show first.
+        versions: package versions by name.
+    """
+
+    source: str
+    model: str
+    trained: bool | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    focus: Mapping[str, Focus] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The model as a title names it: a folder by its own name, and whether it is untrained."""
+        is_path = self.model.startswith((".", "/", "~")) or self.model.count("/") > 1
+        name = self.model.rstrip("/").rpartition("/")[2] if is_path else self.model
+        return name + (" (untrained)" if self.trained is False else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Projections:
+    """What the scores of a map are products of, kept on request.
+
+    Attributes:
+        query: float of shape (layers, heads, queries, head size).
+        key: float of shape (layers, heads, keys, head size).
+        scale: what a product of the two is multiplied by to make the score.
+        layers: a name for each layer, as its map had it.
+        heads: a name for each head, likewise.
+        besides: what else makes the weights of the scores ("a position bias"), but for a softmax
+            and a mask; empty where nothing does.
+    """
+
+    query: NDArray[np.float32]
+    key: NDArray[np.float32]
+    scale: float
+    layers: tuple[str, ...]
+    heads: tuple[str, ...]
+    besides: str = ""
+
+    def of(self, item: AttentionMap) -> Projections | None:
+        """Those of a map's layers and heads; None where its rows and columns are others by now."""
+        if not {*item.layers} <= {*self.layers} or not {*item.heads} <= {*self.heads}:
+            return None
+        if item.weights.shape[2:] != (self.query.shape[2], self.key.shape[2]):
+            return None
+        layers = [self.layers.index(name) for name in item.layers]
+        heads = [self.heads.index(name) for name in item.heads]
+        query, key = (array[layers][:, heads] for array in (self.query, self.key))
+        return replace(self, query=query, key=key, layers=item.layers, heads=item.heads)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """Every map of one text, or of one pair of texts; the first map is the one to show.
+
+    Attributes:
+        maps: one for each stream.
+        provenance: where they came from.
+        text: what was read; for a pair, None.
+        source: of a pair, the text whose tokens are keys.
+        target: of a pair, the text whose tokens are queries.
+        id: the record's own name, or its number in the input.
+        projections: for a stream, its queries and keys, if they were kept.
+    """
+
+    maps: tuple[AttentionMap, ...]
+    provenance: Provenance
+    text: str | None = None
+    source: str | None = None
+    target: str | None = None
+    id: str = "0"
+    projections: Mapping[str, Projections] = field(default_factory=dict)
+
+    @property
+    def main(self) -> AttentionMap:
+        """The map to show where only one can be shown."""
+        return self.maps[0]
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """Weights of the main map, shape (layers, heads, queries, keys)."""
+        return self.main.weights
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Texts of the main map's query tokens."""
+        return tuple(token.text for token in self.main.query_tokens)
+
+    def stream(self, name: str) -> AttentionMap:
+        """The map of one stream.
+
+        Raises:
+            UsageError: there is no such stream.
+        """
+        name = choose(name, [item.stream for item in self.maps], "stream")
+        return next(item for item in self.maps if item.stream == name)

@@ -1,0 +1,136 @@
+"""What is said about a corpus: figures a head, and where they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import Provenance
+    from attnviz.core.measures import HeadRow, Meaning
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What one head makes of a pair of words.
+
+    Attributes:
+        layer: the head's layer.
+        head: its name.
+        query: the word that attends.
+        key: the word that is attended to.
+        mean: mean weight over its occurrences.
+        count: occurrences.
+    """
+
+    layer: str
+    head: str
+    query: str
+    key: str
+    mean: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A sentence in which a head fires strongly, by its strongest link.
+
+    Attributes:
+        layer: the head's layer.
+        head: its name.
+        rank: 1 for the sentence in which it fires most.
+        weight: of the link.
+        query: the word that attends.
+        key: the word that is attended to.
+        id: the text's own name, or its number in the input.
+        texts: what it says; of a pair, both.
+    """
+
+    layer: str
+    head: str
+    rank: int
+    weight: float
+    query: str
+    key: str
+    id: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamReport:
+    """Every head of one stream; arrays end in the axes (layers, heads).
+
+    Attributes:
+        stream: its name.
+        layers: names of its layers.
+        heads: names of its heads.
+        tokens: how many rows were read, in the layer that has most.
+        measures: what was measured.
+        texts: how many texts say something, shape (measures, layers, heads).
+        mean: over these texts, each counting once; NaN where none says anything.
+        deviation: sample standard deviation over these texts.
+        low: lower end of the mean's interval.
+        high: its upper end.
+        uniform: what an even look at all that may be seen gives on average.
+        offsets: position of the key minus that of the query.
+        by_offset: mean weight of all links of that offset between tokens that stand for text;
+            shape (offsets, …).
+        offset_shares: share of the attention of tokens that stand for text which goes to such
+            tokens: before all offsets, at each, and after them; shape (offsets + 2, …). What is
+            missing to 1 goes to special tokens.
+        classes: what a key can be.
+        class_shares: share of all attention, shape (classes, …).
+        class_even: what an even look gives.
+        paired: between how many of the most frequent words pairs were counted.
+        pairs: the strongest of each head, the strongest first.
+        firings: the sentences in which each head fires most.
+        rows: the heads with their means and roles.
+    """
+
+    stream: str
+    layers: tuple[str, ...]
+    heads: tuple[str, ...]
+    tokens: int
+    measures: tuple[Meaning, ...]
+    texts: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    uniform: NDArray[np.float64]
+    offsets: tuple[int, ...]
+    by_offset: NDArray[np.float64]
+    offset_shares: NDArray[np.float64]
+    classes: tuple[str, ...]
+    class_shares: NDArray[np.float64]
+    class_even: NDArray[np.float64]
+    paired: int
+    pairs: tuple[Pair, ...]
+    firings: tuple[Firing, ...]
+    rows: tuple[HeadRow, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorpusReport:
+    """Every head over a corpus.
+
+    Attributes:
+        caption: what was run.
+        streams: each with its heads.
+        texts: how many were read.
+        failed: how many could not be.
+        interval: what the intervals are, in words.
+        fewest: pairs of words that occurred less often are left out.
+        provenance: where the maps came from.
+    """
+
+    caption: str
+    streams: tuple[StreamReport, ...]
+    texts: int
+    failed: int
+    interval: str
+    fewest: int
+    provenance: Provenance

@@ -1,0 +1,111 @@
+"""What a model can tell beyond its weights, as arrays: gradients, and what the weights add up.
+
+A lens that needs it takes one of these instead of the bare maps; torch ends before they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.attention_map import Attention, Token
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BLOCK = 256
+"""Keys whose vectors exist at once: all of them would take heads × keys × size numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explained:
+    """One output of a model, and how it changes with each attention weight.
+
+    Attributes:
+        attention: the raw maps of every layer.
+        gradients: for each map ∂output/∂weight, of the shape of its weights.
+        positions: queries of the main map that the output is read from, one or more.
+        output: what the output is called: a class, or the token predicted.
+        probability: the model's own, where its outputs are scores of a choice.
+    """
+
+    attention: Attention
+    gradients: tuple[NDArray[np.floating[Any]], ...]
+    positions: tuple[int, ...]
+    output: str
+    probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transformed:
+    """What each head makes of each key before its weight scales it, fₕ(xⱼ), as inner products.
+
+    Attributes:
+        attention: the raw maps of every layer.
+        products: for each map ⟨fₕ(xⱼ), f₉(xⱼ)⟩ for heads h and g, float64 of shape (layers, keys,
+            heads, heads).
+        projected: True where f includes the output projection W_O; False where it is not known and
+            f is a head's value alone, which makes products of two different heads 0.
+    """
+
+    attention: Attention
+    products: tuple[NDArray[np.float64], ...]
+    projected: bool
+
+
+def inner_products(
+    value: NDArray[np.floating[Any]], projection: NDArray[np.floating[Any]] | None
+) -> NDArray[np.float64]:
+    """⟨fₕ(xⱼ), f₉(xⱼ)⟩ of one layer, with fₕ(xⱼ) = vₕⱼ W_Oₕ.
+
+    Args:
+        value: each head's values with their bias, shape (heads, keys, head size).
+        projection: W_O, shape (heads × head size, size); None: heads are set side by side as they
+            are, so that products of two different heads are 0.
+
+    Returns:
+        Shape (keys, heads, heads), symmetric.
+    """
+    heads, keys, head_size = value.shape
+    if projection is None:
+        squares = (value.astype(np.float64) ** 2).sum(axis=-1).T
+        diagonal: NDArray[np.float64] = squares[:, :, None] * np.eye(heads)
+        return diagonal
+    slices = projection.astype(np.float64).reshape(heads, head_size, -1)
+    found = np.empty((keys, heads, heads))
+    for start in range(0, keys, BLOCK):
+        block = slice(start, start + BLOCK)
+        made = (value[:, block] @ slices).swapaxes(0, 1)
+        found[block] = made @ made.swapaxes(1, 2)
+    return found
+
+
+def find_token(tokens: Sequence[Token], wanted: str, first: int = 0) -> int | None:
+    """A token by its text, of several the last, or by its position; None where there is none.
+
+    Args:
+        tokens: what was read.
+        wanted: what the user wrote.
+        first: 0, or 1 of a model that predicts the next token: it does not predict the first one it
+            reads, but one after the last.
+    """
+    named = [
+        place
+        for place, token in enumerate(tokens)
+        if wanted in (token.text, token.text.removeprefix("##")) and place >= first
+    ]
+    if named:
+        return named[-1]
+    if wanted.isdecimal() and first <= int(wanted) < len(tokens) + first:
+        return int(wanted)
+    return None
+
+
+def last_word(tokens: Sequence[Token]) -> int:
+    """The last token that stands for text, if it can be one with a letter or a digit in it."""
+    plain = [place for place, token in enumerate(tokens) if not token.special]
+    worded = [place for place in plain if any(map(str.isalnum, tokens[place].text))]
+    return (worded or plain or [len(tokens) - 1])[-1]

@@ -1,0 +1,284 @@
+"""What analyses say about a map: a number a head, a link, and the view that a reader sees first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attnviz.core.attention_map import Link as Link
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import AttentionMap, Provenance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadMeasure:
+    """A number for each head.
+
+    Attributes:
+        name: what is measured ("entropy").
+        unit: "nats", "share", ….
+        low: what its smallest value means, in words.
+        high: what its largest value means.
+        values: float of shape (layers, heads); NaN where it says nothing.
+        uniform: what an even look at all that may be seen would give, likewise; None: unknown.
+        top: the largest value there can be; of a signed measure also the size of the lowest.
+    """
+
+    name: str
+    unit: str
+    low: str
+    high: str
+    values: NDArray[np.float64]
+    uniform: NDArray[np.float64] | None = None
+    top: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a head is called for, and how clearly.
+
+    Attributes:
+        name: "previous-token", "induction", ….
+        share: how much of its attention goes there.
+        uniform: how much an even look would give.
+    """
+
+    name: str
+    share: float
+    uniform: float
+
+    @property
+    def lift(self) -> float:
+        """How far from uniform attention (0) to nothing else (1) the share lies."""
+        return (self.share - self.uniform) / (1 - self.uniform) if self.uniform < 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRow:
+    """One head with everything measured on it.
+
+    Attributes:
+        stream: which attention it belongs to.
+        layer: its layer's name.
+        head: its own name.
+        values: a number for each measure; NaN where it says nothing.
+        uniform: what uniform attention under the same mask gives, likewise.
+        roles: what it clearly does, the clearest first.
+    """
+
+    stream: str
+    layer: str
+    head: str
+    values: Mapping[str, float]
+    uniform: Mapping[str, float]
+    roles: tuple[Role, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """How to read a measure.
+
+    Attributes:
+        name: as in a row's values.
+        short: a heading of few letters.
+        unit: "nats", "share", "keys", "tokens".
+        low: what its smallest value means.
+        high: what its largest value means.
+        top: the largest value there can be.
+    """
+
+    name: str
+    short: str
+    unit: str
+    low: str
+    high: str
+    top: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeadReport:
+    """Every head of a run.
+
+    Attributes:
+        caption: what was run.
+        measures: what was measured, in the order of the table.
+        rows: a row a head, as sorted.
+        provenance: where the maps came from.
+        texts: over how many texts each number is a mean.
+        sinks: keys on which attention rests, in words; empty where there is none.
+    """
+
+    caption: str
+    measures: tuple[Meaning, ...]
+    rows: tuple[HeadRow, ...]
+    provenance: Provenance
+    texts: int = 1
+    sinks: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadLine:
+    """One head in a line.
+
+    Attributes:
+        head: its name.
+        profile: what each key receives on average, shape (keys,).
+        pattern: what it does in words ("each → the one before"), or its sharpest link.
+        weight: how much of a row's attention that pattern or link holds.
+        entropy: mean over its rows, in nats; 0: every query looks at one key; NaN where rows and
+            columns are blocks of tokens.
+    """
+
+    head: str
+    profile: NDArray[np.float64]
+    pattern: str
+    weight: float
+    entropy: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """One matrix to look at, and the heads behind it so that a mean never hides them.
+
+    Attributes:
+        map: one layer and one head, shape (1, 1, queries, keys).
+        caption: what was run and what of it this is.
+        orientation: who attends to whom.
+        heads: a line for each head of the layer; empty where there is only one.
+        strongest: the strongest link over every layer and head of the stream, if any.
+        run: what was run, without what of it this is.
+        which: what of it this is.
+        links: the strongest links over every layer and head of the stream, strongest first.
+    """
+
+    map: AttentionMap
+    caption: str
+    orientation: str
+    heads: tuple[HeadLine, ...] = ()
+    strongest: Link | None = None
+    run: str = ""
+    which: str = ""
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityReport:
+    """Which heads look alike.
+
+    Attributes:
+        caption: what was run.
+        stream: whose heads they are.
+        heads: layer and head by name, in the order of the axes.
+        divergences: mean Jensen–Shannon divergence in nats, shape (heads, heads), 0 to ln 2.
+        places: of the heads in a plane, shape (heads, 2).
+        shown: the share of all spread that the plane shows.
+        provenance: where the maps came from.
+        texts: over how many texts the divergences are a mean.
+    """
+
+    caption: str
+    stream: str
+    heads: tuple[tuple[str, str], ...]
+    divergences: NDArray[np.float64]
+    places: NDArray[np.float64]
+    shown: float
+    provenance: Provenance
+    texts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How often one head finds one relation.
+
+    Attributes:
+        relation: its name in the treebank ("nsubj").
+        toward: "head", where the dependent's strongest link is its syntactic head, or "dependent".
+        layer: the attention head's layer.
+        head: its name.
+        share: of the cases it gets right, 0 to 1.
+    """
+
+    relation: str
+    toward: str
+    layer: str
+    head: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One relation of a treebank.
+
+    Attributes:
+        name: such as "nsubj".
+        count: cases.
+        offset: the distance from dependent to head that is right most often.
+        by_offset: how often, 0 to 1.
+    """
+
+    name: str
+    count: int
+    offset: int
+    by_offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class TreebankReport:
+    """Which head finds which relation.
+
+    Attributes:
+        caption: what was run.
+        sentences: how many were read.
+        relations: the most frequent first.
+        findings: every head on every relation in both directions, relation by relation, best first.
+        provenance: where the maps came from.
+        notes: what a reader must know.
+    """
+
+    caption: str
+    sentences: int
+    relations: tuple[Relation, ...]
+    findings: tuple[Finding, ...]
+    provenance: Provenance
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One link before and after.
+
+    Attributes:
+        link: the change itself: its weight is after − before.
+        before: the weight in A.
+        after: the weight in B.
+    """
+
+    link: Link
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """How attention B differs from attention A.
+
+    Attributes:
+        map: B − A, signed, over the queries that both have and the keys of either.
+        heads: of each layer and head of the map, the layer and head of A and those of B.
+        divergences: mean Jensen–Shannon divergence of the rows in nats, shape (layers, heads), 0 to
+            ln 2; NaN where a head has no row to compare.
+        changes: the links that changed most, first the largest.
+        notes: what was aligned, left out or renormalised.
+    """
+
+    map: AttentionMap
+    heads: tuple[tuple[tuple[str, str], tuple[str, str]], ...]
+    divergences: NDArray[np.float64]
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]

@@ -1,0 +1,376 @@
+"""The tables behind the four doors: every name with one line on it and where its code lives.
+
+Listing a table imports nothing; an entry's code is imported when it is used. A new mechanism,
+analysis, format or picture is one new file and one line here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Command = Literal["self", "cross", "co"]
+Needs = Literal["weights", "gradients", "values"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name's summary (the first line of its docstring) and where its code is."""
+
+    summary: str
+    target: str
+
+    def load(self) -> Any:
+        """The object that the target "module:attribute" names."""
+        from importlib import import_module
+
+        module, _, attribute = self.target.partition(":")
+        return getattr(import_module(module), attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism(Entry):
+    """A formula, and what an own layer needs around it.
+
+    Attributes:
+        commands: which commands offer it.
+        projected: False where inputs serve as queries, keys and values as they are.
+        many_heads: True where the function takes `heads`.
+        causal: the name of its causal form, where a mask alone does not make it causal.
+        scaled: whether scores are divided by the root of the head size; None where weights are no
+            softmax of scores.
+    """
+
+    commands: tuple[Command, ...]
+    projected: bool = True
+    many_heads: bool = False
+    causal: str | None = None
+    scaled: bool | None = True
+
+
+@dataclass(frozen=True, slots=True)
+class Format(Entry):
+    """A data format.
+
+    Attributes:
+        suffix: of its files.
+        binary: True where no terminal can show it.
+        grows: True where a file is whole after each text, so that it can be gone on with.
+    """
+
+    suffix: str
+    binary: bool = False
+    grows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(Entry):
+    """A number for each head.
+
+    Attributes:
+        short: a column heading of few letters.
+        role: True where a head is called after it, once it beats uniform attention clearly.
+        repeated: True where it is read off a repeated sequence.
+    """
+
+    short: str
+    role: bool = False
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lens(Entry):
+    """What can be made of a text's attention.
+
+    Attributes:
+        needs: "weights", which are in every map; else what only a model can tell.
+    """
+
+    needs: Needs = "weights"
+
+
+MECHANISMS: dict[str, Mechanism] = {
+    "naive": Mechanism(
+        "Attention of the inputs over themselves, without projections or scaling.",
+        "attnviz.mechanisms.dot_product:naive",
+        ("self", "cross"),
+        projected=False,
+        scaled=False,
+    ),
+    "single-head": Mechanism(
+        "Attention of one head over projected inputs, without scaling.",
+        "attnviz.mechanisms.dot_product:single_head",
+        ("self", "cross"),
+        scaled=False,
+    ),
+    "scaled": Mechanism(
+        "Scaled dot-product attention: scores divided by the root of the head size.",
+        "attnviz.mechanisms.dot_product:scaled",
+        ("self", "cross"),
+    ),
+    "causal": Mechanism(
+        "Scaled dot-product attention in which no position sees a later one.",
+        "attnviz.mechanisms.dot_product:causal",
+        ("self",),
+    ),
+    "multi-head": Mechanism(
+        "Scaled dot-product attention in several heads at once, joined again.",
+        "attnviz.mechanisms.dot_product:multi_head",
+        ("self", "cross"),
+        many_heads=True,
+    ),
+    "cross": Mechanism(
+        "Multi-head attention of one sequence's queries over another's keys and values.",
+        "attnviz.mechanisms.dot_product:cross",
+        ("cross",),
+        many_heads=True,
+    ),
+    "linear": Mechanism(
+        "Linear attention: a feature map in place of the softmax, at a cost linear in length.",
+        "attnviz.mechanisms.linear:linear",
+        ("self", "cross"),
+        causal="causal-linear",
+        scaled=None,
+    ),
+    "causal-linear": Mechanism(
+        "Linear attention by prefix sums, in which no position sees a later one.",
+        "attnviz.mechanisms.linear:causal_linear",
+        ("self",),
+        scaled=None,
+    ),
+    "co-parallel": Mechanism(
+        "Co-attention of two sequences through one shared affinity, both summarised at once.",
+        "attnviz.mechanisms.co_attention:co_parallel",
+        ("co",),
+    ),
+    "co-alternating": Mechanism(
+        "Co-attention in three turns: summarise one, let it guide the other, and back again.",
+        "attnviz.mechanisms.co_attention:co_alternating",
+        ("co",),
+    ),
+    "co-two-stream": Mechanism(
+        "Co-attention of two streams, each one's queries over the other's keys and values.",
+        "attnviz.mechanisms.co_attention:co_two_stream",
+        ("co",),
+        many_heads=True,
+    ),
+}
+
+FORMATS: dict[str, Format] = {
+    "table": Format(
+        "A table for the eye: one head or a mean, and a line for each head.",
+        "attnviz.renderers.text.table:TableRenderer",
+        ".txt",
+    ),
+    "json": Format(
+        "One JSON document with tokens, every weight and the provenance.",
+        "attnviz.renderers.data.maps:JsonRenderer",
+        ".json",
+    ),
+    "jsonl": Format(
+        "One JSON document a line, a line a text.",
+        "attnviz.renderers.data.maps:JsonLinesRenderer",
+        ".jsonl",
+        grows=True,
+    ),
+    "csv": Format(
+        "Comma-separated, one weight a row.",
+        "attnviz.renderers.data.maps:CsvRenderer",
+        ".csv",
+        grows=True,
+    ),
+    "tsv": Format(
+        "Tab-separated, one weight a row, backslash escapes, never a quote.",
+        "attnviz.renderers.data.maps:TsvRenderer",
+        ".tsv",
+        grows=True,
+    ),
+    "npz": Format(
+        "NumPy arrays with everything in them, readable without pickle.",
+        "attnviz.renderers.data.maps:NpzRenderer",
+        ".npz",
+        binary=True,
+    ),
+    "parquet": Format(
+        "A table with a row for each text, for pandas, DuckDB and their like (needs pyarrow).",
+        "attnviz.renderers.data.maps:ParquetRenderer",
+        ".parquet",
+        binary=True,
+    ),
+    "heatmap": Format(
+        "One matrix as a picture in the terminal.",
+        "attnviz.renderers.text.heatmap:TerminalHeatmap",
+        "",
+    ),
+    "grid": Format(
+        "Every head as a thumbnail in the terminal.",
+        "attnviz.renderers.text.heatmap:TerminalGrid",
+        "",
+    ),
+    "links": Format(
+        "The strongest links, one a line: who attends to whom, how much, in which head.",
+        "attnviz.renderers.text.links:LinksRenderer",
+        "",
+    ),
+    "none": Format(
+        "Nothing on stdout.",
+        "attnviz.renderers.data.maps:NoRenderer",
+        "",
+    ),
+}
+
+PICTURES: dict[str, Entry] = {
+    "heatmap": Entry(
+        "One matrix of weights as a heat map.",
+        "attnviz.renderers.figures.heatmap:heatmap",
+    ),
+    "grid": Entry(
+        "Every head of every layer side by side on one scale.",
+        "attnviz.renderers.figures.grid:grid",
+    ),
+    "links": Entry(
+        "Two columns of tokens joined by lines, the heavier the larger the weight.",
+        "attnviz.renderers.figures.links:links",
+    ),
+}
+
+MEASURES: dict[str, Measure] = {
+    "entropy": Measure(
+        "Mean entropy of a row, in nats.",
+        "attnviz.analyses.measures.spread:entropy",
+        "entr",
+    ),
+    "relative-entropy": Measure(
+        "Entropy as a share of the most that the visible keys allow.",
+        "attnviz.analyses.measures.spread:relative_entropy",
+        "rel",
+    ),
+    "span": Measure(
+        "How many keys an even look of the same entropy would take in.",
+        "attnviz.analyses.measures.spread:span",
+        "span",
+    ),
+    "confidence": Measure(
+        "Mean of each row's largest weight, the end token aside.",
+        "attnviz.analyses.measures.spread:confidence",
+        "conf",
+    ),
+    "distance": Measure(
+        "Mean distance between a token and what it looks at, in tokens.",
+        "attnviz.analyses.measures.distance:distance",
+        "dist",
+    ),
+    "offset": Measure(
+        "Mean signed distance, negative towards the past.",
+        "attnviz.analyses.measures.distance:offset",
+        "offs",
+    ),
+    "patch-distance": Measure(
+        "Mean way between a patch of a picture and what it looks at, in patches.",
+        "attnviz.analyses.measures.distance:patch_distance",
+        "way",
+    ),
+    "previous-token": Measure(
+        "Share that goes to the token before.",
+        "attnviz.analyses.measures.shares:previous_token",
+        "prev",
+        role=True,
+    ),
+    "next-token": Measure(
+        "Share that goes to the token after.",
+        "attnviz.analyses.measures.shares:next_token",
+        "next",
+        role=True,
+    ),
+    "self": Measure(
+        "Share that stays on the token itself.",
+        "attnviz.analyses.measures.shares:own_token",
+        "self",
+        role=True,
+    ),
+    "same-token": Measure(
+        "Share that goes to other places of the same token.",
+        "attnviz.analyses.measures.shares:same_token",
+        "same",
+        role=True,
+    ),
+    "first-token": Measure(
+        "Share that goes to the first token, from all the others.",
+        "attnviz.analyses.measures.shares:first_token",
+        "first",
+        role=True,
+    ),
+    "special-token": Measure(
+        "Share that goes to special tokens.",
+        "attnviz.analyses.measures.shares:special_token",
+        "spec",
+        role=True,
+    ),
+    "punctuation": Measure(
+        "Share that goes to punctuation marks.",
+        "attnviz.analyses.measures.shares:punctuation",
+        "punc",
+        role=True,
+    ),
+    "sink": Measure(
+        "Attention that the strongest key gets from those who see it (Gu 2024).",
+        "attnviz.analyses.measures.shares:sink",
+        "sink",
+    ),
+    "induction": Measure(
+        "On a repeated sequence, share that goes to what came next the last time.",
+        "attnviz.analyses.measures.repetition:induction",
+        "ind",
+        role=True,
+        repeated=True,
+    ),
+    "duplicate": Measure(
+        "On a repeated sequence, share that goes to the same token the last time.",
+        "attnviz.analyses.measures.repetition:duplicate",
+        "dup",
+        role=True,
+        repeated=True,
+    ),
+}
+
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+
+LENSES: dict[str, Lens] = {
+    "rollout": Lens(
+        "How much of each input token is in each position after each layer.",
+        "attnviz.analyses.lenses.rollout:rollout",
+    ),
+    "flow": Lens(
+        "The largest flow from each input token to each position after the last layer.",
+        "attnviz.analyses.lenses.flow:flow",
+    ),
+    "gradient": Lens(
+        "How much each input token speaks for one output, through weights it grows with.",
+        "attnviz.analyses.lenses.gradient:gradient",
+        "gradients",
+    ),
+    "norm": Lens(
+        "How long each key's contribution to each query is, all heads added up.",
+        "attnviz.analyses.lenses.norm:norm",
+        "values",
+    ),
+}
+
+LESSONS: dict[str, Entry] = {
+    "positions": Entry(
+        "Sinusoidal position encoding as a heat map.",
+        "attnviz.teach.lessons.positions:positions",
+    ),
+    "scaling": Entry(
+        "Scaled against unscaled softmax as the head size grows.",
+        "attnviz.teach.lessons.scaling:scaling",
+    ),
+    "masking": Entry(
+        "Full against causal attention over the same scores.",
+        "attnviz.teach.lessons.masking:masking",
+    ),
+    "linear": Entry(
+        "Standard against linear attention: time and memory as the length grows.",
+        "attnviz.teach.lessons.linear:linear",
+    ),
+}

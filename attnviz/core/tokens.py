@@ -1,0 +1,69 @@
+"""Pieces of words, told from whole words by the text around them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from attnviz.core.attention_map import Token
+from attnviz.core.errors import UsageError
+
+
+def goes_on(text: str, start: int) -> bool:
+    """True where a piece that starts here goes on with a word; scripts without spaces have none.
+
+    Such a piece is labelled "##ing" for every tokenizer, as WordPiece writes it.
+    """
+    before, first = text[max(start - 1, 0) : start], text[start : start + 1]
+    spaced = unicodedata.east_asian_width(first or " ") not in {"W", "F"}
+    return before.isalnum() and first.isalnum() and spaced
+
+
+# <patches> How the patches of a picture are called on an axis: by row and column, from the upper
+# left.
+
+AVERAGE = Token("mean over patches", special=True)
+"""The query where no token looks at the whole: what all patches attend to, on average."""
+
+
+def patch_name(row: int, column: int) -> str:
+    """A patch as it is called, such as "3,5"; both count from 0."""
+    return f"{row},{column}"
+
+
+def patch_tokens(rows: int, columns: int) -> tuple[Token, ...]:
+    """One token for each patch, row by row."""
+    return tuple(Token(patch_name(row, column)) for row in range(rows) for column in range(columns))
+
+
+def parse_patch(text: str) -> tuple[int, int]:
+    """Row and column of "3,5".
+
+    Raises:
+        UsageError: it is written otherwise.
+    """
+    row, comma, column = (part.strip() for part in text.partition(","))
+    if not comma or not row.isdecimal() or not column.isdecimal():
+        raise UsageError(f"--patch '{text}' is no patch: write ROW,COLUMN, both from 0 (3,5)")
+    return int(row), int(column)
+
+
+def check_patch(text: str, rows: int, columns: int) -> tuple[int, int]:
+    """Row and column of a patch that a picture has.
+
+    Raises:
+        UsageError: it has not.
+    """
+    row, column = parse_patch(text)
+    if row >= rows or column >= columns:
+        raise UsageError(
+            f"patch {patch_name(row, column)} does not exist: the picture has {rows} × {columns}, "
+            f"0,0 to {patch_name(rows - 1, columns - 1)}"
+        )
+    return row, column
+
+
+def patch_grid(tokens: Sequence[Token]) -> tuple[int, int]:
+    """How many patches stand at the end of an axis, from top to bottom and from left to right."""
+    row, column = parse_patch(tokens[-1].text)
+    return row + 1, column + 1

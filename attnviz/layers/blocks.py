@@ -1,0 +1,311 @@
+"""Sinusoidal positions added to embeddings (Vaswani 2017, section 3.5)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.core.errors import InputError, UsageError
+from attnviz.layers.attention import MultiHeadAttention
+from attnviz.mechanisms.positions import sinusoidal_positions
+
+
+class SinusoidalPositions(nn.Module):
+    """The inputs with waves added that tell positions apart; nothing is learned.
+
+    Args:
+        size: features of a position.
+        length: how many positions are made ready; longer inputs make more when they come.
+        dropout: share of the sums dropped in training, from 0 to 1.
+    """
+
+    table: Tensor
+
+    def __init__(self, size: int, length: int = 512, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.size = size
+        self.dropout = nn.Dropout(dropout)
+        table = torch.from_numpy(sinusoidal_positions(length, size))
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The inputs plus their positions' waves.
+
+        Args:
+            inputs: shape (…, positions, size).
+
+        Returns:
+            The inputs' shape.
+        """
+        positions = inputs.shape[-2]
+        if positions > len(self.table):
+            longer = torch.from_numpy(sinusoidal_positions(positions, self.size))
+            self.table = longer.to(self.table)
+        told: Tensor = self.dropout(inputs + self.table[:positions].to(inputs))
+        return told
+
+
+# <feed_forward> The position-wise feed-forward network (Vaswani 2017, section 3.3), with a GELU.
+
+
+class FeedForward(nn.Sequential):
+    """Two linear maps with a GELU between them, the same for every position.
+
+    Args:
+        size: features of a position, in and out.
+        hidden_size: features between the maps; None: four times as many.
+        dropout: share dropped in training after each map, from 0 to 1.
+    """
+
+    def __init__(self, size: int, hidden_size: int | None = None, *, dropout: float = 0.0) -> None:
+        hidden_size = hidden_size or 4 * size
+        super().__init__(
+            nn.Linear(size, hidden_size),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.Linear(hidden_size, size),
+            nn.Dropout(dropout),
+        )
+
+
+# <patch_embedding> An image as a row of patches (Dosovitskiy 2020, section 3.1).
+
+
+class PatchEmbedding(nn.Module):
+    """Square patches projected, behind a class token, with learned positions.
+
+    Args:
+        image_size: pixels on each side of the image.
+        patch_size: pixels on each side of a patch; must divide the image's.
+        channels: colours of a pixel.
+        size: features of a position.
+
+    Raises:
+        UsageError: patches that do not fill the image.
+    """
+
+    def __init__(
+        self, image_size: int = 224, patch_size: int = 16, channels: int = 3, size: int = 768
+    ) -> None:
+        super().__init__()
+        if patch_size < 1 or image_size % patch_size:
+            raise UsageError(
+                f"patches of {patch_size} pixels do not fill an image of {image_size} pixels: "
+                "choose a patch size that divides the image's"
+            )
+        self.image_shape = (channels, image_size, image_size)
+        self.patch_size = patch_size
+        self.side = image_size // patch_size
+        self.projection = nn.Linear(channels * patch_size**2, size)
+        self.class_token = nn.Parameter(torch.zeros(size))
+        self.positions = nn.Parameter(torch.empty(self.side**2 + 1, size))
+        nn.init.trunc_normal_(self.positions, std=0.02)
+        nn.init.trunc_normal_(self.class_token, std=0.02)
+
+    def patches(self, images: Tensor) -> Tensor:
+        """The pixels of each patch in one row, patches from left to right and top to bottom.
+
+        Args:
+            images: shape (…, channels, image size, image size).
+
+        Returns:
+            Shape (…, patches, channels × patch size²).
+        """
+        *batch, channels, _, _ = images.shape
+        side, patch = self.side, self.patch_size
+        tiles = images.reshape(*batch, channels, side, patch, side, patch)
+        tiles = tiles.movedim((-4, -2), (-5, -4))
+        return tiles.reshape(*batch, side**2, channels * patch**2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The class token and every patch as vectors that know their place.
+
+        Args:
+            images: shape (…, channels, image size, image size).
+
+        Returns:
+            Shape (…, 1 + patches, size); the class token stands first.
+
+        Raises:
+            InputError: images of another shape.
+        """
+        if tuple(images.shape[-3:]) != self.image_shape:
+            raise InputError(
+                f"images of shape {tuple(images.shape)}: the last three axes must be "
+                f"{self.image_shape} (channels, height, width)"
+            )
+        embedded = self.projection(self.patches(images))
+        class_token = self.class_token.expand(*embedded.shape[:-2], 1, -1)
+        return torch.cat((class_token, embedded), dim=-2) + self.positions
+
+
+# <encoder_block> A transformer encoder block, normalised before each part (Vaswani 2017; Xiong
+# 2020: pre-norm).
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention, then a feed-forward network, each added to what came in.
+
+    Args:
+        size: features of a position.
+        heads: how many; must divide the size.
+        hidden_size: features inside the feed-forward network; None: four times the size.
+        dropout: share dropped in training, of weights and of what each part adds, from 0 to 1.
+
+    Raises:
+        UsageError: a size that the heads do not divide.
+    """
+
+    def __init__(
+        self, size: int, heads: int, hidden_size: int | None = None, *, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(size)
+        self.attention = MultiHeadAttention(size, heads, dropout=dropout)
+        self.feed_forward_norm = nn.LayerNorm(size)
+        self.feed_forward = FeedForward(size, hidden_size, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        *,
+        key_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The inputs after attention and feed-forward.
+
+        Args:
+            inputs: shape (…, positions, size).
+            mask: boolean (…, queries, keys), True where a query may look.
+            key_mask: boolean (…, keys), False for padding.
+            need_weights: give the weights back too.
+
+        Returns:
+            output of the inputs' shape, and weights (…, heads, positions, positions) or None.
+        """
+        attended, weights = self.attention(
+            self.attention_norm(inputs), mask=mask, key_mask=key_mask, need_weights=need_weights
+        )
+        inputs = inputs + self.dropout(attended)
+        return inputs + self.feed_forward(self.feed_forward_norm(inputs)), weights
+
+
+# <decoder_block> A transformer decoder block, normalised before each part (Vaswani 2017; Xiong
+# 2020: pre-norm).
+
+
+class DecoderBlock(nn.Module):
+    """Causal self-attention, cross-attention and a feed-forward network, each added in turn.
+
+    Args:
+        size: features of a position, in target and source.
+        heads: how many; must divide the size.
+        hidden_size: features inside the feed-forward network; None: four times the size.
+        dropout: share dropped in training, of weights and of what each part adds, from 0 to 1.
+
+    Raises:
+        UsageError: a size that the heads do not divide.
+    """
+
+    def __init__(
+        self, size: int, heads: int, hidden_size: int | None = None, *, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(size)
+        self.attention = MultiHeadAttention(size, heads, causal=True, dropout=dropout)
+        self.cross_norm = nn.LayerNorm(size)
+        self.cross = MultiHeadAttention(size, heads, dropout=dropout)
+        self.feed_forward_norm = nn.LayerNorm(size)
+        self.feed_forward = FeedForward(size, hidden_size, dropout=dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        target: Tensor,
+        source: Tensor,
+        *,
+        target_mask: Tensor | None = None,
+        source_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """The target after looking back over itself and over the source.
+
+        Args:
+            target: shape (…, target positions, size).
+            source: what an encoder made of the source, shape (…, source positions, size).
+            target_mask: boolean (…, target positions), False for padding.
+            source_mask: boolean (…, source positions), False for padding.
+            need_weights: give the weights back too.
+
+        Returns:
+            output of the target's shape; and the weights over the target (…, heads, targets,
+            targets), zero above the diagonal, and over the source (…, heads, targets, sources), or
+            None.
+        """
+        attended, over_target = self.attention(
+            self.attention_norm(target), key_mask=target_mask, need_weights=need_weights
+        )
+        target = target + self.dropout(attended)
+        attended, over_source = self.cross(
+            self.cross_norm(target), source, key_mask=source_mask, need_weights=need_weights
+        )
+        target = target + self.dropout(attended)
+        output = target + self.feed_forward(self.feed_forward_norm(target))
+        return output, (over_target, over_source) if need_weights else None
+
+
+# <vision_transformer_block> The first block of a vision transformer, from pixels (Dosovitskiy
+# 2020).
+
+
+class VisionTransformerBlock(nn.Module):
+    """Patch embedding and one encoder block; the defaults are those of ViT-Base.
+
+    Args:
+        image_size: pixels on each side of the image.
+        patch_size: pixels on each side of a patch; must divide the image's.
+        channels: colours of a pixel.
+        size: features of a position.
+        heads: how many; must divide the size.
+        hidden_size: features inside the feed-forward network; None: four times the size.
+        dropout: share dropped in training, from 0 to 1.
+
+    Raises:
+        UsageError: patches that do not fill the image, or a size that the heads do not divide.
+    """
+
+    def __init__(
+        self,
+        image_size: int = 224,
+        patch_size: int = 16,
+        channels: int = 3,
+        size: int = 768,
+        heads: int = 12,
+        hidden_size: int | None = None,
+        *,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.embedding = PatchEmbedding(image_size, patch_size, channels, size)
+        self.block = EncoderBlock(size, heads, hidden_size, dropout=dropout)
+
+    def forward(
+        self, images: Tensor, *, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Class token and patches after one look at each other.
+
+        Args:
+            images: shape (…, channels, image size, image size).
+            need_weights: give the weights back too.
+
+        Returns:
+            output (…, 1 + patches, size), 197 positions for 224² pixels in patches of 16²; and
+            weights (…, heads, 1 + patches, 1 + patches) or None.
+
+        Raises:
+            InputError: images of another shape.
+        """
+        output, weights = self.block(self.embedding(images), need_weights=need_weights)
+        return output, weights

@@ -1,0 +1,276 @@
+"""Token numbers into vectors that know their context: the trunk of the small task models."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from attnviz.layers.blocks import DecoderBlock, EncoderBlock, SinusoidalPositions
+
+
+class TextEncoder(nn.Module):
+    """Embedding, sinusoidal positions and encoder blocks, normalised at the end.
+
+    Args:
+        vocabulary_size: how many token numbers there are.
+        size: features of a position.
+        heads: how many a block; must divide the size.
+        layers: how many blocks.
+        dropout: share dropped in training, from 0 to 1.
+        padding: the token number that stands for nothing and is never looked at.
+
+    Raises:
+        UsageError: a size that the heads do not divide.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        size: int = 128,
+        heads: int = 4,
+        layers: int = 2,
+        *,
+        dropout: float = 0.1,
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        self.padding = padding
+        self.embedding = nn.Embedding(vocabulary_size, size, padding_idx=padding)
+        self.positions = SinusoidalPositions(size, dropout=dropout)
+        self.blocks = nn.ModuleList(
+            EncoderBlock(size, heads, dropout=dropout) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(size)
+
+    def real(self, tokens: Tensor) -> Tensor:
+        """True where a token is no padding, in the shape of the token numbers."""
+        return tokens != self.padding
+
+    def forward(
+        self, tokens: Tensor, *, need_weights: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        """Each token's vector.
+
+        Args:
+            tokens: token numbers (…, positions), padding at the end.
+            need_weights: give the weights back too.
+
+        Returns:
+            vectors (…, positions, size); those of padding mean nothing. And for each block weights
+            (…, heads, positions, positions), or None.
+        """
+        real = self.real(tokens)
+        hidden = self.positions(self.embedding(tokens))
+        collected = []
+        for block in self.blocks:
+            hidden, weights = block(hidden, key_mask=real, need_weights=need_weights)
+            collected.append(weights)
+        return self.norm(hidden), tuple(collected) if need_weights else None
+
+
+# <token_classifier> A label for every token, as for named entities.
+
+
+class TokenClassifier(nn.Module):
+    """A text encoder with a linear map from each position to label logits.
+
+    Args:
+        vocabulary_size: how many token numbers there are.
+        labels: how many labels there are.
+        size: features of a position.
+        heads: how many a block; must divide the size.
+        layers: how many blocks.
+        dropout: share dropped in training, from 0 to 1.
+        padding: the token number that stands for nothing.
+
+    Raises:
+        UsageError: a size that the heads do not divide.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        labels: int,
+        size: int = 128,
+        heads: int = 4,
+        layers: int = 2,
+        *,
+        dropout: float = 0.1,
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        self.encoder = TextEncoder(
+            vocabulary_size, size, heads, layers, dropout=dropout, padding=padding
+        )
+        self.output = nn.Linear(size, labels)
+
+    def forward(
+        self, tokens: Tensor, *, need_weights: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        """Logits of every label at every token.
+
+        Args:
+            tokens: token numbers (…, positions), padding at the end.
+            need_weights: give the weights back too.
+
+        Returns:
+            logits (…, positions, labels); those of padding mean nothing, so leave them out of a
+            loss. And for each block weights (…, heads, positions, positions), or None.
+        """
+        hidden, weights = self.encoder(tokens, need_weights=need_weights)
+        return self.output(hidden), weights
+
+
+# <sequence_classifier> One label for a whole text, as for its sentiment.
+
+
+def mean_of_real(hidden: Tensor, real: Tensor) -> Tensor:
+    """The mean over the positions that are no padding; zeros where all of them are.
+
+    Args:
+        hidden: shape (…, positions, size).
+        real: boolean (…, positions), False for padding.
+
+    Returns:
+        Shape (…, size).
+    """
+    kept = hidden.masked_fill(~real[..., None], 0.0)
+    return kept.sum(dim=-2) / real.sum(dim=-1, keepdim=True).clamp(min=1)
+
+
+class SequenceClassifier(nn.Module):
+    """A text encoder whose mean over the real positions becomes label logits.
+
+    Args:
+        vocabulary_size: how many token numbers there are.
+        labels: how many labels there are.
+        size: features of a position.
+        heads: how many a block; must divide the size.
+        layers: how many blocks.
+        dropout: share dropped in training, from 0 to 1.
+        padding: the token number that stands for nothing.
+
+    Raises:
+        UsageError: a size that the heads do not divide.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        labels: int = 2,
+        size: int = 128,
+        heads: int = 4,
+        layers: int = 2,
+        *,
+        dropout: float = 0.1,
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        self.encoder = TextEncoder(
+            vocabulary_size, size, heads, layers, dropout=dropout, padding=padding
+        )
+        self.output = nn.Linear(size, labels)
+
+    def forward(
+        self, tokens: Tensor, *, need_weights: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        """Logits of every label for each text.
+
+        Args:
+            tokens: token numbers (…, positions), padding at the end.
+            need_weights: give the weights back too.
+
+        Returns:
+            logits (…, labels), and for each block weights (…, heads, positions, positions) or None.
+        """
+        hidden, weights = self.encoder(tokens, need_weights=need_weights)
+        return self.output(mean_of_real(hidden, self.encoder.real(tokens))), weights
+
+
+# <summarizer> A small encoder–decoder that writes a short text about a long one (Vaswani 2017).
+
+
+class SummarizerWeights(NamedTuple):
+    """Weights of all three attentions, one matrix a layer.
+
+    Attributes:
+        source: (…, heads, sources, sources).
+        target: (…, heads, targets, targets), zero above the diagonal.
+        cross: (…, heads, targets, sources): from what each summary position was written.
+    """
+
+    source: tuple[Tensor, ...]
+    target: tuple[Tensor, ...]
+    cross: tuple[Tensor, ...]
+
+
+class Summarizer(nn.Module):
+    """Source self-attention, then decoder blocks over it, and logits over the vocabulary.
+
+    Source and target share the vocabulary and its embedding.
+
+    Args:
+        vocabulary_size: how many token numbers there are.
+        size: features of a position.
+        heads: how many a block; must divide the size.
+        layers: how many blocks, in the encoder and again in the decoder.
+        dropout: share dropped in training, from 0 to 1.
+        padding: the token number that stands for nothing.
+
+    Raises:
+        UsageError: a size that the heads do not divide.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        size: int = 128,
+        heads: int = 4,
+        layers: int = 2,
+        *,
+        dropout: float = 0.1,
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        self.encoder = TextEncoder(
+            vocabulary_size, size, heads, layers, dropout=dropout, padding=padding
+        )
+        self.positions = SinusoidalPositions(size, dropout=dropout)
+        self.blocks = nn.ModuleList(
+            DecoderBlock(size, heads, dropout=dropout) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(size)
+        self.output = nn.Linear(size, vocabulary_size)
+
+    def forward(
+        self, source: Tensor, target: Tensor, *, need_weights: bool = False
+    ) -> tuple[Tensor, SummarizerWeights | None]:
+        """Logits of the token that follows each target position.
+
+        Args:
+            source: token numbers (…, sources), padding at the end.
+            target: token numbers written so far (…, targets), padding at the end.
+            need_weights: give the weights back too.
+
+        Returns:
+            logits (…, targets, vocabulary size); none of them depends on a later target. And the
+            weights of all three attentions, or None.
+        """
+        memory, over_source = self.encoder(source, need_weights=need_weights)
+        hidden = self.positions(self.encoder.embedding(target))
+        pairs = []
+        for block in self.blocks:
+            hidden, weights = block(
+                hidden,
+                memory,
+                target_mask=self.encoder.real(target),
+                source_mask=self.encoder.real(source),
+                need_weights=need_weights,
+            )
+            pairs.append(weights)
+        logits = self.output(self.norm(hidden))
+        if not need_weights:
+            return logits, None
+        over_target, crossed = zip(*pairs, strict=True)
+        return logits, SummarizerWeights(over_source, over_target, crossed)

@@ -1,0 +1,220 @@
+"""Scaled dot-product attention (Vaswani 2017, section 3.2.1)."""
+
+from __future__ import annotations
+
+from attnviz.core.errors import UsageError
+from attnviz.mechanisms.arrays import Array, Dropout, namespace, softmax, transpose
+
+
+def scaled(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    dropout: Dropout | None = None,
+) -> tuple[Array, Array]:
+    """Scaled dot-product attention: scores divided by the root of the head size.
+
+    Args:
+        query: shape (…, queries, head size).
+        key: shape (…, keys, head size).
+        value: shape (…, keys, value size).
+        mask: boolean, True where a query may look; None: everywhere.
+        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, queries, keys), rows
+        summing to 1.
+    """
+    return single_head(query / query.shape[-1] ** 0.5, key, value, mask, dropout=dropout)
+
+
+# <naive> The first attention of every course: softmax(X Xᵀ) X.
+
+
+def naive(
+    query: Array, key: Array | None = None, value: Array | None = None, mask: Array | None = None
+) -> tuple[Array, Array]:
+    """Attention of the inputs over themselves, without projections or scaling.
+
+    Args:
+        query: inputs, shape (…, queries, size).
+        key: inputs to look at, shape (…, keys, size); None: the queries themselves.
+        value: what is mixed, shape (…, keys, size); None: the keys.
+        mask: boolean, True where a query may look; None: everywhere.
+
+    Returns:
+        output of shape (…, queries, size) and weights of shape (…, queries, keys), rows summing
+        to 1.
+    """
+    key = query if key is None else key
+    return single_head(query, key, key if value is None else value, mask)
+
+
+# <single_head> Dot-product attention without scaling (Luong 2015, the "dot" score).
+
+
+def single_head(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    dropout: Dropout | None = None,
+) -> tuple[Array, Array]:
+    """Attention of one head over projected inputs, without scaling.
+
+    Args:
+        query: shape (…, queries, head size).
+        key: shape (…, keys, head size).
+        value: shape (…, keys, value size).
+        mask: boolean, True where a query may look; None: everywhere.
+        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, queries, keys), rows
+        summing to 1.
+    """
+    weights = softmax(query @ transpose(key), mask)
+    if dropout is not None:
+        weights = dropout(weights)
+    return weights @ value, weights
+
+
+# <causal> Causal attention (Vaswani 2017, section 3.2.3: masking in the decoder).
+
+
+def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
+    """True on and below the diagonal, shape (queries, keys), in the given array's kind.
+
+    With more keys than queries the queries are the last positions, as in a model that goes on from
+    a cache: the last query sees every key.
+    """
+    xp = namespace(scores_like)
+    device = {} if xp.__name__ == "numpy" else {"device": scores_like.device}
+    ones = xp.ones((queries, keys), dtype=xp.bool, **device)
+    return xp.tril(ones, k=keys - queries)
+
+
+def causal(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    dropout: Dropout | None = None,
+) -> tuple[Array, Array]:
+    """Scaled dot-product attention in which no position sees a later one.
+
+    Args:
+        query: shape (…, queries, head size).
+        key: shape (…, keys, head size).
+        value: shape (…, keys, value size).
+        mask: boolean, True where a query may look, on top of the causal one.
+        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, queries, keys), zero above
+        the diagonal.
+    """
+    triangle = causal_mask(query, query.shape[-2], key.shape[-2])
+    mask = triangle if mask is None else mask & triangle
+    return scaled(query, key, value, mask, dropout=dropout)
+
+
+# <multi_head> Multi-head attention (Vaswani 2017, section 3.2.2), between its input and output
+# projections.
+
+
+def size_of_head(size: int, heads: int) -> int:
+    """How many of the features belong to each head.
+
+    Raises:
+        UsageError: the size cannot be shared out among the heads.
+    """
+    if heads < 1 or size % heads:
+        raise UsageError(f"a size of {size} cannot be split into {heads} heads of equal size")
+    return size // heads
+
+
+def split_heads(inputs: Array, heads: int) -> Array:
+    """(…, positions, size) as (…, heads, positions, size / heads).
+
+    Raises:
+        UsageError: the size cannot be shared out among the heads.
+    """
+    *batch, positions, size = inputs.shape
+    head_size = size_of_head(size, heads)
+    parts = namespace(inputs).reshape(inputs, (*batch, positions, heads, head_size))
+    return namespace(inputs).moveaxis(parts, -2, -3)
+
+
+def join_heads(inputs: Array) -> Array:
+    """(…, heads, positions, head size) as (…, positions, heads × head size)."""
+    parts = namespace(inputs).moveaxis(inputs, -3, -2)
+    *batch, heads, head_size = parts.shape
+    return namespace(inputs).reshape(parts, (*batch, heads * head_size))
+
+
+def multi_head(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    heads: int,
+    dropout: Dropout | None = None,
+) -> tuple[Array, Array]:
+    """Scaled dot-product attention in several heads at once, joined again.
+
+    Each head sees its own slice of the features; scores are divided by the root of the head's size,
+    not of the whole.
+
+    Args:
+        query: shape (…, queries, size).
+        key: shape (…, keys, size).
+        value: shape (…, keys, value size).
+        mask: boolean, broadcastable to (…, heads, queries, keys), True where a query may look.
+        heads: how many; must divide both sizes.
+        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
+        rows summing to 1.
+
+    Raises:
+        UsageError: a size that the heads do not divide.
+    """
+    query, key, value = (split_heads(inputs, heads) for inputs in (query, key, value))
+    output, weights = scaled(query, key, value, mask, dropout=dropout)
+    return join_heads(output), weights
+
+
+# <cross> Cross-attention (Vaswani 2017, section 3.2.3: encoder–decoder attention).
+
+
+def cross(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    heads: int = 1,
+    dropout: Dropout | None = None,
+) -> tuple[Array, Array]:
+    """Multi-head attention of one sequence's queries over another's keys and values.
+
+    Args:
+        query: from the sequence that attends, shape (…, queries, size).
+        key: from the sequence attended to, shape (…, keys, size).
+        value: from the same sequence as the keys, shape (…, keys, value size).
+        mask: boolean, True where a query may look (False for padded keys).
+        heads: how many; must divide both sizes.
+        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
+        rows summing to 1.
+    """
+    return multi_head(query, key, value, mask, heads=heads, dropout=dropout)

@@ -1,0 +1,275 @@
+"""Lists of numbers of several texts become one batch, and a batch's output each text's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import AttentionError, AttnvizError
+from attnviz.core.notices import announce
+from attnviz.models.hugging_face.capture.capture import HANDED_OVER, Captured, capture_many
+from attnviz.models.hugging_face.capture.kernel import eagerly
+from attnviz.models.hugging_face.inputs.prepared import Prepared
+from attnviz.models.hugging_face.inputs.reader import taken_by, vocabulary_of
+from attnviz.models.hugging_face.load.devices import NoRoomError
+from attnviz.models.hugging_face.load.errors import first_line
+from attnviz.models.hugging_face.load.tasks import listening
+from attnviz.storage.texts.batches import batches
+
+if TYPE_CHECKING:
+    from attnviz.models.hugging_face.model import HuggingFaceModel
+
+MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
+"""Which input says where the numbers of which other one are no padding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """What a model with a head gave out about one text, as a batch of one."""
+
+    logits: Any
+
+
+def padded(
+    rows: Sequence[Mapping[str, Sequence[int]]], taken: set[str], number: int, device: Any
+) -> dict[str, Any]:
+    """The inputs of several texts as tensors, padded behind the shorter ones and masked there.
+
+    Texts of one length get what each would get alone, and no mask besides.
+
+    Args:
+        rows: lists of numbers by name, of each text.
+        taken: the inputs that the model takes.
+        number: the padding's.
+        device: the model's.
+    """
+    import torch
+
+    batch = {name: [row[name] for row in rows] for name in rows[0] if name in taken}
+    for name, mask in MASKS.items():
+        lengths = {len(row) for row in batch.get(name, ())}
+        if len(lengths) > 1 and mask not in batch and (mask in taken or name == "input_ids"):
+            batch[mask] = [[1] * len(row) for row in batch[name]]
+    tensors = {}
+    for name, lists in batch.items():
+        fill = number if name in MASKS else 0
+        array = np.full((len(lists), max(map(len, lists))), fill, dtype=np.int64)
+        for line, row in zip(array, lists, strict=True):
+            line[: len(row)] = row
+        tensors[name] = torch.from_numpy(array).to(device)
+    return tensors
+
+
+def padding_of(model: Any, tokenizer: Any) -> int:
+    """The number of a model's padding; 0 where nobody knows of one, which the mask hides too."""
+    known = vocabulary_of(model)
+    config = model.config.get_text_config()
+    named = (getattr(config, "pad_token_id", None), tokenizer.pad_token_id)
+    return next((number for number in named if number is not None and 0 <= number < known), 0)
+
+
+def cut(output: Any, number: int, length: int) -> Output | None:
+    """One text's part of what a model gave out about a batch.
+
+    Args:
+        output: of the model; None where nobody heard it.
+        number: the text's in the batch.
+        length: how many tokens it has.
+    """
+    logits = getattr(output, "logits", None)
+    if logits is None:
+        return None
+    own = logits[number : number + 1]
+    return Output(own[:, :length] if own.ndim == 3 else own)
+
+
+# <company> Batches of texts through a model, and what is found out about them.
+#
+# Whether padding stays without effect on a text's numbers is not known from a list of families.
+# The shortest text of the first batch is read alone as well, by the model's own kernel, and all
+# of its weights have to agree. Where they do not, only texts of equal length are read together;
+# where not even that helps, each is read by itself.
+
+SHORT = 128
+"""Tokens up to which an eager pass costs less on a CPU than a kernel that is asked for weights."""
+TOKENS = {"cpu": 1024}
+"""Tokens of a batch by the kind of device; elsewhere 16,384."""
+ALIKE = {"float16": 1e-2, "bfloat16": 2e-2}
+"""How far a text's weights may be off beside others; elsewhere 1e-5."""
+
+Company = Literal["padded", "even", "none"]
+"""Which texts may be read with others: all with padding, those of equal length, or none."""
+NEXT: dict[Company, Company] = {"padded": "even", "even": "none"}
+
+
+class Known:
+    """What was found out about a model's passes over several texts.
+
+    Attributes:
+        company: which texts may be read together.
+        swift: whether short texts may be read eagerly.
+        calls: for each way of reading together that was compared, how many layers a pass has to
+            read; None: it has to run through; 0: none can be read, all are handed over.
+        tokens: of a batch at most.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.company: Company = "padded"
+        self.swift = device == "cpu"
+        self.calls = dict[Way, int | None]()
+        self.tokens = TOKENS.get(device, 1 << 14)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a batch is read: with padding or of equal lengths, by an eager kernel or the model's."""
+
+    company: Company
+    swift: bool
+
+
+Read = tuple[list[Captured], Output | None]
+"""What is had of one text of a batch."""
+_KNOWN: WeakKeyDictionary[Any, dict[tuple[str, ...], Known]] = WeakKeyDictionary()
+
+
+class Together:
+    """Some prepared texts, read in batches."""
+
+    def __init__(
+        self, model: HuggingFaceModel, items: Mapping[int, Prepared], most: int | None
+    ) -> None:
+        self.model, self.items, self.most = model, items, most
+        self.part = next(iter(items.values())).part
+        streams = tuple(next(iter(items.values())).axes)
+        fresh = Known(model.model.device.type)
+        self.known = _KNOWN.setdefault(model.model, {}).setdefault(streams, fresh)
+        self.padding = padding_of(model.model, model.tokenizer)
+        self.lengths = {
+            number: tuple(map(len, item.tokens.values())) for number, item in items.items()
+        }
+
+    def read(self) -> dict[int, Attention]:
+        """The attention of each text that could be read with others, by its number."""
+        found = dict[int, Attention]()
+        left = list(self.items)
+        while self.known.company != "none" and left:
+            batch = next(self.plan(left))
+            if len(batch) > 1:
+                read = self.attempt([self.items[number] for number in batch])
+                if read is None:
+                    continue
+                if read:
+                    found |= dict(zip(batch, read, strict=True))
+            left = [number for number in left if number not in batch]
+        return found
+
+    def plan(self, numbers: Sequence[int]) -> Iterator[list[int]]:
+        """The texts that come together, batch by batch."""
+        return batches(
+            numbers,
+            self.lengths.__getitem__,
+            tokens=self.known.tokens,
+            most=self.most,
+            even=self.known.company == "even",
+        )
+
+    def attempt(self, batch: Sequence[Prepared]) -> list[Attention] | None:
+        """The attention of each text of a batch, of none if it needs passes of their own.
+
+        None where others have to come together first.
+        """
+        way = self.way_of(batch)
+        proven = way in self.known.calls
+        try:
+            found = self.run(batch, way)
+            off = 0.0 if proven else self.compare(batch[0], found[0], way)
+        except NoRoomError:
+            return self.halve(batch)
+        except AttnvizError as error:
+            if proven:
+                return []
+            # What has no weights at all is refused when a text is read by itself.
+            self.retreat(way, "" if isinstance(error, AttentionError) else first_line(error))
+            return None
+        if not off <= ALIKE.get(str(self.model.model.dtype).removeprefix("torch."), 1e-5):
+            kind = self.model.model.config.model_type
+            self.retreat(way, f"'{kind}' gives a text other weights, off by {off:.1g}")
+            return None
+        task = self.model.task
+        return [
+            item.finished(captured, task, output)
+            for item, (captured, output) in zip(batch, found, strict=True)
+        ]
+
+    def way_of(self, batch: Sequence[Prepared]) -> Way:
+        """How a batch is to be read."""
+        sides = {tuple(item.sides.values()) for item in batch}
+        longest = max(max(side) for item in batch for side in item.sides.values())
+        swift = self.known.swift and longest <= SHORT
+        return Way("even" if len(sides) == 1 else "padded", swift)
+
+    def run(self, batch: Sequence[Prepared], way: Way) -> list[Read]:
+        """What each text's tokens attend to, and what the model's head gave out about it."""
+        model = self.model.model
+        rows = [item.inputs for item in batch]
+        inputs = padded(rows, taken_by(self.part), self.padding, model.device)
+        sides = [item.sides for item in batch]
+        calls = self.known.calls.get(way)
+        with listening(model) as heard, eagerly(model) if way.swift else nullcontext():
+            captured = capture_many(self.part, inputs, sides, calls)
+        output = heard[0] if heard else None
+        lengths = [len(next(iter(item.tokens.values()))) for item in batch]
+        return [
+            (found, cut(output, number, length))
+            for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
+        ]
+
+    def compare(self, item: Prepared, beside: Read, way: Way) -> float:
+        """How far a text's numbers are off beside others; and what a pass that way has to read."""
+        ((alone, output),) = self.run([item], Way("even", swift=False))
+        layers = sum(len(found.layers) for found in alone)
+        through = self.model.task is not None or hasattr(self.model.model, "hf_device_map")
+        is_read = alone[0].route != HANDED_OVER
+        self.known.calls[way] = None if through else layers * is_read
+        off = max(
+            float(np.abs(one.weights - other.weights).max())
+            for one, other in zip(alone, beside[0], strict=True)
+        )
+        if self.model.task is None or output is None or beside[1] is None:
+            return off
+        scale = 1 + float(output.logits.abs().max())
+        return max(off, float((output.logits - beside[1].logits).abs().max()) / scale)
+
+    def retreat(self, way: Way, why: str) -> None:
+        """Read by the model's own kernel from now on, else less together, and say so."""
+        self.known.calls.pop(way, None)
+        if way.swift:
+            self.known.swift = False
+            return
+        self.known.company = NEXT[way.company]
+        if not why:
+            return
+        if way.company == "even":
+            announce(f"texts are read one by one, because beside others {why}")
+        else:
+            announce(f"only texts of equal length are read together, because beside padding {why}")
+
+    def halve(self, batch: Sequence[Prepared]) -> list[Attention] | None:
+        """Let batches be half as large from now on, and say so; of two texts none stays."""
+        import torch
+
+        if len(batch) == 2:
+            return []
+        longest = max(sum(map(len, item.tokens.values())) for item in batch)
+        self.known.tokens = len(batch) * longest // 2
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        announce(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
+        return None

@@ -1,0 +1,1 @@
+"""Attention weights read from any kernel."""

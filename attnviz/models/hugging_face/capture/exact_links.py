@@ -1,0 +1,206 @@
+"""The strongest single links of each head whose map is pooled, all of them, without its matrix.
+
+No weight of a query is larger than the most that it gives to any block of keys, and that is known
+from the pooled map. So the rows that may hold most are worked out first, some at a time, and once
+the weakest link found is as strong as anything that a row still closed can hold, none is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.models.hugging_face.capture.extent import Frame
+from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.probe import key_columns, row_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROWS = 128
+"""How many rows of a head are worked out at a time at most."""
+
+ROOM = 2**27
+"""Bytes that the rows of all heads may take at a time."""
+
+ROUNDING = 8
+"""How many times the spacing of numbers next to 1 a kernel may be off, relative to a mass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Positions that would drown all other links, and are left out.
+
+    Attributes:
+        queries: who does not count as attending.
+        keys: who does not count as attended to.
+        itself: True where queries and keys are the same tokens, and one's own does not count.
+    """
+
+    queries: tuple[int, ...] = ()
+    keys: tuple[int, ...] = ()
+    itself: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One exact weight."""
+
+    query: int
+    key: int
+    weight: float
+
+
+Strongest = tuple[Cell, ...]
+"""A head's strongest links, strongest first; of equal ones those of earlier queries and keys."""
+
+
+class Bounds:
+    """For each head and query the most that it gives to any block of keys."""
+
+    def __init__(self, call: Call, frame: Frame, hidden: Hidden) -> None:
+        self.call, self.frame, self.hidden = call, frame, hidden
+        keys = frame.keys
+        self.apart = [key for key in hidden.keys if keys.start <= key < keys.stop]
+        self.masses = key_columns(call, self.apart)
+        length = frame.queries.stop - frame.queries.start
+        self.highest = call.query.new_zeros((length, call.query.shape[1])).float()
+
+    def add(self, first: int, masses: Any) -> None:
+        """Count some more blocks, shape (1, queries, heads, blocks), from number `first` on."""
+        import torch
+
+        queries, keys = self.frame.queries, self.frame.keys
+        rounding = ROUNDING * torch.finfo(masses.dtype).eps
+        counted = masses[0, queries.start : queries.stop].float() * (1 + rounding)
+        for column, key in enumerate(self.apart):
+            block = (key - keys.start) // keys.length - first
+            if 0 <= block < counted.shape[-1]:
+                counted[..., block] -= self.masses[queries.start : queries.stop, :, column]
+        self.highest = torch.maximum(self.highest, counted.amax(-1))
+
+
+def strongest(bounds: Bounds, count: int) -> list[Strongest]:
+    """Each head's strongest links, exactly these.
+
+    Args:
+        bounds: of a call with a batch of one, with every block of its keys added.
+        count: how many links a head.
+    """
+    call, queries = bounds.call, bounds.frame.queries
+    bound, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
+    found = Found(call, count)
+    rows = max(min(ROWS, ROOM // (16 * len(order) * call.key.shape[2])), 1)
+    for first in range(0, bound.shape[1], rows):
+        open_still = (bound[:, first] > 0) & (bound[:, first] >= found.weights[:, -1])
+        heads = open_still.nonzero()[:, 0]
+        if not len(heads):
+            break
+        chosen = order[heads, first : first + rows].sort(1).values + queries.start
+        weights = row_weights(call, heads, chosen)
+        hide(weights, chosen, bounds)
+        found.add(heads, chosen, weights)
+    return found.cells()
+
+
+def hide(weights: Any, queries: Any, bounds: Bounds) -> None:
+    """Take out what does not count, shape (heads, rows, keys)."""
+    import torch
+
+    keys, hidden = bounds.frame.keys, bounds.hidden
+    weights[torch.isin(queries, queries.new_tensor(hidden.queries))] = 0
+    weights[..., : keys.start] = weights[..., keys.stop :] = 0
+    weights[..., [key for key in hidden.keys if key < weights.shape[2]]] = 0
+    if hidden.itself:
+        weights.scatter_(2, queries[..., None], 0)
+
+
+class Found:
+    """The strongest cells so far of each head of a call."""
+
+    def __init__(self, call: Call, count: int) -> None:
+        heads, self.keys = call.query.shape[1], call.key.shape[2]
+        self.weights = call.query.new_zeros((heads, count)).float()
+        self.places = self.weights.long()
+
+    def add(self, heads: Any, queries: Any, weights: Any) -> None:
+        """Take in rows of some heads, shape (heads, rows, keys), with their queries."""
+        import torch
+
+        count, width = self.weights.shape[1], weights.shape[2]
+        peaks = weights.amax(2)
+        strong = (peaks > 0) & (peaks >= self.weights[heads, -1:])
+        gain = strong.any(1).nonzero()[:, 0]
+        if not len(gain):
+            return
+        # A head's strongest cells lie in the rows with the highest peaks.
+        most = min(int(strong.sum(1).max()), count)
+        rows = foremost(peaks[gain], most).sort(1).values
+        cells = weights[gain[:, None], rows].flatten(1)
+        inside = foremost(cells, count)
+        own = queries[gain[:, None], rows].gather(1, inside // width)
+        heads = heads[gain]
+        places = torch.cat([self.places[heads], own * self.keys + inside % width], 1)
+        merged = torch.cat([self.weights[heads], cells.gather(1, inside)], 1)
+        first = places.argsort(dim=1, stable=True)
+        best = merged.gather(1, first).argsort(dim=1, descending=True, stable=True)[:, :count]
+        best = first.gather(1, best)
+        self.weights[heads], self.places[heads] = merged.gather(1, best), places.gather(1, best)
+
+    def cells(self) -> list[Strongest]:
+        """What was found, without cells that weigh nothing."""
+        pairs = zip(self.places.tolist(), self.weights.tolist(), strict=True)
+        return [
+            tuple(
+                Cell(place // self.keys, place % self.keys, weight)
+                for place, weight in zip(places, weights, strict=True)
+                if weight > 0
+            )
+            for places, weights in pairs
+        ]
+
+
+def foremost(values: Any, count: int) -> Any:
+    """Where each row's largest values are, shape (rows, count); of equal ones the first."""
+    import torch
+
+    # The bits of a float that is not negative count as it does; the place breaks what is equal.
+    bits = values.contiguous().view(torch.int32).long() << 32
+    places = torch.arange(values.shape[1], device=values.device)
+    return (bits - places).topk(min(count, values.shape[1]), 1).indices
+
+
+def note_on_links(count: int) -> str:
+    """What a reader is told of them, before they are looked for and after."""
+    return (
+        f"the {count} strongest links of each head are exact single weights, found row by row, "
+        "which may take longer than the maps: --top 0 leaves them out"
+    )
+
+
+def strongest_in(weights: NDArray[np.float32], hidden: Hidden, count: int) -> list[Strongest]:
+    """Each head's strongest links where the whole matrices are at hand.
+
+    Args:
+        weights: shape (heads, queries, keys).
+        hidden: what does not count.
+        count: how many links a head.
+    """
+    found = []
+    for head in weights:
+        allowed = head.copy()
+        allowed[list(hidden.queries)] = 0
+        allowed[:, list(hidden.keys)] = 0
+        if hidden.itself:
+            np.fill_diagonal(allowed, 0)
+        flat = allowed.ravel()
+        best = np.partition(flat, -min(count, flat.size))[-min(count, flat.size)]
+        places = np.flatnonzero((flat >= best) & (flat > 0))
+        places = places[np.argsort(-flat[places], kind="stable")][:count]
+        width = head.shape[1]
+        found.append(
+            tuple(Cell(int(at) // width, int(at) % width, float(flat[at])) for at in places)
+        )
+    return found

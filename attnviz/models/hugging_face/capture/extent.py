@@ -1,0 +1,244 @@
+"""How much of a text's attention is wanted, and how much of it fits: decided before the model runs.
+
+A map of every token grows with tokens²; beyond a size it is made of blocks of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnviz.core.attention_map import Token
+from attnviz.core.errors import ModelError, UsageError
+from attnviz.models.hugging_face.load.devices import free_bytes, size
+
+if TYPE_CHECKING:
+    pass
+
+DEFAULT_SIZE = 1024
+"""Blocks a side that a map has at most where nothing is asked for."""
+
+ROOM = 2**30
+"""Bytes that the maps of a long text may take where nothing is asked for."""
+
+SIZES = (512, 256, 128, 64)
+"""What is tried where more would not fit; a map of fewer blocks shows nothing."""
+
+CELL = 8
+"""Bytes for each weight: as it is read, and as it is stacked with the other layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Which part of a text's attention is wanted, and how finely.
+
+    Attributes:
+        max_size: queries and keys that a map has at most; None: 1,024, or fewer where many heads
+            would fill the memory.
+        rows: first and last query of which exact rows are wanted.
+        window: first and last token to which queries and keys are restricted.
+        links: how many of each head's strongest links are listed beside a pooled map.
+        keep_qk: whether queries and keys are kept beside the weights.
+    """
+
+    max_size: int | None = None
+    rows: tuple[int, int] | None = None
+    window: tuple[int, int] | None = None
+    links: int = 20
+    keep_qk: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """True where no part and no size was asked for."""
+        return self.max_size is None and self.rows is None and self.window is None
+
+
+WHOLE = Extent()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is read of one stream: queries in blocks by keys in blocks."""
+
+    queries: Axis
+    keys: Axis
+
+    @property
+    def cells(self) -> int:
+        """How many weights that is, for each head."""
+        return self.queries.blocks * self.keys.blocks
+
+    @property
+    def is_pooled(self) -> bool:
+        """True where a cell stands for more than one weight."""
+        return self.queries.length > 1 or self.keys.length > 1
+
+
+def frame_streams(
+    model: Any, sides: Mapping[str, tuple[int, int]], extent: Extent
+) -> dict[str, Frame]:
+    """What to read of each stream, so that all of it fits into memory.
+
+    Args:
+        model: a transformers model.
+        sides: how many queries and keys each stream has.
+        extent: what is wanted.
+
+    Raises:
+        UsageError: rows or a window that the text does not have.
+        ModelError: not even that fits; the message names the option that would.
+    """
+    heads = {stream: heads_of(model.config, stream) for stream in sides}
+    free = free_bytes(model.device)
+
+    def bytes_of(most: int | None) -> int:
+        frames = frames_of(sides, extent, most)
+        return sum(CELL * heads[stream] * frame.cells for stream, frame in frames.items())
+
+    most = extent.max_size or DEFAULT_SIZE
+    long = max(max(side) for side in sides.values()) > most
+    if extent.max_size is None:
+        # A short text is pooled only where it has to be, a long one also to stay handy.
+        room = (free or ROOM) if not long else min(ROOM, (free or ROOM) // 2)
+        most = next((tried for tried in (most, *SIZES) if bytes_of(tried) <= room), SIZES[-1])
+    if free is not None and bytes_of(most) > free:
+        fits = next((tried for tried in SIZES if bytes_of(tried) <= free and tried < most), None)
+        option = f"--max-size {fits} would fit" if fits else "free some, or give a shorter text"
+        raise ModelError(
+            f"attention of {max(max(side) for side in sides.values()):,} tokens "
+            f"({sum(heads.values()):,} heads × {describe(frames_of(sides, extent, most))}) would "
+            f"take about {size(bytes_of(most))}, and {size(free)} is free: {option}"
+        )
+    return frames_of(sides, extent, most)
+
+
+def describe(frames: Mapping[str, Frame]) -> str:
+    """The size of the largest frame."""
+    largest = max(frames.values(), key=lambda frame: frame.cells)
+    return f"{largest.queries.blocks:,} × {largest.keys.blocks:,}"
+
+
+def frames_of(
+    sides: Mapping[str, tuple[int, int]], extent: Extent, most: int | None
+) -> dict[str, Frame]:
+    """What to read of each stream with at most so many blocks a side.
+
+    Raises:
+        UsageError: rows or a window that the text does not have.
+    """
+    frames = {}
+    for stream, (queries, keys) in sides.items():
+        if extent.window is not None:
+            first, last = within(extent.window, min(queries, keys), "--window")
+            part = in_blocks(first, last + 1, most or last)
+            frames[stream] = Frame(part, part)
+        elif extent.rows is not None:
+            first, last = within(extent.rows, queries, "--rows")
+            frames[stream] = Frame(Axis(first, last + 1), whole(keys))
+        else:
+            sizes = (in_blocks(0, length, most or length) for length in (queries, keys))
+            frames[stream] = Frame(*sizes)
+    return frames
+
+
+def within(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
+    """The part, where the text has it.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if not 0 <= part[0] <= part[1] < length:
+        raise UsageError(
+            f"{option} {part[0]}-{part[1]} does not lie in this text: it has {length:,} tokens, "
+            f"0 to {length - 1}"
+        )
+    return part
+
+
+def heads_of(config: Any, stream: str) -> int:
+    """How many heads a stream has in all its layers, as the configuration tells."""
+    config = config.get_text_config()
+    side = "encoder" if stream == "encoder" else "decoder"
+    layers = [f"{side}_layers", f"num_{side}_layers", "num_hidden_layers"]
+    heads = [f"{side}_attention_heads", "num_attention_heads"]
+    return first_number(config, layers) * first_number(config, heads)
+
+
+def first_number(config: Any, names: list[str]) -> int:
+    """The first of some entries of a configuration that is a number, else 1."""
+    found = (getattr(config, name, None) for name in names)
+    return next((number for number in found if isinstance(number, int) and number), 1)
+
+
+def note_of(frame: Frame, side: tuple[int, int]) -> str:
+    """What was pooled or left out of a stream, in one sentence; "" where nothing was."""
+    queries, keys = frame.queries, frame.keys
+    restricted = queries.stop - queries.start < side[0]
+    what = f"{side[0]:,} tokens"
+    if restricted:
+        what = f"tokens {queries.start} to {queries.stop - 1} of {what}"
+    if frame.is_pooled:
+        sizes = " × ".join(map(str, dict.fromkeys((queries.length, keys.length))))
+        return (
+            f"{what}: the maps are pooled to {queries.blocks:,} × {keys.blocks:,} blocks of "
+            f"{sizes} tokens, and rows keep their sum; --rows A-B gives exact rows, --window A-B "
+            "or a larger --max-size a closer look"
+        )
+    if not restricted:
+        return ""
+    if keys.stop - keys.start < side[1]:
+        return f"only {what} attend, and only to each other: rows sum to what stays among them"
+    return f"only {what} attend, to all of them"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The tokens from `start` up to `stop`, in blocks of `length`; the last may be shorter."""
+
+    start: int
+    stop: int
+    length: int = 1
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks there are."""
+        return -(-(self.stop - self.start) // self.length)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The first token of each block, and one past its last."""
+        return [
+            (first, min(first + self.length, self.stop))
+            for first in range(self.start, self.stop, self.length)
+        ]
+
+    def tokens(self, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+        """A token for each block: itself where it stands alone ("12–15 the … of" where not)."""
+        if self.length == 1:
+            return tokens[self.start : self.stop]
+        return tuple(_joined(tokens[first:stop], first) for first, stop in self.spans)
+
+
+def whole(length: int) -> Axis:
+    """Every token by itself."""
+    return Axis(0, length)
+
+
+def in_blocks(start: int, stop: int, most: int) -> Axis:
+    """The tokens in blocks of equal length, as short as `most` blocks allow."""
+    return Axis(start, stop, -(-(stop - start) // most))
+
+
+def _joined(tokens: tuple[Token, ...], first: int) -> Token:
+    last = first + len(tokens) - 1
+    words = tokens[0].text if len(tokens) == 1 else f"{tokens[0].text} … {tokens[-1].text}"
+    place = f"{first}" if len(tokens) == 1 else f"{first}–{last}"
+    # Marks of no text ([CLS]) cover nothing at 0; what the block covers is what its words cover.
+    covering = [token for token in tokens if token.end > token.start] or list(tokens)
+    return Token(
+        f"{place} {words}",
+        min(token.start for token in covering),
+        max(token.end for token in covering),
+        all(token.special for token in tokens),
+    )

@@ -1,0 +1,217 @@
+"""Where transformers hands attention to a kernel: each such call can be looked at, none is changed.
+
+Every model of the common kind asks `AttentionInterface.get_interface` for its kernel, by the name
+of the implementation it was loaded with. The name is kept (the making of masks and several models
+test it); only what is handed out is wrapped, for as long as a block of code lasts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One call of an attention kernel.
+
+    Attributes:
+        kernel: the function, called as `kernel(module, query, key, value, mask, **options)`.
+        module: the attention module that called it.
+        query: shape (batch, heads, queries, head size).
+        key: shape (batch, heads or groups of them, keys, head size).
+        value: shape (batch, heads or groups of them, keys, value size).
+        mask: whatever the kernel takes, or None.
+        options: scaling, sinks, windows, ….
+        output: what the kernel gave back, shape (batch, queries, heads, value size).
+        weights: what it handed over besides, shape (batch, heads, queries, keys); None: nothing.
+    """
+
+    kernel: Callable[..., Any]
+    module: Any
+    query: Any
+    key: Any
+    value: Any
+    mask: Any
+    options: Mapping[str, Any]
+    output: Any
+    weights: Any = None
+
+    def mix(self, value: Any) -> Any:
+        """What the kernel makes of other values of the same shape."""
+        return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
+
+
+@contextmanager
+def watching(look: Callable[[Call], None]) -> Iterator[None]:
+    """Show every kernel call of a block of code to a function, after it has been done.
+
+    The models get what they would get without it. Whatever happens, transformers is left as it was.
+    """
+    from transformers.modeling_utils import AttentionInterface
+
+    hand_out = AttentionInterface.get_interface
+
+    def get_interface(self: Any, *names: Any, **named: Any) -> Callable[..., Any]:
+        kernel = hand_out(self, *names, **named)
+
+        def watched(
+            module: Any,
+            query: Any,
+            key: Any,
+            value: Any,
+            attention_mask: Any = None,
+            **options: Any,
+        ) -> Any:
+            given = kernel(module, query, key, value, attention_mask, **options)
+            output, weights = given[:2]
+            look(Call(kernel, module, query, key, value, attention_mask, options, output, weights))
+            return given
+
+        return watched
+
+    interface: Any = AttentionInterface
+    interface.get_interface = get_interface
+    try:
+        yield
+    finally:
+        interface.get_interface = hand_out
+
+
+@contextmanager
+def eagerly(model: Any) -> Iterator[None]:
+    """Let a model attend eagerly in a block of code, where that can be chosen as it runs.
+
+    Its kernels then hand over their weights, which for short texts on a CPU costs less than to
+    probe a faster one.
+    """
+    from transformers import PreTrainedModel
+
+    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    if {part.config._attn_implementation for part in parts} != {"sdpa"} or not all(
+        part._can_set_attn_implementation() for part in parts
+    ):
+        yield
+        return
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation("sdpa")
+
+
+# <streams> Which map a kernel's call belongs to: its stream and its layer, by its module's dotted
+# path.
+#
+# A module's own idea of its number (`layer_idx`) is missing or wrong in a quarter of the
+# families.
+
+CROSS = re.compile(r"cross|encoder_attn|EncDec|enc_dec|encdec")
+SIDE = re.compile(r"^(?:\w+\.)?(encoder|decoder)\.")
+TOWERS = {
+    "vision": re.compile(r"(^|\.)(vision|visual|image|vpm|img)"),
+    "audio": re.compile(r"(^|\.)(audio|speech|sound)"),
+    "text": re.compile(r"(^|\.)text"),
+}
+"""What the parts of a model of several inputs are called, each with an attention of its own."""
+
+
+def stream_of(path: str) -> str:
+    """The stream of an attention module: "cross", a tower's name, "encoder", "decoder" or "self".
+
+    Args:
+        path: its name among a model's `named_modules`.
+    """
+    if any(CROSS.search(part) for part in path.split(".")[-3:]):
+        return "cross"
+    for name, pattern in TOWERS.items():
+        if pattern.search(path):
+            return name
+    side = SIDE.match(path)
+    return side[1] if side else "self"
+
+
+def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str]:
+    """A number for each call of one stream, in the order of the calls.
+
+    It is the first number of the path in which all calls differ, so that a model with other
+    layers in between keeps the true ones. Where none is (a module that is called once for each
+    layer, as in ALBERT; stages of blocks, as in Swin), it is counted.
+
+    Args:
+        paths: of the modules called.
+        attending: the layers of the model that have attention, where it says so.
+    """
+    numbers = [re.findall(r"(?<=\.)\d+(?=\.)", f".{path}.") for path in paths]
+    for column in zip(*numbers, strict=False):
+        if len(set(column)) == len(column):
+            return list(column)
+    if len(attending) == len(paths):
+        return [str(number) for number in attending]
+    return [str(place) for place in range(len(paths))]
+
+
+def take(stream: str, wanted: Collection[str]) -> str | None:
+    """The stream wanted that an attention module's belongs to; None where it is not wanted.
+
+    Towers aside, a model of one stack has one stream, whatever its parts are called.
+    """
+    if stream in wanted:
+        return stream
+    alone = [name for name in wanted if name != "cross"]
+    others = {"self", "encoder", "decoder", "text"} - (
+        {"decoder"} if "encoder" in wanted else set()
+    )
+    return alone[0] if len(alone) == 1 and stream in others else None
+
+
+_TWINS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+def eager_twin(model: Any) -> Any:
+    """The model itself where it runs eagerly, else another around the same weights that does.
+
+    Some families choose the class of their attention when they are made, so that asking a made
+    model to be eager does not help. Nothing is copied: the two share their weights.
+    """
+    if model.config._attn_implementation == "eager":
+        return model
+    if model not in _TWINS:
+        from copy import deepcopy
+
+        from transformers.initialization import no_init_weights
+
+        config = deepcopy(model.config)
+        with no_init_weights():
+            twin = type(model)._from_config(config, attn_implementation="eager", dtype=model.dtype)
+        twin.load_state_dict(model.state_dict(), assign=True)
+        _TWINS[model] = twin.to(model.device).eval()
+    return _TWINS[model]
+
+
+ATTENTIONS = {
+    "encoder": "encoder_attentions",
+    "decoder": "decoder_attentions",
+    "cross": "cross_attentions",
+}
+
+
+def handed_over(
+    model: Any, inputs: Mapping[str, Any], streams: Sequence[str]
+) -> dict[str, Sequence[Any] | None]:
+    """What a model gives out as each stream's attention, a tensor or None for each layer."""
+    output = model(**inputs, output_attentions=True, return_dict=True)
+    together = getattr(output, "attentions", None)
+    return {
+        stream: getattr(output, ATTENTIONS[stream], None)
+        if together is None and stream in ATTENTIONS
+        else together
+        for stream in streams
+    }

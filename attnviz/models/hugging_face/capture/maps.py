@@ -1,0 +1,105 @@
+"""Captured weights become maps with their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from attnviz.core.attention_map import AttentionMap, Link, Projections, Provenance, Token
+from attnviz.models.hugging_face.capture.capture import HANDED_OVER, Captured
+from attnviz.models.hugging_face.capture.exact_links import Hidden, note_on_links
+from attnviz.models.hugging_face.capture.extent import Frame, note_of, whole
+
+
+def as_map(
+    item: Captured, tokens: Mapping[str, tuple[Token, ...]], side: str, key_side: str
+) -> AttentionMap:
+    """Captured weights with their tokens.
+
+    Whether it is causal is what the weights say, not the family: some decoders look ahead (prefix
+    language models), and some encoders do not. Of one token only the family can tell.
+    """
+    stream = item.stream
+    queries = item.queries or whole(len(tokens[side]))
+    keys = item.keys or whole(len(tokens[key_side]))
+    if stream in {"self", "causal"} and len(tokens[side]) > 1:
+        first = (queries.start - keys.start) // keys.length
+        ahead = any(np.triu(layer, 1 + first).any() for layer in item.weights)
+        stream = "self" if ahead else "causal"
+    return AttentionMap(
+        stream,
+        queries.tokens(tokens[side]),
+        keys.tokens(tokens[key_side]),
+        item.weights,
+        layers=item.layers,
+        query_side=side,
+        key_side=key_side,
+        blocks=(queries.length, keys.length),
+        starts=(queries.start, keys.start),
+        links=exact_links(item, tokens[side], tokens[key_side]),
+    )
+
+
+def projections_of(
+    maps: Sequence[AttentionMap], captured: Sequence[Captured]
+) -> dict[str, Projections]:
+    """What was kept of queries and keys, by the streams of the maps that they stand behind."""
+    return {
+        item.stream: found.projections
+        for item, found in zip(maps, captured, strict=True)
+        if found.projections is not None
+    }
+
+
+def exact_links(
+    item: Captured, queries: tuple[Token, ...], keys: tuple[Token, ...]
+) -> tuple[Link, ...]:
+    """The strongest links of each head of a pooled map, with their tokens."""
+    return tuple(
+        Link(
+            queries[cell.query].text,
+            keys[cell.key].text,
+            cell.weight,
+            layer,
+            str(head),
+            cell.query,
+            cell.key,
+        )
+        for layer, heads in zip(item.layers, item.links, strict=False)
+        for head, strongest in enumerate(heads)
+        for cell in strongest
+    )
+
+
+def drowning(tokens: tuple[Token, ...], *, causal: bool) -> Hidden:
+    """What would drown all other links: special tokens, oneself, and a decoder's first token."""
+    special = tuple(place for place, token in enumerate(tokens) if token.special)
+    keys = tuple(dict.fromkeys((*special, 0))) if causal else special
+    return Hidden(special, keys, itself=True)
+
+
+# <notes> What a reader must know of the maps of a text that are not whole.
+
+
+def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
+    """The provenance with how the weights were had, where it named the kernel that was loaded."""
+    named = ", ".join(dict.fromkeys(routes))
+    return replace(provenance, settings={**provenance.settings, "attention": named})
+
+
+def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+    """What a reader must know of maps that are not whole; nothing where all of them are."""
+    notes = dict[str, None]()
+    if any(item.route == HANDED_OVER for item in captured):
+        notes["this family attends by hand: its weights are those of a second, eager pass"] = None
+    for item in captured:
+        if item.queries is not None and item.keys is not None:
+            notes[note_of(Frame(item.queries, item.keys), sides[item.stream])] = None
+    most = max(
+        (len(head) for item in captured for layer in item.links for head in layer), default=0
+    )
+    if most:
+        notes[note_on_links(most)] = None
+    return tuple(note for note in notes if note)

@@ -1,0 +1,110 @@
+"""The queries and keys that a kernel was handed, kept beside the weights it made of them.
+
+They are taken as the kernel takes them, after rotary embedding and normalisation, so that the
+softmax of their scaled products is the weight, wherever the model adds nothing to the products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.core.attention_map import Projections
+from attnviz.core.errors import AttentionError, UsageError
+from attnviz.models.hugging_face.capture.extent import Frame
+from attnviz.models.hugging_face.capture.kernel import Call
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Projected:
+    """What one call's scores are products of.
+
+    Attributes:
+        query: float32 of shape (heads, queries, head size).
+        key: float32 of shape (heads, keys, head size), the same for heads that share it.
+        scale: what a product of the two is multiplied by.
+        besides: what else the kernel was told to make the weights of.
+    """
+
+    query: NDArray[np.float32]
+    key: NDArray[np.float32]
+    scale: float
+    besides: tuple[str, ...] = ()
+
+
+def check_frames(frames: Mapping[str, Frame], sides: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse to keep queries and keys where rows or columns are not single tokens, or keys lack.
+
+    Raises:
+        UsageError: maps are pooled, or restricted to a window.
+    """
+    for stream, frame in frames.items():
+        if frame.is_pooled or frame.keys.blocks < sides[stream][1]:
+            raise UsageError(
+                "--keep-qk needs every key by itself, and a part of a text or blocks of its tokens "
+                "were to be shown: leave --window out, or give a larger --max-size or fewer tokens"
+            )
+
+
+def projected_in(call: Call, frame: Frame) -> Projected:
+    """The queries of a frame and all keys of a call with a batch of one.
+
+    A kernel that is told no scale divides by the root of the head size.
+    """
+    query, key = call.query[0], call.key[0]
+    key = key.repeat_interleave(len(query) // len(key), dim=0)
+    scale = call.options.get("scaling")
+    query = query[:, frame.queries.start : frame.queries.stop]
+    return Projected(
+        query.float().cpu().numpy(),
+        key.float().cpu().numpy(),
+        query.shape[-1] ** -0.5 if scale is None else float(scale),
+        tuple(besides(call)),
+    )
+
+
+def besides(call: Call) -> Iterator[str]:
+    """What a call makes its weights of besides scaled products, a mask and a softmax, in words."""
+    import torch
+
+    mask, bias = call.mask, call.options.get("position_bias")
+    if mask is not None and mask.dtype != torch.bool:
+        # A mask that hides adds the least number there is, at times twice.
+        seen = mask[mask > torch.finfo(mask.dtype).min / 2]
+        if seen.any():
+            yield "a bias in the mask"
+    if bias is not None and bias.any():
+        yield "a position bias"
+    if call.options.get("softcap") is not None:
+        yield f"a soft cap of {call.options['softcap']:g}"
+    if call.options.get("s_aux") is not None:
+        yield "a sink"
+
+
+def stacked(layers: Mapping[str, Projected], kind: str) -> Projections:
+    """A stream's queries and keys, layer by layer.
+
+    Args:
+        layers: those of each layer, by its name.
+        kind: the architecture's name.
+
+    Raises:
+        AttentionError: the layers differ in heads, head size or scale.
+    """
+    found = list(layers.values())
+    if len({(item.query.shape, item.key.shape, item.scale) for item in found}) > 1:
+        raise AttentionError(
+            f"the layers of architecture '{kind}' differ in heads, head size or scale, and "
+            "--keep-qk shows one of each: leave it out"
+        )
+    query = np.stack([item.query for item in found])
+    key = np.stack([item.key for item in found])
+    heads = tuple(map(str, range(query.shape[1])))
+    more = " and ".join(dict.fromkeys(name for item in found for name in item.besides))
+    return Projections(query, key, found[0].scale, tuple(layers), heads, more)

@@ -1,0 +1,1 @@
+"""Texts become what a model reads."""

@@ -1,0 +1,265 @@
+"""What a decoder reads: a given target, or one that the model writes first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnviz.core.attention_map import PARTS, SECOND_PART, Token
+from attnviz.core.errors import InputError, ModelError
+from attnviz.models.hugging_face.inputs.tokens import (
+    TokenizedText,
+    label,
+    pieces_of,
+    place,
+    tokenize,
+    tokenize_generated,
+)
+from attnviz.models.hugging_face.load.errors import first_line, running
+
+LONGEST = 256
+"""Tokens after which a model that does not end its output by itself is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A decoder's input.
+
+    Attributes:
+        text: what it says.
+        ids: its tokens' numbers, the decoder's start token first.
+        tokens: one for each.
+        notes: what a reader must know about it.
+    """
+
+    text: str
+    ids: list[int]
+    tokens: tuple[Token, ...]
+    notes: tuple[str, ...] = ()
+
+
+QUERIES = "the decoder's input: each token looks before the next one is predicted"
+"""What the rows of a decoder's maps stand for."""
+
+
+def given_target(model: Any, tokenizer: Any, text: str) -> Target:
+    """A text as the decoder reads it while it predicts that text: shifted by one start token.
+
+    Raises:
+        InputError: the text is blank.
+        ModelError: the model does not say how its decoder starts.
+    """
+    written = tokenize(tokenizer, text, as_target=True)
+    ids, tokens = list(written.ids), list(written.tokens)
+    if not tokens[-1].special:
+        # Shifting drops the last token, which must not be one of the text's.
+        ids.append(tokenizer.eos_token_id if tokenizer.eos_token_id is not None else ids[-1])
+        tokens.append(tokens[-1])
+    shifted = shift(model, ids)
+    start = Token(str(tokenizer.convert_ids_to_tokens(shifted[0])), special=True)
+    return Target(text, shifted, (start, *tokens[:-1]))
+
+
+def shift(model: Any, ids: list[int]) -> list[int]:
+    """What a decoder reads to predict these tokens: a start token, then all but the last of them.
+
+    A model's own way is asked first: mBART starts with the language, which stands last.
+
+    Raises:
+        ModelError: the model does not say how its decoder starts.
+    """
+    import torch
+
+    if hasattr(model, "prepare_decoder_input_ids_from_labels"):
+        own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
+        return [int(number) for number in own[0]]
+    start = getattr(model.config, "decoder_start_token_id", None)
+    if start is None:
+        raise ModelError(
+            f"the decoder of architecture '{model.config.model_type}' does not say how it starts "
+            "(decoder_start_token_id)"
+        )
+    return [start, *ids[:-1]]
+
+
+def generated_target(
+    model: Any, tokenizer: Any, inputs: Mapping[str, Any], limit: int, most: int | None = None
+) -> Target:
+    """What the model itself writes, taking the likeliest token each time.
+
+    Args:
+        model: an encoder–decoder with a language-model head.
+        tokenizer: its tokenizer.
+        inputs: the source as tensors.
+        limit: how many tokens its decoder can read.
+        most: how many tokens to write at most; None: LONGEST.
+
+    Raises:
+        ModelError: it wrote nothing.
+    """
+    import torch
+
+    most = min(most or LONGEST, limit - 1)
+    # transformers sizes the cache of T5 and its kin by the encoder, too small for a deeper decoder.
+    deeper = getattr(model.config, "num_decoder_layers", 0) > model.config.num_hidden_layers
+    with running(model), torch.inference_mode():
+        written = model.generate(
+            **inputs, do_sample=False, num_beams=1, max_new_tokens=most, use_cache=not deeper
+        )
+    ids = written[0].tolist()
+    ended = ids[-1] in end_ids(model, tokenizer)
+    kept = ids[:-1] if ended else ids
+    text, tokens = tokenize_generated(tokenizer, kept)
+    if not text:
+        raise ModelError("the model wrote nothing about this text: give a target")
+    # The token that a decoder starts with stands for no text, whatever it is called.
+    tokens = (replace(tokens[0], special=True), *tokens[1:])
+    cut = () if ended else (f"the model was stopped after {most} tokens",)
+    notes = ("the target was generated greedily, then read in one teacher-forced pass", *cut)
+    return Target(text, kept, tokens, notes)
+
+
+def end_ids(model: Any, tokenizer: Any) -> set[int]:
+    """The tokens that end a model's output."""
+    named = model.generation_config.eos_token_id
+    listed = named if isinstance(named, list) else [named]
+    return {number for number in (*listed, tokenizer.eos_token_id) if number is not None}
+
+
+# <continuation> A text and what a decoder-only model writes after it, read in one pass.
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """A prompt and its output.
+
+    Attributes:
+        text: both as one.
+        read: the tokens of both.
+        settings: where the output begins, and how many tokens are whose.
+        notes: what a reader must know about it.
+    """
+
+    text: str
+    read: TokenizedText
+    settings: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def writer_kind(config: Any, name: str) -> Any:
+    """The auto class that loads a model with the head it writes with.
+
+    Raises:
+        ModelError: the architecture does not write text.
+    """
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    if config.is_encoder_decoder:
+        return transformers.AutoModelForSeq2SeqLM
+    kind = config.model_type
+    fills_in = kind in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING or fills_in:
+        raise ModelError(
+            f"'{name}' is of architecture '{kind}', which writes no text: leave --generate out"
+        )
+    return transformers.AutoModelForCausalLM
+
+
+def continued(
+    model: Any, tokenizer: Any, prompt: str, read: TokenizedText, most: int, limit: int | None
+) -> Continuation:
+    """A prompt with what the model writes after it, taking the likeliest token each time.
+
+    Step by step with a cache or all at once, a causal model attends alike; so the whole is read
+    once more, in one pass, instead of stitching steps together.
+
+    Args:
+        model: a decoder-only model with a language-model head.
+        tokenizer: its tokenizer.
+        prompt: the text to go on with.
+        read: its tokens.
+        most: how many tokens to write at most.
+        limit: how many tokens the model reads, None where nothing says.
+
+    Raises:
+        InputError: prompt and output together would be too long.
+        ModelError: the model wrote nothing.
+    """
+    import torch
+
+    length = len(read.ids)
+    if limit is not None and length + most > limit:
+        raise InputError(
+            f"the prompt is {length:,} tokens long and the model reads {limit:,}: --generate can "
+            f"be {max(limit - length, 0)} at most"
+        )
+    ids = torch.tensor([read.ids], device=model.device)
+    with running(model), torch.inference_mode():
+        written = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=most,
+        )
+    new = written[0, length:].tolist()
+    ended = bool(new) and new[-1] in end_ids(model, tokenizer)
+    new = new[:-1] if ended else new
+    output = unread(tokenizer, read.ids, new)
+    if not output.strip():
+        raise ModelError("the model wrote nothing after this text: give another one")
+    tokens = (*read.tokens, *written_tokens(tokenizer, prompt, output, new))
+    settings = {
+        PARTS: "prompt and output",
+        SECOND_PART: len(prompt),
+        "prompt tokens": length,
+        "output tokens": len(new),
+    }
+    cut = () if ended else (f"the model was stopped after {most} tokens",)
+    notes = ("the output was generated greedily, then read in one pass with the prompt", *cut)
+    both = TokenizedText(tokens, {"input_ids": [*read.ids, *new]})
+    return Continuation(prompt + output, both, settings, notes)
+
+
+def unread(tokenizer: Any, before: list[int], new: list[int]) -> str:
+    """What new tokens add to the text, with the space that they may begin with."""
+
+    def decoded(ids: list[int]) -> str:
+        return str(
+            tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        )
+
+    start, whole = decoded(before), decoded([*before, *new])
+    return whole[len(start) :] if whole.startswith(start) else decoded(new)
+
+
+def written_tokens(tokenizer: Any, prompt: str, output: str, ids: list[int]) -> tuple[Token, ...]:
+    """The output's tokens with their places in prompt and output as one text."""
+    pieces, added = pieces_of(tokenizer, ids)
+    offsets = [
+        (start + len(prompt), end + len(prompt))
+        for start, end in place(tokenizer, pieces, added, output)
+    ]
+    return label(pieces, offsets, added, prompt + output, None)
+
+
+def as_chat(tokenizer: Any, text: str, name: str) -> str:
+    """A text as the user's turn of a conversation, the way the model was taught to read one.
+
+    Raises:
+        ModelError: the model has no chat template, or one that does not work.
+    """
+    from jinja2 import TemplateError
+
+    if not tokenizer.chat_template:
+        raise ModelError(f"'{name}' has no chat template: leave --chat out")
+    try:
+        return str(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
+            )
+        )
+    except (TemplateError, ValueError, TypeError) as error:
+        raise ModelError(f"the chat template of '{name}' fails: {first_line(error)}") from error

@@ -1,0 +1,269 @@
+"""Where tokens lie in a text, for tokenizers that do not say."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.core.attention_map import Token
+from attnviz.core.errors import InputError
+from attnviz.core.tokens import goes_on
+from attnviz.storage.texts import is_utf8
+
+Span = tuple[int, int]
+
+
+def align(surfaces: Sequence[str | None], text: str) -> list[Span]:
+    """The characters of the text that each token covers, found from left to right.
+
+    Case, accents, compatibility forms and spaces are ignored, as tokenizers change them. What
+    cannot be found (an unknown token) gets the characters that its neighbours leave over.
+
+    Args:
+        surfaces: what each token reads as; None for a mark that stands for no text.
+        text: what was tokenized.
+
+    Returns:
+        a start and an end for each token; equal where it covers nothing.
+    """
+    plain, origin = fold(text)
+    spans: list[Span] = [(0, 0)] * len(surfaces)
+    waiting = list[int]()
+    letter, end = 0, 0  # where to go on, in the folded text and in the text itself
+
+    for index, surface in enumerate(surfaces):
+        if surface is not None and not waiting and text.startswith(surface, end):
+            spans[index] = (end, end + len(surface))
+            end += len(surface)
+            letter = bisect_left(origin, end)
+            continue
+        wanted, _ = fold(surface or "")
+        if not wanted:
+            spans[index] = (end, end)
+            continue
+        # Where nothing was left out since the last token, this one must follow at once.
+        found = plain.find(wanted, letter)
+        if found < 0 or (found > letter and not waiting):
+            waiting.append(index)
+            continue
+        settle(spans, waiting, text, (end, origin[found]))
+        letter = found + len(wanted)
+        end = origin[letter - 1] + 1
+        spans[index] = (origin[found], end)
+    settle(spans, waiting, text, (end, len(text)))
+    return spans
+
+
+def settle(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
+    """Share the words of a gap out among the tokens that were not found.
+
+    Each gets all of them where the numbers differ, and nothing where there are none.
+    """
+    words = [
+        (gap[0] + match.start(), gap[0] + match.end())
+        for match in re.finditer(r"\S+", text[gap[0] : gap[1]])
+    ]
+    whole = (words[0][0], words[-1][1]) if words else (gap[0], gap[0])
+    shares = words if len(words) == len(waiting) else [whole] * len(waiting)
+    for index, span in zip(waiting, shares, strict=True):
+        spans[index] = span
+    waiting.clear()
+
+
+def fold(text: str) -> tuple[str, list[int]]:
+    """A text without case, accents, compatibility forms and spaces, and where each letter was.
+
+    The list has one entry more than there are letters: the text's end.
+    """
+    letters, origin = [], []
+    for position, character in enumerate(text):
+        for letter in unicodedata.normalize("NFKD", character).casefold():
+            if not letter.isspace() and not unicodedata.combining(letter):
+                letters.append(letter)
+                origin.append(position)
+    return "".join(letters), [*origin, len(text)]
+
+
+# <tokens> A text becomes the model's tokens, each of which knows the characters it came from.
+
+BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
+PIECE_MARKS = ("Ġ", "▁")
+Row = tuple[str, Span, int]
+"""A piece, the characters that it covers, and a 1 where it stands for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """A text as a model reads it.
+
+    Attributes:
+        tokens: one a position.
+        inputs: what the tokenizer gives the model, lists of numbers by name.
+    """
+
+    tokens: tuple[Token, ...]
+    inputs: dict[str, list[int]]
+
+    @property
+    def ids(self) -> list[int]:
+        """The tokens' numbers in the vocabulary."""
+        return self.inputs["input_ids"]
+
+
+def tokenize(
+    tokenizer: Any, text: str, *, as_target: bool = False, marked: bool = False
+) -> TokenizedText:
+    """A text's tokens, with the special tokens that the model expects around it.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+        text: any text.
+        as_target: True to write it as the decoder's language, where a tokenizer knows two.
+        marked: True where the text has its special tokens written in it, as a chat has.
+
+    Raises:
+        InputError: the text is blank, is not valid Unicode, or leaves no tokens.
+    """
+    check_text(text)
+    named: dict[str, Any] = {"text_target" if as_target else "text": text}
+    if tokenizer.is_fast:
+        named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+    encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
+    offsets = encoded.pop("offset_mapping", None)
+    added = encoded.pop("special_tokens_mask", None)
+    ids = encoded["input_ids"]
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    if marked:
+        marks = {n for n, token in tokenizer.added_tokens_decoder.items() if token.special}
+        added = [int(number in marks) for number in ids]
+    elif added is None:
+        added = [int(number in tokenizer.all_special_ids) for number in ids]
+        added = [
+            mark and number != tokenizer.unk_token_id
+            for mark, number in zip(added, ids, strict=True)
+        ]
+    if offsets is None:
+        offsets = place(tokenizer, pieces, added, text)
+    if all(added):
+        raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
+    tokens = label(pieces, offsets, added, text, tokenizer.unk_token)
+    return TokenizedText(tokens, {name: list(row) for name, row in encoded.items()})
+
+
+def check_text(text: str) -> None:
+    """Refuse what no tokenizer can make anything of.
+
+    Raises:
+        InputError: the text is blank or not valid Unicode.
+    """
+    if not text.strip():
+        raise InputError("the text is blank: there is nothing to attend to")
+    if not is_utf8(text):
+        raise InputError(
+            "the text holds half a character (a lone surrogate): it is not valid Unicode"
+        )
+
+
+def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
+    """The text that generated tokens read as, and the tokens with their places in it."""
+    text = tokenizer.decode(ids, skip_special_tokens=True).strip()
+    pieces, added = pieces_of(tokenizer, ids)
+    offsets = place(tokenizer, pieces, added, text)
+    return text, label(pieces, offsets, added, text, None)
+
+
+def pieces_of(tokenizer: Any, ids: Sequence[int]) -> tuple[list[str], list[int]]:
+    """The tokenizer's own spelling of tokens, and a 1 for each that stands for no text."""
+    pieces, added = list[str](), list[int]()
+    for number, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True):
+        # A model may number more tokens than its tokenizer knows; those stand for no text.
+        pieces.append(f"<{number}>" if piece is None else piece)
+        added.append(int(piece is None or number in tokenizer.all_special_ids))
+    return pieces, added
+
+
+def place(tokenizer: Any, pieces: Sequence[str], added: Sequence[int], text: str) -> list[Span]:
+    """The characters that each piece covers, from what the pieces read as.
+
+    Pieces that are bytes of one character read as nothing until the last of them is there; they
+    are looked for together and share its place.
+    """
+    surfaces, sizes, waiting = list[str | None](), list[int](), list[str]()
+    for position, (piece, special) in enumerate(zip(pieces, added, strict=True), 1):
+        waiting.append(piece)
+        surface = None if special else tokenizer.convert_tokens_to_string(waiting)
+        ends = position == len(pieces) or added[position] or piece in PIECE_MARKS
+        if ends or surface is None or (surface and "\ufffd" not in surface):
+            surfaces.append(surface and surface.removeprefix("##"))
+            sizes.append(len(waiting))
+            waiting.clear()
+    spans = align(surfaces, text)
+    return [span for span, size in zip(spans, sizes, strict=True) for _ in range(size)]
+
+
+def label(
+    pieces: Sequence[str],
+    offsets: Sequence[Span],
+    added: Sequence[int],
+    text: str,
+    unknown: str | None,
+) -> tuple[Token, ...]:
+    """Tokens that read as the text does.
+
+    A token is labelled with the characters it covers, since the tokenizers' own spellings ("Ġthe",
+    "▁the", "Ã©") are hard to read and differ between models. One that goes on with a word is
+    marked "##" in every family, as WordPiece does; parts of one character are counted ("é 1/2");
+    an unknown token keeps its name, because that is all the model saw.
+    """
+    spans = [trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
+    tokens = list[Token]()
+    rows = list(zip(pieces, spans, added, strict=True))
+    for members in sharing(rows):
+        for number, (piece, (start, end), special) in enumerate(members, 1):
+            part = f" {number}/{len(members)}" if len(members) > 1 and piece != unknown else ""
+            name = piece if special or piece == unknown else spelling(piece, (start, end), text)
+            tokens.append(Token(name + part, start, end, bool(special)))
+    return tuple(tokens)
+
+
+def sharing(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Neighbouring pieces that cover the same characters together, all others alone."""
+    members = list[Row]()
+    for row in rows:
+        _, (start, end), special = row
+        if members and (special or end <= start or members[0][2] or members[0][1] != row[1]):
+            yield members
+            members = []
+        members.append(row)
+    if members:
+        yield members
+
+
+def trim(piece: str, span: Span, text: str) -> Span:
+    """A span without the space before a word, which some tokenizers count and others do not."""
+    start, end = span
+    if piece in PIECE_MARKS and not text[start:end].isspace():
+        # A mark on its own stands for the space; its offsets claim the letter after it.
+        return start, start
+    covered = text[start:end]
+    kept = covered.strip()
+    if not kept:
+        return start, end
+    start += len(covered) - len(covered.lstrip())
+    return start, start + len(kept)
+
+
+def spelling(piece: str, span: Span, text: str) -> str:
+    """What a piece reads as: its characters, marked where it goes on with a word."""
+    start, end = span
+    covered = text[start:end]
+    if not covered:
+        return "␣" if piece in PIECE_MARKS or piece.isspace() else piece or "∅"
+    if covered.isspace():
+        return "".join(BLANKS.get(character, "␣") for character in covered)
+    inside = piece.startswith("##") or goes_on(text, start)
+    return f"##{covered}" if inside else covered

@@ -1,0 +1,152 @@
+"""Where a model runs, in which precision, and whether it fits there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.core.errors import ModelError, UsageError, choose
+
+if TYPE_CHECKING:
+    import torch
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+DEVICE_MAPS = ("auto", "balanced", "sequential")
+DTYPES = ("float32", "float16", "bfloat16", "float64")
+BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; for "auto" the fastest that there is.
+
+    Raises:
+        UsageError: no such device, or none of the kind on this machine.
+    """
+    choose(name, DEVICES, "device")
+    import torch
+
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        name = next((kind for kind, is_there in there.items() if is_there), "cpu")
+    elif not there.get(name, True):
+        have = ", ".join(["cpu", *(kind for kind, is_there in there.items() if is_there)])
+        raise UsageError(
+            f"device '{name}' is not available here (torch {torch.__version__} sees {have}): "
+            "choose one of these, or 'auto'"
+        )
+    return torch.device(name)
+
+
+def check_device_map(how: str | None, device: str) -> None:
+    """Refuse a way to spread a model that cannot be had, before anything is loaded.
+
+    Args:
+        how: what was asked for, if anything.
+        device: the one device that was asked for, "auto" where none was.
+
+    Raises:
+        UsageError: an unknown way, or one device and several at once.
+        ModelError: accelerate, which does it, is not installed.
+    """
+    if how is None:
+        return
+    choose(how, DEVICE_MAPS, "device map")
+    if device != "auto":
+        raise UsageError(f"--device {device} and --device-map {how} contradict each other")
+    if not has_accelerate():
+        raise ModelError("--device-map needs the package accelerate: pip install 'attnviz[big]'")
+
+
+def has_accelerate() -> bool:
+    """True where the package is installed that spreads models."""
+    from importlib.util import find_spec
+
+    return find_spec("accelerate") is not None
+
+
+def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) -> str:
+    """The precision to compute in.
+
+    Without a wish it is float32 on a CPU, where half precision is slow and puts weights off by
+    as much as 0.03, and elsewhere the precision that the checkpoint is stored in.
+
+    Args:
+        name: what the user asked for, if anything.
+        device: the kind of device.
+        stored: the checkpoint's precisions as safetensors spells them.
+
+    Raises:
+        UsageError: an unknown precision, or one that the device does not have.
+    """
+    if name is not None:
+        choose(name, DTYPES, "dtype")
+        if name == "float64" and device == "mps":
+            raise UsageError("device 'mps' has no float64: choose float32, float16 or bfloat16")
+        return name
+    kept = {"F16": "float16", "BF16": "bfloat16"}
+    alone = stored[0] if len(stored) == 1 else ""
+    return "float32" if device == "cpu" else kept.get(alone, "float32")
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that is free on a device, in bytes; None where that cannot be known."""
+    import torch
+
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        facts = Path("/proc/meminfo").read_text().splitlines()
+        lines = dict(line.split(":", 1) for line in facts)
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None:
+    """Refuse what would not fit, before it is tried.
+
+    Args:
+        needed: bytes.
+        device: where it has to fit.
+        what: what needs them, for the message.
+        remedy: what the user can do about it.
+
+    Raises:
+        NoRoomError: less than that is free.
+    """
+    free = free_bytes(device)
+    if free is not None and needed > free:
+        raise NoRoomError(
+            f"{what} would take about {size(needed)}, and {size(free)} is free on "
+            f"'{device.type}': {remedy}"
+        )
+
+
+def size(number: float) -> str:
+    """A number of bytes in words."""
+    return f"{number / 2**30:,.1f} GiB" if number >= 2**30 else f"{number / 2**20:,.0f} MiB"
+
+
+class NoRoomError(ModelError):
+    """What was wanted does not fit into memory; less of it at once may."""
+
+
+@contextmanager
+def memory_errors(what: str, remedy: str) -> Iterator[None]:
+    """Turn running out of memory, which each device reports in its own way, into one line.
+
+    Raises:
+        NoRoomError: the memory ran out.
+    """
+    import torch
+
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise NoRoomError(f"the memory ran out: {what}: {remedy}") from error
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):
+            raise
+        raise NoRoomError(f"the memory ran out: {what}: {remedy}") from error

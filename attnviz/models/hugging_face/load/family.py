@@ -1,0 +1,121 @@
+"""What differs between model families, asked of the model itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attnviz.core.errors import AttentionError
+
+Family = Literal["encoder-only", "decoder-only", "encoder–decoder"]
+
+UNLIMITED = 10**9
+"""Tokenizers that know no limit name a huge one (1e30)."""
+
+
+def family_of(model: Any) -> Family:
+    """Which of the three transformer shapes a model has."""
+    from transformers.models.auto import modeling_auto as auto
+
+    config = model.config
+    if config.is_encoder_decoder:
+        return "encoder–decoder"
+    kind = config.model_type
+    writes = kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    fills_in = kind in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    causal = any(getattr(part, "is_causal", None) is True for part in model.modules())
+    is_decoder = getattr(config, "is_decoder", False) or causal or (writes and not fills_in)
+    return "decoder-only" if is_decoder else "encoder-only"
+
+
+def reading_limit(model: Any, tokenizer: Any) -> int | None:
+    """How many tokens a model reads, specials included; None where nothing limits it.
+
+    Beyond its learned positions a model fails; beyond what its tokenizer names it was never
+    trained.
+    """
+    limits = [tokenizer.model_max_length]
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions:
+        limits.append(positions - reserved_positions(model))
+    known = [int(limit) for limit in limits if 0 < limit < UNLIMITED]
+    return min(known, default=None)
+
+
+def reserved_positions(model: Any) -> int:
+    """Positions that no token gets: RoBERTa and its kin count from one past the padding's."""
+    for name, part in model.named_modules():
+        padding = getattr(part, "padding_idx", None)
+        if name.endswith("position_embeddings") and padding is not None:
+            return int(padding) + 1
+    return 0
+
+
+def left_over_layers(report: Mapping[str, Any], model: Any) -> int:
+    """How many weights of a checkpoint are of layers beyond those that were loaded."""
+    kinds = {numberless(key) for key in model.state_dict() if numberless(key) != key}
+    return sum(numberless(key) in kinds for key in report["unexpected_keys"])
+
+
+def numberless(key: str) -> str:
+    """A weight's name with "#" for its layer."""
+    return re.sub(r"\.\d+\.", ".#.", key)
+
+
+# <refusals> Families whose attention is not one share for each pair of tokens, and what it is
+# instead.
+#
+# Some of them hand something over all the same, that a careless reader would take for weights.
+
+NOT_WEIGHTS = {
+    "canine": "its characters attend in windows, and its deep layers to every fourth of them only",
+    "diffllama": "each head subtracts one attention from another, so that what it mixes is signed",
+    "funnel": "its layers pool their tokens, so that rows and columns stand for several",
+    "led": "its encoder attends in windows, with a few tokens that see all",
+    "longformer": "it attends in windows, with a few tokens that see all",
+    "longt5": "its encoder attends in windows or to summaries of blocks",
+    "nystromformer": "it goes through landmarks, and hands over only the way to them",
+    "pegasus_x": "its encoder attends in blocks, with tokens of its own that see all",
+    "prophetnet": "its decoder attends in several streams, for tokens further ahead",
+    "reformer": "it attends within buckets of a hash",
+    "rwkv": "it is a recurrence",
+    "squeezebert": "it hands over scores before the softmax",
+    "yoso": "it samples by a hash and has no weights",
+}
+"""By model type: why what there is cannot be shown as weights."""
+
+BLOCK_SPARSE = ("big_bird", "bigbird_pegasus")
+
+
+def check_family(config: Any, longest: int) -> None:
+    """Refuse a family whose attention is not weights between tokens, before it runs.
+
+    Args:
+        config: the model's configuration.
+        longest: tokens of the longest side.
+
+    Raises:
+        AttentionError: it is such a family, with what it has instead.
+    """
+    kind = config.model_type
+    reason = NOT_WEIGHTS.get(kind)
+    if kind in BLOCK_SPARSE and is_sparse(config, longest):
+        reason = (
+            f"over {longest:,} tokens it attends in blocks, some drawn by chance, and hands over a "
+            f"reconstruction that loses some of it; up to {full_until(config):,} it is full"
+        )
+    if reason:
+        raise AttentionError(
+            f"architecture '{kind}' has no attention weights between all tokens: {reason}"
+        )
+
+
+def is_sparse(config: Any, longest: int) -> bool:
+    """True where BigBird leaves full attention."""
+    return config.attention_type == "block_sparse" and longest > full_until(config)
+
+
+def full_until(config: Any) -> int:
+    """The longest text over which BigBird's attention is full."""
+    return int((5 + 2 * config.num_random_blocks) * config.block_size)

@@ -1,0 +1,155 @@
+"""What a model with a head decides about a text: one class, or a label for each token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
+from attnviz.core.tokens import goes_on
+
+SUFFIXES = {
+    "ForSequenceClassification": "AutoModelForSequenceClassification",
+    "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForImageClassification": "AutoModelForImageClassification",
+}
+"""How architectures with a head that decides end, and the auto class that loads them."""
+HEAD = re.compile(r"^(\w*classifier|classification_head|score|sequence_summary|logits_proj)\.")
+"""The weights of such a head, of which no attention depends."""
+OUTSIDE = "O"
+"""The label of a token that is none of what is looked for."""
+MOST_CLASSES = 20
+"""With more classes than this only the decision is kept, not every probability."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A head that decides.
+
+    Attributes:
+        loader: the auto class that loads a model with it.
+        labels: what each of its numbers stands for.
+        kind: "classes", of which one is true; "tags", each true or not; "number"; or "tokens".
+    """
+
+    loader: str
+    labels: tuple[str, ...]
+    kind: str
+
+
+def task_of(config: Any) -> Task | None:
+    """The task that a checkpoint's own architecture is for; None where it decides nothing."""
+    import transformers
+
+    named = (getattr(config, "architectures", None) or ("",))[0]
+    loader = next((auto for end, auto in SUFFIXES.items() if named.endswith(end)), None)
+    if loader is None or type(config) not in getattr(transformers, loader)._model_mapping:
+        return None
+    labels = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
+    if loader.endswith("TokenClassification"):
+        kind = "tokens"
+    elif config.problem_type == "regression" or len(labels) == 1:
+        kind = "number"
+    else:
+        kind = "tags" if config.problem_type == "multi_label_classification" else "classes"
+    return Task(loader, labels, kind)
+
+
+@contextmanager
+def listening(model: Any) -> Iterator[list[Any]]:
+    """What a model gives out in a block of code, one item a run."""
+    heard = list[Any]()
+    handle = model.register_forward_hook(lambda _part, _inputs, output: heard.append(output))
+    try:
+        yield heard
+    finally:
+        handle.remove()
+
+
+def show_decision(
+    attention: Attention, task: Task, output: Any, tokens: Sequence[Token]
+) -> Attention:
+    """The attention with what the model decided: on its tokens, or in its provenance.
+
+    Args:
+        attention: of one text or pair, of which `tokens` are all.
+        task: what the model's head is for.
+        output: what the model gave out.
+        tokens: one for each row of the logits.
+    """
+    logits = output.logits[0].float()
+    if task.kind == "tokens":
+        found = [task.labels[number] for number in logits.argmax(-1).tolist()]
+        labels = whole_words(found, tokens, attention.text or "")
+        maps = tuple(with_labels(item, tokens, labels) for item in attention.maps)
+        return replace(attention, maps=maps)
+    provenance = attention.provenance
+    settings = {**provenance.settings, **DECIDERS[task.kind](logits, task.labels)}
+    return replace(attention, provenance=replace(provenance, settings=settings))
+
+
+def whole_words(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
+    """A label for each token: a word's pieces all get that of its first.
+
+    Models are trained on first pieces; what they say about the others means nothing.
+    """
+    labels = list[str | None]()
+    for place, (name, token) in enumerate(zip(found, tokens, strict=True)):
+        before = tokens[place - 1] if place else token
+        same = place > 0 and (before.start, before.end) == (token.start, token.end)
+        inside = same or goes_on(text, token.start)
+        if token.special:
+            labels.append(None)
+        elif inside and place and not before.special:
+            labels.append(labels[-1])
+        else:
+            labels.append(None if name == OUTSIDE else name)
+    return tuple(labels)
+
+
+def with_labels(
+    item: AttentionMap, tokens: Sequence[Token], labels: Sequence[str | None]
+) -> AttentionMap:
+    """A map with labels on the axes that hold these very tokens; blocks of tokens stay bare."""
+    labelled = tuple(replace(token, label=name) for token, name in zip(tokens, labels, strict=True))
+    return replace(
+        item,
+        query_tokens=labelled if item.query_tokens == tuple(tokens) else item.query_tokens,
+        key_tokens=labelled if item.key_tokens == tuple(tokens) else item.key_tokens,
+    )
+
+
+def one_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+    """The likeliest of classes that exclude each other, with its probability."""
+    shares = dict(zip(labels, logits.softmax(-1).tolist(), strict=True))
+    best = max(shares, key=lambda name: shares[name])
+    return {DECISION: f"{best} ({shares[best]:.0%})", **all_of(shares)}
+
+
+def any_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+    """Every tag that is rather true than not, with its probability."""
+    shares = dict(zip(labels, logits.sigmoid().tolist(), strict=True))
+    true = [f"{name} ({share:.0%})" for name, share in shares.items() if share >= 0.5]
+    return {DECISION: ", ".join(true) or "none of its tags", **all_of(shares)}
+
+
+def a_number(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+    """What a regression answers."""
+    return {DECISION: ", ".join(f"{value:.3g}" for value in logits.tolist())}
+
+
+def all_of(shares: Mapping[str, float]) -> dict[str, Any]:
+    """Every class's probability, where they are few."""
+    if len(shares) > MOST_CLASSES:
+        return {}
+    return {"probabilities": {name: round(share, 6) for name, share in shares.items()}}
+
+
+DECIDERS: dict[str, Callable[[Any, Sequence[str]], dict[str, Any]]] = {
+    "classes": one_of,
+    "tags": any_of,
+    "number": a_number,
+}

@@ -1,0 +1,176 @@
+"""Models that read a picture and a text in one sequence: which patches each word looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import AttentionError, ModelError
+from attnviz.core.tokens import patch_tokens
+from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.extent import Extent
+from attnviz.models.hugging_face.capture.maps import with_routes
+from attnviz.models.hugging_face.inputs.tokens import check_text, label, pieces_of, place
+from attnviz.models.hugging_face.load.errors import first_line, quiet
+from attnviz.models.hugging_face.vision.pictures import SIDE, Box, pair, seen_box
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PictureTextModel:
+    """A pretrained model of pictures and text, as a source of attention.
+
+    Attributes:
+        name: what it was asked for as.
+        model: the transformers model, on its device, in evaluation mode.
+        processor: its tokenizer and image processor in one.
+        provenance: where it came from; what is made of it is added for each picture.
+    """
+
+    name: str
+    model: Any
+    processor: Any
+    provenance: Provenance
+
+    def attend_image(self, picture: Image, text: str) -> Attention:
+        """The attention of a text's tokens over the patches of the picture before them.
+
+        Rows sum to the share that goes to the picture; the rest goes to the text.
+
+        Raises:
+            InputError: the text is blank.
+            AttentionError: the model makes other tokens of a picture than one for each patch.
+        """
+        check_text(text)
+        with quiet():
+            prompt = self.prompt(text)
+            inputs = self.processor(text=prompt, images=picture, return_tensors="pt")
+            device, dtype = self.model.device, self.model.dtype
+            inputs = {
+                name: row.to(device, dtype if row.is_floating_point() else row.dtype)
+                for name, row in inputs.items()
+            }
+            ids = inputs["input_ids"][0].tolist()
+            places = [place for place, number in enumerate(ids) if number == self.image_token]
+            rows, columns = self.grid(inputs, len(places))
+            sides = {"self": (len(ids), len(ids))}
+            found = capture(self.model, inputs, sides, extent=Extent(max_size=len(ids)))
+        # Where there is a class token it comes first.
+        keys = places[len(places) - rows * columns :]
+        queries = [place for place in range(len(ids)) if place not in set(places)]
+        read, tokens = self.tokens(prompt, [ids[place] for place in queries])
+        maps = tuple(
+            AttentionMap(
+                "text-to-picture",
+                tokens,
+                patch_tokens(rows, columns),
+                item.weights[:, :, np.array(queries)[:, None], np.array(keys)],
+                layers=item.layers,
+                key_side=SIDE,
+            )
+            for item in found
+        )
+        provenance = with_routes(self.provenance, [item.route for item in found])
+        settings = {**provenance.settings, "patches": f"{rows} × {columns}"}
+        return Attention(maps, replace(provenance, settings=settings), text=read)
+
+    def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
+        """The part of the picture that the patches cover, in its own pixels."""
+        return seen_box(self.processor.image_processor, picture, size)
+
+    @property
+    def image_token(self) -> int:
+        """The number of the token that stands for a patch."""
+        config = self.model.config
+        number = getattr(config, "image_token_id", None)
+        return int(config.image_token_index if number is None else number)
+
+    def prompt(self, text: str) -> str:
+        """The picture, then the text, as the model was taught to read them."""
+        if getattr(self.processor, "chat_template", None):
+            content = [{"type": "image"}, {"type": "text", "text": text}]
+            return str(
+                self.processor.apply_chat_template(
+                    [{"role": "user", "content": content}],
+                    tokenize=False,
+                    add_generation_prompt=True,
+                )
+            )
+        return f"{self.processor.image_token}\n{text}"
+
+    def grid(self, inputs: dict[str, Any], count: int) -> tuple[int, int]:
+        """How many patches a picture has from top to bottom and from left to right.
+
+        Raises:
+            AttentionError: there is not one token for each.
+        """
+        config = self.model.config.vision_config
+        if "image_grid_thw" in inputs:
+            merged = getattr(config, "spatial_merge_size", 1)
+            _, rows, columns = (int(side) for side in inputs["image_grid_thw"][0])
+            rows, columns = rows // merged, columns // merged
+        else:
+            high, wide = pair(config.patch_size)
+            height, width = inputs["pixel_values"].shape[-2:]
+            rows, columns = height // high, width // wide
+        if count - rows * columns not in (0, 1) or not count:
+            raise AttentionError(
+                f"'{self.name}' ({self.model.config.model_type}) makes {count} tokens of a picture "
+                f"of {rows} × {columns} patches: they cannot be put back into it"
+            )
+        return rows, columns
+
+    def tokens(self, prompt: str, ids: list[int]) -> tuple[str, tuple[Token, ...]]:
+        """What is read beside the picture, and its tokens."""
+        tokenizer = self.processor.tokenizer
+        text = prompt.replace(self.processor.image_token, "")
+        pieces, added = pieces_of(tokenizer, ids)
+        return text, label(pieces, place(tokenizer, pieces, added, text), added, text, None)
+
+
+def load_picture_text_model(name: str, **terms: Any) -> PictureTextModel:
+    """A pretrained model of pictures and text, ready to be asked for its attention.
+
+    Args:
+        name: a folder, or a model's id on the hub.
+        terms: the fields of `attnviz.models.hugging_face.load.loading.Terms` by name.
+
+    Raises:
+        UsageError: a device, precision or revision that does not exist.
+        ModelError: it cannot be found or loaded, or does not read both in one sequence.
+    """
+    from attnviz.models.hugging_face.load.loading import Terms, load_parts
+    from attnviz.models.hugging_face.load.parts import model_kind
+
+    parts = load_parts(name, Terms(**terms), load_both, model_kind)
+    config = parts.model.config
+    reads_both = hasattr(config, "vision_config") and hasattr(parts.reader, "image_token")
+    if not reads_both or not (hasattr(config, "image_token_id") or "image_token_index" in config):
+        raise ModelError(
+            f"'{name}' ({config.model_type}) does not read a picture and a text in one sequence: "
+            "leave --text out, or use a model of LLaVA's kind"
+        )
+    return PictureTextModel(name, parts.model, parts.reader, parts.provenance)
+
+
+def load_both(folder: Path, name: str) -> Any:
+    """What makes a model's inputs of a picture and a text.
+
+    Raises:
+        ModelError: its files are missing or damaged.
+    """
+    import transformers
+
+    auto: Any = transformers.AutoProcessor
+    try:
+        return auto.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+        raise ModelError(
+            f"the processor of '{name}' cannot be loaded: {first_line(error)}"
+        ) from error

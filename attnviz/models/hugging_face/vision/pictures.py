@@ -1,0 +1,256 @@
+"""Pictures as a vision model sees them: read, resized, and which part of them is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnviz.core.attention_map import AttentionMap, Provenance, Token
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.tokens import patch_tokens
+from attnviz.models.hugging_face.load.errors import first_line, running
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom of a part of a picture, in its own pixels."""
+
+
+def read_picture(path: Path) -> Image:
+    """A picture from a file, upright, in red, green and blue; what is transparent is white.
+
+    Raises:
+        InputError: there is no such file, or it is no picture.
+    """
+    from PIL import Image, ImageOps
+
+    if not path.is_file():
+        what = "is a folder, not a picture" if path.is_dir() else "does not exist"
+        raise InputError(f"'{path}' {what}")
+    try:
+        with Image.open(path) as opened:
+            upright = ImageOps.exif_transpose(opened)
+            layers = upright.convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise InputError(f"'{path}' cannot be read as a picture: {first_line(error)}") from error
+    ground = Image.new("RGBA", layers.size, "white")
+    return Image.alpha_composite(ground, layers).convert("RGB")
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Height and width in pixels of "384" or "224x336".
+
+    Raises:
+        UsageError: it is neither.
+    """
+    parts = text.lower().split("x")
+    if not 1 <= len(parts) <= 2 or not all(part.isdecimal() and int(part) for part in parts):
+        raise UsageError(f"--image-size '{text}' is no size: write 384 or HEIGHTxWIDTH (224x336)")
+    return int(parts[0]), int(parts[-1])
+
+
+def load_processor(folder: Path, name: str) -> Any:
+    """What resizes and normalises pictures for a model.
+
+    Raises:
+        ModelError: the model's folder has none.
+    """
+    import transformers
+
+    if not any((folder / file).is_file() for file in PROCESSORS):
+        raise ModelError(
+            f"'{name}' has no image processor (preprocessor_config.json): it is not known how to "
+            "resize and normalise a picture for it"
+        )
+    auto: Any = transformers.AutoImageProcessor
+    return auto.from_pretrained(folder, local_files_only=True)
+
+
+PROCESSORS = ("preprocessor_config.json", "processor_config.json")
+
+
+def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
+    """The picture as the model takes it, a tensor of shape (1, 3, height, width)."""
+    wanted: dict[str, Any] = {}
+    if size is not None:
+        wanted = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
+    return processor(picture, return_tensors="pt", **wanted)["pixel_values"]
+
+
+def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Box:
+    """The part of a picture that the model sees: all of it, or what is left of its middle.
+
+    Args:
+        processor: an image processor.
+        picture: the picture as read.
+        size: height and width that were asked for, which leave nothing out.
+    """
+    width, height = picture.size
+    if size is not None or not getattr(processor, "do_center_crop", False):
+        return 0.0, 0.0, float(width), float(height)
+    resized = resized_size(processor.size, width, height)
+    crop = processor.crop_size
+    seen = []
+    for full, scaled, kept in (
+        (width, resized[0], crop["width"]), (height, resized[1], crop["height"])
+    ):  # fmt: skip
+        share = kept / scaled
+        seen.append(((1 - share) / 2 * full, (1 + share) / 2 * full))
+    (left, right), (top, bottom) = seen
+    return left, top, right, bottom
+
+
+def resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int, int]:
+    """Width and height after resizing, before the middle is cut out."""
+    shortest = dict(size).get("shortest_edge")
+    if shortest:
+        scale = shortest / min(width, height)
+        return int(width * scale), int(height * scale)
+    return size["width"], size["height"]
+
+
+# <picture_reader> A vision model and its image processor, as far as they read pictures: pixels,
+# patches, tokens.
+
+SIDE = "picture"
+"""What queries and keys are tokens of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PictureReader:
+    """A pretrained vision model, or one with a vision tower.
+
+    Attributes:
+        name: what it was asked for as.
+        model: the transformers model, on its device, in evaluation mode.
+        processor: its image processor.
+        provenance: where it came from; what is made of it is added for each picture.
+    """
+
+    name: str
+    model: Any
+    processor: Any
+    provenance: Provenance
+
+    def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
+        """The part of the picture that the patches cover, in its own pixels."""
+        return seen_box(self.processor, picture, size)
+
+    @property
+    def tower(self) -> Any:
+        """The part of the model that reads pictures; of CLIP and its kin one of two."""
+        return getattr(self.model, "vision_model", None) or self.model
+
+    @property
+    def config(self) -> Any:
+        """The configuration of that part."""
+        return getattr(self.model.config, "vision_config", None) or self.model.config
+
+    def inputs(self, picture: Image, size: tuple[int, int] | None) -> dict[str, Any]:
+        """The picture as the model takes it.
+
+        Raises:
+            UsageError: patches do not fit into the size evenly.
+        """
+        import inspect
+
+        high, wide = self.patch_size
+        if size is not None and (size[0] % high or size[1] % wide):
+            raise UsageError(
+                f"--image-size {size[0]}x{size[1]} is no multiple of '{self.name}'s patches of "
+                f"{high} × {wide} pixels"
+            )
+        values = pixels(self.processor, picture, size)
+        values = values.to(self.model.device, self.model.dtype)
+        found: dict[str, Any] = {"pixel_values": values}
+        trained = getattr(self.config, "image_size", None)
+        takes = inspect.signature(self.tower.forward).parameters
+        if "interpolate_pos_encoding" in takes and pair(trained) != tuple(values.shape[-2:]):
+            found["interpolate_pos_encoding"] = True
+        return found
+
+    @property
+    def patch_size(self) -> tuple[int, int]:
+        """Height and width of a patch in pixels.
+
+        Raises:
+            AttentionError: the model has no patches of one size.
+        """
+        size = getattr(self.config, "patch_size", None)
+        if size is None or (not isinstance(size, int) and len(size) != 2):
+            raise AttentionError(
+                f"'{self.name}' ({self.model.config.model_type}) does not cut pictures into "
+                "patches of one size: its attention cannot be put back into the picture"
+            )
+        return pair(size)
+
+    def grid(self, values: Any) -> tuple[int, int]:
+        """How many patches a picture has from top to bottom and from left to right."""
+        high, wide = self.patch_size
+        height, width = values.shape[-2:]
+        return -(-height // high), -(-width // wide)
+
+    def tokens(self, inputs: dict[str, Any], rows: int, columns: int) -> tuple[Token, ...]:
+        """What the model makes of a picture: special tokens, then the patches.
+
+        Raises:
+            AttentionError: it makes something else.
+        """
+        length = self.length(inputs)
+        if length - rows * columns not in self.special_counts:
+            raise AttentionError(
+                f"'{self.name}' ({self.model.config.model_type}) makes {length} tokens of "
+                f"{rows} × {columns} patches: its attention cannot be put back into the picture"
+            )
+        marks = special_tokens(self.model.config.model_type, length - rows * columns)
+        return *marks, *patch_tokens(rows, columns)
+
+    def described(self, inputs: dict[str, Any], rows: int, columns: int) -> Provenance:
+        """Where attention over a picture of this size comes from."""
+        height, width = inputs["pixel_values"].shape[-2:]
+        settings = {"pixels": f"{height} × {width}", "patches": f"{rows} × {columns}"}
+        settings = {**self.provenance.settings, **settings}
+        return replace(self.provenance, settings=settings)
+
+    def length(self, inputs: dict[str, Any]) -> int:
+        """How many tokens the model makes of a picture, 0 where they are none in a row."""
+        import torch
+
+        # What a model keeps from inference mode (BEiT its places) no gradient could go through.
+        with running(self.model, "picture"), torch.no_grad():
+            output = self.tower(**inputs, output_hidden_states=True)
+        hidden = getattr(output, "last_hidden_state", None)
+        if hidden is None:
+            hidden = (getattr(output, "hidden_states", None) or (torch.empty(0),))[-1]
+        return int(hidden.shape[1]) if hidden.ndim == 3 else 0
+
+    @property
+    def special_counts(self) -> set[int]:
+        """How many special tokens may stand before the patches; others have them elsewhere."""
+        registers = int(getattr(self.config, "num_register_tokens", None) or 0)
+        distilled = {2} if self.model.config.model_type == "deit" else set[int]()
+        return {0, 1, 1 + registers} | distilled
+
+
+def pair(size: Any) -> tuple[int, int]:
+    """One size for both sides as two."""
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def special_tokens(kind: str, count: int) -> tuple[Token, ...]:
+    """What stands before the patches: a class token, then DeiT's teacher or DINO's registers."""
+    second = "[DIST]" if kind == "deit" else "[REG 0]"
+    names = ["[CLS]", second, *(f"[REG {number}]" for number in range(1, count))]
+    return tuple(Token(name, special=True) for name in names[:count])
+
+
+def over_patches(
+    layers: Sequence[str], weights: Any, queries: tuple[Token, ...], keys: tuple[Token, ...]
+) -> AttentionMap:
+    """Weights with their tokens."""
+    return AttentionMap(
+        "self", queries, keys, weights, layers=tuple(layers), query_side=SIDE, key_side=SIDE
+    )

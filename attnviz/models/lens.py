@@ -1,0 +1,160 @@
+"""A text seen through a lens: what the lens needs of a source, and what to say without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.lens_inputs import Explained, Transformed
+from attnviz.core.registry import LENSES, Needs
+from attnviz.models import Explaining, Source, Transforming
+
+EVERY = "all"
+"""The name under which every lens is shown side by side."""
+
+Ask = Callable[[Needs], Explained | Transformed]
+"""What answers with more than weights, or raises that there is no more."""
+
+
+def needs_head(lens: str) -> bool:
+    """True where what a model predicts will be asked for."""
+    return lens == EVERY or (lens in LENSES and LENSES[lens].needs == "gradients")
+
+
+def see(
+    lens: str,
+    attend: Callable[[], Attention],
+    ask: Ask,
+    prepare: Callable[[Attention], Attention],
+    *,
+    insisted: bool = False,
+) -> Attention:
+    """The attention of a text through a lens, or through all of them.
+
+    Args:
+        lens: "raw", "all" or a name in `LENSES`.
+        attend: gives the raw maps.
+        ask: gives what a lens needs beyond them.
+        prepare: what is done to raw maps before they are looked at.
+        insisted: True where "all" may not leave out what explains an output.
+
+    Raises:
+        UsageError: the lens does not apply here; the message says why and which does.
+    """
+
+    def ask_prepared(needs: Needs) -> Explained | Transformed:
+        found = ask(needs)
+        return replace(found, attention=prepare(found.attention))
+
+    if lens == EVERY:
+        return every_lens(prepare(attend()), ask_prepared, insisted=insisted)
+    if lens != "raw" and LENSES[lens].needs != "weights":
+        explained: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
+        return explained
+    attention = prepare(attend())
+    return attention if lens == "raw" else LENSES[lens].load()(attention)
+
+
+def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Attention:
+    """The main map through each lens that applies, each a stream called after its lens.
+
+    One that does not apply is left out, and a note says why.
+    """
+    maps = [replace(attention.main, stream="raw")]
+    provenance = attention.provenance
+    notes, settings = list(provenance.notes), dict(provenance.settings)
+    # What was insisted on is asked for first: if it cannot be had, no other lens works in vain.
+    asked: dict[Needs, Explained | Transformed] = {}
+    if insisted:
+        asked["gradients"] = ask("gradients")
+    for name, entry in LENSES.items():
+        try:
+            given: Attention | Explained | Transformed = attention
+            if entry.needs != "weights":
+                given = asked[entry.needs] if entry.needs in asked else ask(entry.needs)
+            found: Attention = entry.load()(given)
+        except (UsageError, ModelError, AttentionError) as error:
+            notes.append(f"lens {name} is left out: {error}")
+            continue
+        maps.append(replace(found.main, stream=name))
+        notes += [note for note in found.provenance.notes if note not in notes]
+        settings |= found.provenance.settings
+    focus = provenance.focus.get(attention.main.stream)
+    provenance = replace(
+        provenance,
+        notes=tuple(notes),
+        settings=settings,
+        steps=(*provenance.steps, "lens all"),
+        focus={"raw": focus} if focus else {},
+    )
+    return replace(attention, maps=tuple(maps), provenance=provenance)
+
+
+def ask_source(
+    source: Source,
+    needs: Needs,
+    texts: tuple[str, str | None],
+    *,
+    alone: bool,
+    wanted: str | None = None,
+) -> Explained | Transformed:
+    """What a lens needs beyond weights.
+
+    Args:
+        source: who is asked.
+        needs: "gradients" or "values".
+        texts: the text; or the source and its target, None where the model writes it.
+        alone: True for a text's attention over itself.
+        wanted: the output to explain, None: what the model predicts.
+
+    Raises:
+        UsageError: the source knows nothing of the kind.
+    """
+    text, target = texts
+    if alone and target is not None:
+        raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
+    if needs == "gradients":
+        if not isinstance(source, Explaining):
+            others = ["rollout", "flow"] if alone else ["raw"]
+            if isinstance(source, Transforming):
+                others.append("norm")
+            raise UsageError(
+                "--lens gradient explains what a model predicts, and here is no model that "
+                f"predicts anything: use --lens {either(others)}"
+            )
+        if alone:
+            return source.explain_self(text, wanted)
+        return source.explain_cross(text, target, wanted)
+    if not isinstance(source, Transforming):
+        raise refuse_values(["rollout", "flow"] if alone else ["raw"])
+    return source.transform_self(text) if alone else source.transform_cross(text, target)
+
+
+def ask_nobody(needs: Needs) -> Explained | Transformed:
+    """The answer where only maps are left.
+
+    Raises:
+        UsageError: always.
+    """
+    if needs == "gradients":
+        raise UsageError(
+            "--lens gradient needs the model, and saved maps hold its weights only: use --lens "
+            "rollout or flow here, or 'attnviz self' with --model"
+        )
+    raise refuse_values(["rollout", "flow"])
+
+
+def either(names: list[str]) -> str:
+    """Names as a choice: "rollout, flow or norm"."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def refuse_values(others: list[str]) -> UsageError:
+    """The error where the vectors that weights add up are not known."""
+    return UsageError(
+        "--lens norm needs the vectors that the weights add up, and here are only weights: use "
+        f"--lens {either(others)}"
+    )

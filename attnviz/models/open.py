@@ -1,0 +1,172 @@
+"""A request becomes the source that can answer it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Origin
+from attnviz.core.registry import Command
+from attnviz.models import Source
+
+if TYPE_CHECKING:
+    from attnviz.models.hugging_face.capture.extent import Extent
+
+POCKET = "pocket"
+
+
+def check_origin(origin: Origin, command: Command) -> None:
+    """Refuse what contradicts itself, before anything is loaded.
+
+    Raises:
+        UsageError: two origins at once, or an own layer's name that does not exist.
+    """
+    named = [
+        option
+        for option, value in (
+            ("--model", origin.model),
+            ("--mechanism", origin.mechanism),
+            ("--weights", origin.weights),
+        )
+        if value is not None
+    ]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} name two origins of attention: give one")
+    if origin.mechanism is not None:
+        from attnviz.models.own import check_mechanism
+
+        check_mechanism(origin.mechanism, command)
+    if origin.mechanism is None and command != "co":
+        usual = Origin()
+        for name in ("size", "heads", "seed"):
+            seeds_inputs = name == "seed" and origin.weights is not None
+            if getattr(origin, name) != getattr(usual, name) and not seeds_inputs:
+                raise UsageError(f"--{name} is for own layers: add --mechanism NAME")
+    if origin.device_map and origin.model in (None, POCKET):
+        raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
+    if (origin.generate or origin.chat) and origin.model in (None, POCKET):
+        option = "--generate" if origin.generate else "--chat"
+        raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
+    if origin.keep_qk and (origin.weights is not None or command == "co"):
+        raise UsageError(
+            "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
+            f"not for {'--weights' if origin.weights is not None else 'co'}"
+        )
+    check_extent(origin, command)
+    if command == "co" and named and named != ["--mechanism"]:
+        raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
+
+
+def check_extent(origin: Origin, command: Command) -> None:
+    """Refuse a part of a text that cannot be asked for here, or not in these words.
+
+    Raises:
+        UsageError: what is wrong with it.
+    """
+    asked = {"--max-size": origin.max_size, "--rows": origin.rows, "--window": origin.window}
+    given = [option for option, value in asked.items() if value is not None]
+    if given and origin.model in (None, POCKET):
+        raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER")
+    if origin.rows is not None and origin.window is not None:
+        raise UsageError("--rows and --window contradict each other: give one")
+    for option, part in (("--rows", origin.rows), ("--window", origin.window)):
+        if part is not None:
+            parse_part(part, option)
+            if command != "self":
+                raise UsageError(f"{option} is for 'self': a pair has two texts to count tokens in")
+
+
+def parse_part(text: str, option: str) -> tuple[int, int]:
+    """The first and last token that "120-140" names; "120" is one token.
+
+    Raises:
+        UsageError: it is spelt otherwise.
+    """
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
+        raise UsageError(f"{option} '{text}' is no range of tokens: write 120-140, counted from 0")
+    return int(first), int(last if dash else first)
+
+
+def open_source(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
+    """The source of attention that a request names, loaded and ready.
+
+    Args:
+        origin: where attention comes from.
+        command: what it is for.
+        with_head: whether a pretrained model's predictions will be asked for too.
+
+    Raises:
+        UsageError: options that contradict each other.
+        InputError: a file that cannot be used.
+        ModelError: a model that cannot be loaded.
+    """
+    check_origin(origin, command)
+    if command == "co":
+        from attnviz.models.own import OwnCoLayer
+
+        return OwnCoLayer(origin)
+    if origin.weights is not None:
+        return _open_file(origin, origin.weights)
+    if origin.mechanism is not None:
+        from attnviz.models.own import OwnLayer
+
+        return OwnLayer(origin, command)
+    if origin.model is None or origin.model == POCKET:
+        return _open_pocket(origin)
+    from attnviz.models.hugging_face import load_model
+
+    model = load_model(
+        origin.model,
+        device=origin.device,
+        dtype=origin.dtype,
+        revision=origin.revision,
+        allow_pickle=origin.allow_pickle,
+        allow_code=origin.allow_code,
+        device_map=origin.device_map,
+        generate=origin.generate,
+        chat=origin.chat,
+        with_head=with_head,
+    )
+    return replace(model, extent=_extent_of(origin))
+
+
+def _extent_of(origin: Origin) -> Extent:
+    """How much of a text is wanted."""
+    from attnviz.models.hugging_face.capture.extent import Extent
+
+    rows, window = (
+        None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
+    )
+    return Extent(origin.max_size, rows, window, links=origin.top, keep_qk=origin.keep_qk)
+
+
+def _open_pocket(origin: Origin) -> Source:
+    from attnviz.models.pocket import load_pocket
+
+    pocket: Source = load_pocket(
+        causal=origin.causal,
+        to=origin.to,
+        device=origin.device,
+        dtype=origin.dtype,
+        keep_qk=origin.keep_qk,
+    )
+    return pocket
+
+
+def _open_file(origin: Origin, path: Path) -> Source:
+    from attnviz.models.saved import Dumped, Matrices, SavedMaps
+    from attnviz.storage.dumps import is_foreign, read_dump
+    from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.read import holds_attention, read_attention
+
+    data = read_bytes(path)
+    if not holds_attention(data):
+        if not is_foreign(data):
+            return Matrices(origin, path)
+        return Dumped(list(read_dump(data, f"'{path}'")), path)
+    if origin.causal:
+        raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
+    return SavedMaps(list(read_attention(data, f"'{path}'")), path)

@@ -1,0 +1,398 @@
+"""Where an own layer computes: numpy on the processor, torch elsewhere or at odd precisions."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance, Token
+from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.lens_inputs import Transformed, inner_products
+from attnviz.core.options import Origin
+from attnviz.core.registry import MECHANISMS, Command
+from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
+from attnviz.mechanisms.dot_product import causal_mask, split_heads
+from attnviz.mechanisms.positions import sinusoidal_positions
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A device and a precision; "auto" stays on the processor, where a sentence needs no more."""
+
+    device: str
+    dtype: str
+
+    @property
+    def on_torch(self) -> bool:
+        """True where numpy cannot do it."""
+        return self.device != "cpu" or self.dtype == "bfloat16"
+
+    def array(self, numbers: NDArray[Any]) -> Array:
+        """The numbers as an array of this backend; booleans stay booleans."""
+        if not self.on_torch:
+            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
+        return tensor.to(device=self.device, dtype=dtype)
+
+
+def choose_backend(device: str, dtype: str | None) -> Backend:
+    """The backend that a device and a precision by name stand for.
+
+    Raises:
+        UsageError: an unknown name, or a device that this machine lacks.
+    """
+    choose(device, DEVICES, "device")
+    dtype = choose(dtype or "float32", DTYPES, "dtype")
+    if device in ("cuda", "mps"):
+        import torch
+
+        found = torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()
+        if not found:
+            raise UsageError(f"device '{device}' is not available on this machine: use cpu")
+    return Backend("cpu" if device == "auto" else device, dtype)
+
+
+def to_numpy(array: Array) -> NDArray[np.float32]:
+    """The array's numbers as float32 in numpy."""
+    if isinstance(array, np.ndarray):
+        return array.astype(np.float32)
+    numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
+    return numbers
+
+
+# <words> Text into words and punctuation with exact places, for layers without a tokenizer.
+
+_WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
+_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
+"""A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
+
+
+def split_words(text: str) -> tuple[Token, ...]:
+    """The words and punctuation marks of a text, each with its place in it.
+
+    Raises:
+        InputError: there is none.
+    """
+    tokens = tuple(
+        Token(word, start, end) for word, (start, end) in _splitter().pre_tokenize_str(text)
+    )
+    if not tokens:
+        raise InputError("the text is empty")
+    return tokens
+
+
+@cache
+def _splitter() -> Any:
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Split
+
+    return Split(Regex(_PATTERN), behavior="removed", invert=True)
+
+
+# <own_layer> One untrained layer over seeded embeddings: the shape of a mechanism, without a
+# meaning.
+
+
+@dataclass(frozen=True, slots=True)
+class SeededEmbedding:
+    """A vector for every word, drawn from the seed and the word alone, plus its position.
+
+    Equal words get equal vectors in every text and on every machine.
+    """
+
+    seed: int
+    size: int
+
+    def embed(self, tokens: Sequence[Token]) -> NDArray[np.float64]:
+        """The vectors of a text's tokens with positions added, shape (tokens, size)."""
+        words = np.stack([self.draw(token.text, self.size) for token in tokens])
+        return words + sinusoidal_positions(len(tokens), self.size)
+
+    def draw(self, name: str, *shape: int) -> NDArray[np.float64]:
+        """Standard normal numbers that depend on the seed, the name and the shape only."""
+        key = zlib.crc32(name.encode("utf-8", "surrogatepass"))
+        return np.random.default_rng([self.seed, key, len(name)]).standard_normal(shape)
+
+    def projection(self, name: str, columns: int | None = None) -> NDArray[np.float64]:
+        """A matrix of shape (size, columns) that keeps the length of what it is applied to."""
+        drawn = self.draw(f"projection {name}", self.size, columns or self.size)
+        matrix: NDArray[np.float64] = drawn / np.sqrt(self.size)
+        return matrix
+
+
+class OwnLayer:
+    """One attention layer of this package, untrained, as a source of maps."""
+
+    def __init__(self, origin: Origin, command: Command) -> None:
+        """Check what was asked for before any text is read.
+
+        Raises:
+            UsageError: an unknown mechanism or device, or sizes that do not fit.
+        """
+        self.name = check_mechanism(origin.mechanism or "multi-head", command)
+        entry = MECHANISMS[self.name]
+        if origin.causal and entry.causal:
+            self.name, entry = entry.causal, MECHANISMS[entry.causal]
+        if origin.keep_qk and entry.scaled is None:
+            raise UsageError(f"mechanism '{self.name}' has no scores that --keep-qk could explain")
+        self.entry, self.origin = entry, origin
+        self.heads = check_sizes(origin) if entry.many_heads else 1
+        self.backend: Backend = choose_backend(origin.device, origin.dtype)
+        self.embedding = SeededEmbedding(origin.seed, origin.size)
+
+    def attend_self(self, text: str) -> Attention:
+        """The attention of a text over itself: stream "self", or "causal"."""
+        tokens = split_words(text)
+        hides_later = self.origin.causal or self.name.startswith("causal")
+        stream = "causal" if hides_later else "self"
+        weights, kept = self._attend(tokens, tokens)
+        item = AttentionMap(stream, tokens, tokens, weights)
+        return Attention((item,), self._provenance(), text, projections=self._kept(item, kept))
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        """The attention of the target's words over the source's: stream "cross".
+
+        Raises:
+            InputError: no target; an untrained layer cannot make one up.
+        """
+        if target is None:
+            raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
+        keys, queries = split_words(source), split_words(target)
+        weights, kept = self._attend(queries, keys)
+        cross = AttentionMap(
+            "cross", queries, keys, weights, query_side="target", key_side="source"
+        )
+        projections = self._kept(cross, kept)
+        return Attention(
+            (cross,), self._provenance(), source=source, target=target, projections=projections
+        )
+
+    def transform_self(self, text: str) -> Transformed:
+        """The values of a text's words, as each head sees them; there is no output projection."""
+        return self._transform(self.attend_self(text))
+
+    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+        """The values of the source's words, as each head sees them.
+
+        Raises:
+            InputError: no target.
+        """
+        return self._transform(self.attend_cross(source, target))
+
+    def _transform(self, attention: Attention) -> Transformed:
+        value = self._project("value", self.embedding.embed(attention.main.key_tokens))
+        products = inner_products(split_heads(value, self.heads), None)
+        return Transformed(attention, (products[None],), projected=False)
+
+    def _attend(
+        self, queries: Sequence[Token], keys: Sequence[Token]
+    ) -> tuple[NDArray[np.float32], tuple[Array, Array]]:
+        """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
+        asking, asked = self.embedding.embed(queries), self.embedding.embed(keys)
+        query, key, value = (
+            self.backend.array(self._project(name, inputs))
+            for name, inputs in (("query", asking), ("key", asked), ("value", asked))
+        )
+        options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
+        weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
+        return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
+
+    def _kept(self, item: AttentionMap, kept: tuple[Array, Array]) -> dict[str, Projections]:
+        """Queries and keys by stream, where they were asked for."""
+        if not self.origin.keep_qk:
+            return {}
+        query, key = (to_numpy(split_heads(side, self.heads))[None] for side in kept)
+        scale = query.shape[-1] ** -0.5 if self.entry.scaled else 1.0
+        return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
+
+    def _project(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        return inputs @ self.embedding.projection(name) if self.entry.projected else inputs
+
+    def _mask(self, query: Array) -> Array | None:
+        if not self.origin.causal or self.name.startswith("causal"):
+            return None
+        return causal_mask(query, query.shape[-2], query.shape[-2])
+
+    def _provenance(self) -> Provenance:
+        return own_provenance(self.name, self.origin, self.heads, self.backend)
+
+
+def own_provenance(name: str, origin: Origin, heads: int, backend: Backend) -> Provenance:
+    """Where an untrained layer's weights come from, with the warning that they mean nothing."""
+    return Provenance(
+        source="own layer",
+        model=name,
+        trained=False,
+        device=backend.device,
+        dtype=backend.dtype,
+        settings={"size": origin.size, "heads": heads, "seed": origin.seed},
+        notes=(f"untrained: '{name}' over random vectors shows the mechanism, not meaning",),
+        versions={"numpy": np.__version__},
+    )
+
+
+def check_mechanism(name: str, command: Command) -> str:
+    """The name where the command offers that mechanism.
+
+    Raises:
+        UsageError: it is unknown, or another command's.
+    """
+    if name not in MECHANISMS:
+        choose(name, MECHANISMS, "mechanism")
+    commands = MECHANISMS[name].commands
+    if command not in commands:
+        option = f"--variant {name[3:]}" if commands == ("co",) else f"--mechanism {name}"
+        raise UsageError(
+            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} {option}'; "
+            "'attnviz mechanisms' lists what each command offers"
+        )
+    return name
+
+
+def check_sizes(origin: Origin) -> int:
+    """The number of heads where they share out the size evenly.
+
+    Raises:
+        UsageError: they do not.
+    """
+    if origin.size % origin.heads:
+        raise UsageError(f"--size {origin.size} cannot be split into {origin.heads} equal heads")
+    return origin.heads
+
+
+# <own_co_layer> One untrained co-attention layer over seeded embeddings of two texts.
+
+Tokens = tuple[Token, ...]
+
+
+class OwnCoLayer:
+    """Co-attention of two texts, A (the source) and B (the target), untrained."""
+
+    def __init__(self, origin: Origin) -> None:
+        """Check what was asked for before any text is read.
+
+        Raises:
+            UsageError: an unknown variant or device, or sizes that do not fit.
+        """
+        self.name = check_mechanism(origin.mechanism or "co-parallel", "co")
+        self.origin = origin
+        self.heads = check_sizes(origin) if self.name == "co-two-stream" else 1
+        self.backend = choose_backend(origin.device, origin.dtype)
+        self.embedding = SeededEmbedding(origin.seed, origin.size)
+
+    def attend_self(self, text: str) -> Attention:
+        """Co-attention needs two texts.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("co-attention needs two texts: attnviz co A B")
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        """Both directions at once; which streams there are depends on the variant.
+
+        Raises:
+            InputError: one text only.
+        """
+        if target is None:
+            raise InputError("co-attention needs two texts: attnviz co A B")
+        tokens = split_words(source), split_words(target)
+        first, second = (self.backend.array(self.embedding.embed(side)) for side in tokens)
+        variant = {
+            "co-parallel": self._parallel,
+            "co-alternating": self._alternating,
+            "co-two-stream": self._two_stream,
+        }[self.name]
+        provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
+        maps = variant(first, second, *tokens)
+        return Attention(maps, provenance, source=source, target=target)
+
+    def _matrix(self, name: str) -> Array:
+        return self.backend.array(self.embedding.projection(name))
+
+    def _vector(self, name: str) -> Array:
+        return self.backend.array(self.embedding.projection(name, 1)[:, 0] * 2)
+
+    def _parallel(
+        self, first: Array, second: Array, a: Tokens, b: Tokens
+    ) -> tuple[AttentionMap, ...]:
+        names = ("affinity", "first", "second")
+        # A smaller affinity matrix keeps tanh off its ends, where every pair would read as ±1.
+        parameters = {name: self._matrix(name) for name in names}
+        parameters["affinity"] = parameters["affinity"] / self.origin.size**0.5
+        parameters |= {f"{name}_score": self._vector(f"{name}_score") for name in names[1:]}
+        result = co_parallel(first, second, parameters)
+        affinity = AttentionMap(
+            "affinity",
+            a,
+            b,
+            to_numpy(result.affinity)[None, None],
+            values="signed",
+            unit="affinity, from -1 to 1",
+            query_side="source",
+            key_side="target",
+        )
+        over_a, over_b = (to_numpy(weights) for weights in result.weights)
+        return affinity, summary("a", over_a, a, "source"), summary("b", over_b, b, "target")
+
+    def _alternating(
+        self, first: Array, second: Array, a: Tokens, b: Tokens
+    ) -> tuple[AttentionMap, ...]:
+        parameters = {
+            turn: {
+                "inputs": self._matrix(f"{turn} inputs"),
+                "guide": self._matrix(f"{turn} guide"),
+                "score": self._vector(f"{turn} score"),
+            }
+            for turn in ("first", "second", "first_again")
+        }
+        alone, over_b, over_a = map(to_numpy, co_alternating(first, second, parameters)[1])
+        return (
+            summary("a-guided-by-b", over_a, a, "source"),
+            summary("b-guided-by-a", over_b, b, "target"),
+            summary("a-alone", alone, a, "source"),
+        )
+
+    def _two_stream(
+        self, first: Array, second: Array, a: Tokens, b: Tokens
+    ) -> tuple[AttentionMap, ...]:
+        projected = [
+            tuple(inputs @ self._matrix(f"{side} {name}") for name in ("query", "key", "value"))
+            for side, inputs in (("first", first), ("second", second))
+        ]
+        over_b, over_a = co_two_stream(projected[0], projected[1], heads=self.heads)[1]
+        return (
+            AttentionMap(
+                "a-to-b", a, b, to_numpy(over_b)[None], query_side="source", key_side="target"
+            ),
+            AttentionMap(
+                "b-to-a", b, a, to_numpy(over_a)[None], query_side="target", key_side="source"
+            ),
+        )
+
+
+def summary(
+    name: str, weights: NDArray[np.float32], keys: Sequence[Token], side: str
+) -> AttentionMap:
+    """The weights with which a sequence is summarised, as a map of one query that is no token."""
+    return AttentionMap(
+        name,
+        (Token("[summary]", special=True),),
+        tuple(keys),
+        weights[None, None, None],
+        query_side="summary",
+        key_side=side,
+    )

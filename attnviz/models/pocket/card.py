@@ -1,0 +1,180 @@
+"""The pocket model's card, out of the files that lie beside its weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from attnviz.models.pocket.source import FOLDER, read_config
+from attnviz.models.pocket.text import FRAGMENTED, LONGEST, USUAL
+
+ATTRIBUTION = "Sentences from tatoeba.org via www.manythings.org/anki, CC BY 2.0"
+CLEAR = 1.5
+"""How many times an even look's share makes a role."""
+LED_ROLE = "same word elsewhere"
+"""The role that training asks of an encoder head; every other one arose unasked."""
+
+
+def summary(folder: Path = FOLDER) -> str:
+    """One line for a list of models."""
+    sizes = read_config(folder)["sizes"]
+    return (
+        "English–French encoder–decoder that ships with attnviz: "
+        f"{sizes['encoder_layers']} + {sizes['decoder_layers']} layers × {sizes['heads']} heads"
+    )
+
+
+def card(folder: Path = FOLDER) -> str:
+    """What the model was trained on and for, its figures, its heads' roles and its limits.
+
+    Every figure comes from the configuration and the origin beside the weights; nothing is typed
+    here a second time.
+    """
+    config = read_config(folder)
+    origin = json.loads((folder / "origin.json").read_text(encoding="utf-8"))
+    parts = (
+        _model(config, folder),
+        _data(origin),
+        _objective(config, origin),
+        _figures(origin["figures"]),
+        _roles(config, origin["figures"].get("roles")),
+        _limits(),
+    )
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _model(config: dict[str, Any], folder: Path) -> str:
+    sizes = config["sizes"]
+    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    return (
+        f"pocket · revision {config['revision']}\n"
+        "An English–French encoder–decoder transformer, small enough to ship with the package.\n"
+        f"{sizes['encoder_layers']} encoder and {sizes['decoder_layers']} decoder layers, "
+        f"{sizes['heads']} heads each, size {sizes['size']}, {sizes['vocabulary']} pieces; "
+        f"{megabytes:.1f} MB as float16."
+    )
+
+
+def _data(origin: dict[str, Any]) -> str:
+    start = origin["started_from"]
+    first = (
+        f"Continued from earlier weights (sha256 {start['sha256'][:12]}), trained on the same text."
+        if start
+        else "Trained from random weights."
+    )
+    return (
+        "Data\n"
+        f"  {ATTRIBUTION}\n"
+        f"  {origin['data']['pairs']} pairs (file sha256 {origin['data']['sha256'][:12]}); "
+        f"{origin['data']['unseen']} English sentences and all their translations kept out\n"
+        f"  {first}"
+    )
+
+
+def _objective(config: dict[str, Any], origin: dict[str, Any]) -> str:
+    recipe, guided = origin["recipe"], config["guided"]
+    return (
+        "Objective\n"
+        "  translation both ways, the target's language given by a tag "
+        f"({recipe['french_to_english']:.0%} French to English)\n"
+        f"  hidden words in the encoder ({recipe['masked']:.0%} of texts), language modelling in "
+        f"the decoder over an empty source ({recipe['language_model']:.0%})\n"
+        f"  decoder layer {guided['layer']} head {guided['head']} led to word alignments: the row "
+        "that has just read a token looks at that token's source, or at <eos> where it has none;\n"
+        "  the alignments come from two hidden Markov models that agree, learned from the same text"
+        f"{_led_to_repeats(config)}"
+    )
+
+
+def _led_to_repeats(config: dict[str, Any]) -> str:
+    head = config.get("repeats")
+    if not head:
+        return ""
+    return (
+        f"\n  encoder layer {head['layer']} head {head['head']} led from a piece that occurs again "
+        "to its other occurrences, in texts without hidden words"
+    )
+
+
+def _figures(figures: dict[str, Any]) -> str:
+    lines = ["Figures"]
+    unseen = figures.get("unseen")
+    if unseen:
+        lines.append(
+            f"  {unseen['unseen_pairs']} unseen pairs: {unseen['nats_en_fr']} nats a token English "
+            f"to French, {unseen['nats_fr_en']} French to English"
+        )
+        if "signature" in unseen:
+            lines.append(
+                f"  greedy English to French: chrF {unseen['chrf']} against all translations, "
+                f"{unseen['chrf_one_reference']} against the first ({unseen['signature']})"
+            )
+    alignment = figures.get("alignment")
+    if alignment:
+        lines.append(
+            "  alignment error in per cent on ALIBI (Xu & Yvon 2016; never trained on), all "
+            f"{alignment['sentences']} sentences and the {alignment['sentences_in_vocabulary']} "
+            "whose words all occur in training:"
+        )
+        lines += [
+            f"    {way:<20} {error:>5} {alignment['error_in_vocabulary'][way]:>5}"
+            for way, error in alignment["error"].items()
+        ]
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> str:
+    guided = config["guided"]
+    lines = [
+        "What its heads do",
+        f"  cross    layer {guided['layer']} head {guided['head']}  the alignment head",
+    ]
+    if not roles:
+        return "\n".join(lines)
+    clear = [item for item in roles["shares"] if item["share"] > CLEAR * item["even"]]
+    led = config.get("repeats", {})
+    lines += [
+        f"  {item['stream']:<8} layer {item['layer']} head {item['head']}  {item['role']}"
+        f"{', as it was led to' if _is_led(item, led) else ''}: "
+        f"{item['share']:.2f} of a word's attention (an even look: {item['even']:.2f})"
+        for item in clear
+    ]
+    lines += [
+        f"  {item['stream']:<8} no head for: {item['role']} (at most {item['share']:.2f}; "
+        f"an even look: {item['even']:.2f})"
+        for item in roles["shares"]
+        if item not in clear
+    ]
+    better = [item for item in roles["syntax"] if item["right"] > item["fixed_offset"]]
+    lines += [
+        f"  encoder  layer {item['layer']} head {item['head']}  {item['relation']}: right in "
+        f"{item['right']} % of {item['cases']}, the {_seeker(item['toward'])} "
+        f"(best fixed distance {item['fixed_offset']} %)"
+        for item in sorted(better, key=lambda item: item["fixed_offset"] - item["right"])
+    ]
+    lines.append(f"  (measured on {roles['sentences']} sentences of UD English EWT, CC BY-SA 4.0)")
+    return "\n".join(lines)
+
+
+def _is_led(item: dict[str, Any], led: dict[str, int]) -> bool:
+    head = {"layer": item["layer"], "head": item["head"]}
+    return item["role"] == LED_ROLE and head == {part: str(led[part]) for part in led}
+
+
+def _seeker(toward: str) -> str:
+    return (
+        "dependent looks at its governor" if toward == "head" else "governor looks at its dependent"
+    )
+
+
+def _limits() -> str:
+    return (
+        "Limits\n"
+        "  short everyday sentences; other languages, rare words and literature are outside what "
+        "it was trained for\n"
+        f"  it says so from an unknown piece on, above {FRAGMENTED} pieces a word or above {USUAL} "
+        f"pieces; more than {LONGEST} pieces are refused\n"
+        "  its translations are greedy and often wrong; it is here to show attention, not to "
+        "translate"
+    )

@@ -1,0 +1,266 @@
+"""The shipped weights as float arrays, each converted when it is first asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import pi, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.errors import ModelError
+from attnviz.mechanisms.arrays import Array, namespace, transpose
+from attnviz.mechanisms.dot_product import causal_mask, multi_head
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class StoredWeights(Mapping[str, Array]):
+    """Learned arrays by name, out of a safetensors file of float16.
+
+    The file is mapped into memory, and an array is converted when it is first used: reading a text
+    without translating it never touches the decoder.
+    """
+
+    def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
+        """Read the file's table of contents.
+
+        Args:
+            path: a safetensors file of float16 arrays.
+            dtype: what the arrays are converted to.
+            device: "cpu" for numpy arrays, any other for torch tensors there.
+
+        Raises:
+            ModelError: no such file, or one that is damaged.
+        """
+        self.dtype, self.device = dtype, device
+        try:
+            stored = np.memmap(path, dtype=np.uint8, mode="r")
+            length = int(stored[:8].view("<u8")[0])
+            self.contents: dict[str, Any] = json.loads(bytes(stored[8 : 8 + length]))
+        except (OSError, ValueError) as error:
+            raise ModelError(f"the pocket model's weights '{path}' cannot be read") from error
+        self.contents.pop("__metadata__", None)
+        self.stored = stored[8 + length :]
+        self.converted: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.converted:
+            self.converted[name] = self.convert(self.raw(name))
+        return self.converted[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.contents)
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
+    def raw(self, name: str) -> NDArray[np.float16]:
+        """The array as it lies in the file."""
+        entry = self.contents[name]
+        start, end = entry["data_offsets"]
+        return self.stored[start:end].view("<f2").reshape(entry["shape"])
+
+    def rows(self, name: str, numbers: NDArray[np.int64]) -> Array:
+        """Some rows of an array, without converting the others."""
+        if name in self.converted:
+            return self.converted[name][numbers]
+        return self.convert(self.raw(name)[numbers])
+
+    def convert(self, array: NDArray[Any]) -> Array:
+        """The numbers in this precision, on this device."""
+        if self.device == "cpu":
+            return array.astype(self.dtype)
+        import torch
+
+        return torch.from_numpy(array.astype(np.float32)).to(
+            device=self.device, dtype=getattr(torch, self.dtype)
+        )
+
+    def place(self, mask: NDArray[np.bool_]) -> Array:
+        """A mask on the same device."""
+        if self.device == "cpu":
+            return mask
+        import torch
+
+        return torch.from_numpy(mask).to(self.device)
+
+
+# <model> The pocket model's forward pass: a pre-norm encoder–decoder over a dictionary of arrays.
+#
+# An encoder–decoder transformer (Vaswani 2017, section 3) with normalisation before each block
+# (Xiong 2020) and one embedding for source, target and output (Press & Wolf 2017). Each function
+# is written once for numpy and torch arrays: numpy answers the command line without importing
+# torch, torch trains and runs on a GPU.
+
+Weights = Mapping[str, Array]
+"""Every learned array by name; a linear map's weight has the shape (outputs, inputs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the arrays' shapes follow from.
+
+    Attributes:
+        vocabulary: how many pieces the tokenizer knows.
+        size: features of a position.
+        heads: attention heads of a layer; divides the size.
+        feed_forward: features inside a feed-forward block.
+        encoder_layers: layers that read the source.
+        decoder_layers: layers that read the target and, by cross-attention, the source.
+    """
+
+    vocabulary: int = 8000
+    size: int = 192
+    heads: int = 6
+    feed_forward: int = 768
+    encoder_layers: int = 4
+    decoder_layers: int = 4
+
+
+def linear(weights: Weights, name: str, inputs: Array) -> Array:
+    """Inputs (…, inputs) through a learned linear map with a bias, as (…, outputs)."""
+    xp, weight = namespace(inputs), transpose(weights[f"{name}.weight"])
+    # One product of two matrices: numpy would go through the texts of a batch one by one.
+    outputs = xp.reshape(inputs, (-1, inputs.shape[-1])) @ weight
+    return xp.reshape(outputs, (*inputs.shape[:-1], -1)) + weights[f"{name}.bias"]
+
+
+def normalise(weights: Weights, name: str, inputs: Array) -> Array:
+    """Inputs with mean 0 and variance 1 over their features, then scaled and shifted (Ba 2016)."""
+    xp = namespace(inputs)
+    centred = inputs - xp.mean(inputs, axis=-1, keepdims=True)
+    variance = xp.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / xp.sqrt(variance + 1e-5) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def gelu(inputs: Array) -> Array:
+    """X · Φ(x) in its tanh form (Hendrycks & Gimpel 2016, section 2)."""
+    inner = sqrt(2 / pi) * (inputs + 0.044715 * inputs * inputs * inputs)
+    return 0.5 * inputs * (1 + namespace(inputs).tanh(inner))
+
+
+def embed(pieces: Array, positions: Array) -> Array:
+    """Rows of the embedding as a layer's inputs: half of them scaled, plus the position's wave.
+
+    Args:
+        pieces: a text's rows of "embedding.weight", shape (…, positions, size).
+        positions: the waves of `sinusoidal_positions`, shape (positions, size).
+    """
+    return pieces * (0.5 * sqrt(pieces.shape[-1])) + positions
+
+
+def attend(
+    weights: Weights,
+    name: str,
+    inputs: Array,
+    memory: Array,
+    mask: Array | None,
+    heads: int,
+    projected: dict[str, Array] | None = None,
+) -> tuple[Array, Array]:
+    """Multi-head attention of inputs over a memory between its four learned projections.
+
+    What it projects is noted under the projection's name where there is a place for it.
+    """
+    query = linear(weights, f"{name}.query", inputs)
+    key = linear(weights, f"{name}.key", memory)
+    value = linear(weights, f"{name}.value", memory)
+    if projected is not None:
+        projected |= {f"{name}.query": query, f"{name}.key": key, f"{name}.value": value}
+    output, shares = multi_head(query, key, value, mask, heads=heads)
+    return linear(weights, f"{name}.output", output), shares
+
+
+def feed_forward(weights: Weights, layer: str, inputs: Array) -> Array:
+    """What a layer's feed-forward block adds to each position, of the inputs' shape."""
+    normal = normalise(weights, f"{layer}.feed_forward_norm", inputs)
+    inner = gelu(linear(weights, f"{layer}.feed_forward.in", normal))
+    return linear(weights, f"{layer}.feed_forward.out", inner)
+
+
+def encode(
+    weights: Weights,
+    sizes: Sizes,
+    inputs: Array,
+    mask: Array | None = None,
+    projected: dict[str, Array] | None = None,
+) -> tuple[Array, list[Array]]:
+    """What the encoder makes of a source.
+
+    Args:
+        weights: learned arrays by name.
+        sizes: of the model.
+        inputs: embedded source, shape (…, keys, size).
+        mask: boolean, True for positions that are no padding, shape (…, 1, 1, keys).
+        projected: where to note each attention's queries, keys and values by the projection's name,
+            shape (…, keys, size).
+
+    Returns:
+        The memory of shape (…, keys, size), and for each layer its self-attention weights of shape
+        (…, heads, keys, keys), rows summing to 1.
+    """
+    shares = []
+    for number in range(sizes.encoder_layers):
+        layer = f"encoder.{number}"
+        normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
+        update, share = attend(
+            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, projected
+        )
+        inputs = inputs + update
+        inputs = inputs + feed_forward(weights, layer, inputs)
+        shares.append(share)
+    return normalise(weights, "encoder_norm", inputs), shares
+
+
+def decode(
+    weights: Weights,
+    sizes: Sizes,
+    inputs: Array,
+    memory: Array,
+    mask: Array | None = None,
+    projected: dict[str, Array] | None = None,
+) -> tuple[Array, list[Array], list[Array]]:
+    """What the decoder makes of a target prefix and an encoded source.
+
+    Args:
+        weights: learned arrays by name.
+        sizes: of the model.
+        inputs: embedded target, shape (…, queries, size).
+        memory: the encoder's, shape (…, keys, size).
+        mask: boolean, True for source positions that are no padding, shape (…, 1, 1, keys).
+        projected: where to note each attention's queries, keys and values by the projection's name,
+            shape (…, positions, size).
+
+    Returns:
+        The state of shape (…, queries, size), and for each layer its causal self-attention weights
+        (…, heads, queries, queries) and its cross-attention weights (…, heads, queries, keys), rows
+        summing to 1.
+    """
+    own_shares, cross_shares = [], []
+    triangle = causal_mask(inputs, inputs.shape[-2], inputs.shape[-2])
+    for number in range(sizes.decoder_layers):
+        layer = f"decoder.{number}"
+        normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
+        update, own = attend(
+            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, projected
+        )
+        inputs = inputs + update
+        normal = normalise(weights, f"{layer}.cross_attention_norm", inputs)
+        update, cross = attend(
+            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, projected
+        )
+        inputs = inputs + update
+        inputs = inputs + feed_forward(weights, layer, inputs)
+        own_shares.append(own)
+        cross_shares.append(cross)
+    return normalise(weights, "decoder_norm", inputs), own_shares, cross_shares
+
+
+def predict(weights: Weights, states: Array) -> Array:
+    """Scores of every piece (…, vocabulary) for states (…, size), by the transposed embedding."""
+    return states @ transpose(weights["embedding.weight"])

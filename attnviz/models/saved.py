@@ -1,0 +1,269 @@
+"""Somebody else's numbers: a saved map, weights with tokens, or projections to attend with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.words import split_words
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.options import Origin
+from attnviz.mechanisms.dot_product import causal_mask, multi_head
+from attnviz.models.own import SeededEmbedding, to_numpy
+from attnviz.models.own import split_words as split_own_words
+from attnviz.storage.dump_tensors import NUMBERED
+from attnviz.storage.dumps import END, LINKS
+from attnviz.storage.matrices import read_matrices
+
+PROJECTIONS = ("w_query", "w_key")
+
+
+class Matrices:
+    """The weights, or the projections, that a file holds."""
+
+    def __init__(self, origin: Origin, path: Path) -> None:
+        """Read the file.
+
+        Raises:
+            InputError: it holds neither "weights" nor "w_query" and "w_key".
+            UsageError: --causal, which cannot be had of weights that are given.
+        """
+        self.origin, self.path = origin, path
+        self.found = read_matrices(path)
+        if "weights" in self.found:
+            self.found["weights"] = four_axes(self.found["weights"], path)
+            if origin.causal:
+                raise UsageError(f"--causal changes nothing in '{path}': its weights are given")
+        elif not all(name in self.found for name in PROJECTIONS):
+            raise InputError(
+                f"'{path}' holds neither 'weights' nor 'w_query' and 'w_key'; "
+                f"it holds {', '.join(self.found) or 'nothing'}"
+            )
+
+    def attend_self(self, text: str) -> Attention:
+        """The file's map over a text's words; an empty text takes the tokens in the file."""
+        queries = self._tokens("query_tokens", text or None, "text")
+        keys = self._tokens("key_tokens", text or None, "text")
+        stream = "causal" if self.origin.causal else "self"
+        item = AttentionMap(stream, queries, keys, self._weights(queries, keys))
+        return Attention((item,), self._provenance(), text=text or None)
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        """The file's map, queries from the target and keys from the source; empty: as in file."""
+        queries = self._tokens("query_tokens", target or None, "target")
+        keys = self._tokens("key_tokens", source or None, "source")
+        item = AttentionMap(
+            "cross",
+            queries,
+            keys,
+            self._weights(queries, keys),
+            query_side="target",
+            key_side="source",
+        )
+        return Attention((item,), self._provenance(), source=source or None, target=target or None)
+
+    def _tokens(self, name: str, text: str | None, what: str) -> tuple[Token, ...]:
+        if text is not None:
+            return split_own_words(text)
+        words = self.found.get(name, self.found.get("tokens"))
+        if words is None:
+            raise InputError(f"'{self.path}' names no tokens: give a {what}, or store '{name}'")
+        return tuple(Token(word) for word in words)
+
+    def _weights(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
+        if "weights" not in self.found:
+            return self._attend(queries, keys)
+        weights: NDArray[np.float32] = self.found["weights"]
+        for axis, tokens, what in ((-2, queries, "query"), (-1, keys, "key")):
+            if weights.shape[axis] != len(tokens):
+                raise InputError(
+                    f"'{self.path}' has weights for {weights.shape[axis]} {what} tokens, "
+                    f"but there are {len(tokens)}: {' '.join(t.text for t in tokens)[:60]}"
+                )
+        return weights
+
+    def _attend(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
+        """Scaled dot-product attention with the file's projections over seeded embeddings."""
+        w_query, w_key = (self.found[name] for name in PROJECTIONS)
+        if w_query.ndim != 2 or w_key.ndim != 2 or w_query.shape[1] != w_key.shape[1]:
+            raise InputError(
+                f"'w_query' of shape {w_query.shape} and 'w_key' of shape {w_key.shape} "
+                f"in '{self.path}' do not meet: both need two axes and as many columns"
+            )
+        query = self._inputs(queries, w_query.shape[0]) @ w_query
+        key = self._inputs(keys, w_key.shape[0]) @ w_key
+        heads = self._heads(w_query.shape[1])
+        mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
+        return to_numpy(multi_head(query, key, key, mask, heads=heads)[1])[None]
+
+    def _heads(self, size: int) -> int:
+        given = np.asarray(self.found.get("heads", 1.0))
+        heads = float(given) if given.ndim == 0 else 0.0
+        if heads < 1 or size % heads:
+            raise InputError(
+                f"'heads' in '{self.path}' is {given.tolist()}, but must be one number that "
+                f"divides the {size} columns of 'w_query'"
+            )
+        return int(heads)
+
+    def _inputs(self, tokens: Sequence[Token], size: int) -> NDArray[np.float64]:
+        if "inputs" not in self.found:
+            return SeededEmbedding(self.origin.seed, size).embed(tokens)
+        inputs: NDArray[np.float64] = self.found["inputs"]
+        if inputs.shape != (len(tokens), size):
+            raise InputError(
+                f"'inputs' in '{self.path}' has the shape {inputs.shape}, "
+                f"but {len(tokens)} tokens of size {size} are needed"
+            )
+        return inputs
+
+    def _provenance(self) -> Provenance:
+        given = "weights" in self.found
+        settings: dict[str, Any] = {} if given else {"seed": self.origin.seed}
+        notes = () if given or "inputs" in self.found else ("inputs are seeded random vectors",)
+        return Provenance("file", self.path.name, settings=settings, notes=notes)
+
+
+def four_axes(weights: NDArray[Any], path: Path) -> NDArray[np.float32]:
+    """Weights of 2 (queries, keys), 3 (heads first) or 4 axes (layers first) as 4.
+
+    Raises:
+        InputError: another number of axes.
+    """
+    if not 2 <= weights.ndim <= 4:
+        raise InputError(f"'weights' in '{path}' has {weights.ndim} axes, not 2, 3 or 4")
+    return weights.astype(np.float32).reshape((1,) * (4 - weights.ndim) + weights.shape)
+
+
+class SavedMaps:
+    """Saved attention, played back as a source; a text must be one that it was made from."""
+
+    def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
+        self.attentions, self.path = attentions, path
+
+    def attend_self(self, text: str) -> Attention:
+        """The saved maps of the text; an empty one stands for the only one there is.
+
+        Raises:
+            InputError: there are none, or several to choose from.
+        """
+        return self._only([item for item in self.attentions if text in ("", item.text)])
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        """The saved maps of the pair; empty texts stand for the only pair there is.
+
+        Raises:
+            InputError: there are none, or several to choose from.
+        """
+        return self._only(
+            [
+                item
+                for item in self.attentions
+                if source in ("", item.source) and (target or item.target) == item.target
+            ]
+        )
+
+    def _only(self, found: Sequence[Attention]) -> Attention:
+        if not found:
+            raise InputError(f"'{self.path}' holds the attention of other texts")
+        if len({(item.text, item.source, item.target) for item in found}) > 1:
+            raise InputError(
+                f"'{self.path}' holds the attention of {len(found)} texts: say which one's, or "
+                f"see them all with 'attnviz render {self.path}'"
+            )
+        attention = found[0]
+        settings = {**attention.provenance.settings, "read from": self.path.name}
+        return replace(attention, provenance=replace(attention.provenance, settings=settings))
+
+
+# <dumped> Attention that another program saved, played back as a source; texts can name its
+# tokens.
+
+
+class Dumped:
+    """Texts of a dump in order: the first text given is the first of the file, and so on."""
+
+    def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
+        self.attentions = {attention.id: attention for attention in attentions}
+        self.path = path
+        self.saved = SavedMaps(attentions, path)
+        self.count = 0
+
+    def attend_self(self, text: str) -> Attention:
+        """The next maps of the file over a text's words; an empty text takes the only ones.
+
+        Raises:
+            InputError: the file has no such text, or other tokens than it.
+        """
+        if not text:
+            return self.saved.attend_self("")
+        words = split_words(text)
+        found = self._next()
+        maps = tuple(self._named(item, words, words) for item in found.maps)
+        return replace(found, maps=maps, text=text, provenance=_without_note(found))
+
+    def attend_cross(self, source: str, target: str | None) -> Attention:
+        """The next maps of the file over a pair's words; empty texts take the only ones.
+
+        Raises:
+            InputError: the file has no such pair, or other tokens than it.
+        """
+        if not source:
+            return self.saved.attend_cross("", None)
+        if target is None:
+            raise InputError(f"'{self.path}' needs both texts: give a target too")
+        found = self._next()
+        queries, keys = split_words(target), split_words(source)
+        maps = tuple(self._named(item, queries, keys) for item in found.maps)
+        return replace(
+            found, maps=maps, source=source, target=target, provenance=_without_note(found)
+        )
+
+    def _next(self) -> Attention:
+        found = self.attentions.get(str(self.count))
+        self.count += 1
+        if found is None:
+            raise InputError(f"'{self.path}' has no attention for text {self.count}")
+        return found
+
+    def _named(
+        self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token]
+    ) -> AttentionMap:
+        """The map with words for tokens; links, which end where the last one is, are filled up."""
+        sides = [
+            self._side(words, tokens, item.unit == LINKS)
+            for words, tokens in ((queries, item.query_tokens), (keys, item.key_tokens))
+        ]
+        grown = [len(side) - have for side, have in zip(sides, item.weights.shape[2:], strict=True)]
+        padded = np.pad(item.weights, ((0, 0), (0, 0), (0, grown[0]), (0, grown[1])))
+        return item.with_weights(padded, query_tokens=sides[0], key_tokens=sides[1])
+
+    def _side(
+        self, words: Sequence[Token], tokens: Sequence[Token], may_grow: bool
+    ) -> tuple[Token, ...]:
+        """The words, and the end mark where the file has one more position than words."""
+        if len(tokens) == len(words) + 1:
+            end = words[-1].end
+            words = (*words, Token(END, end, end, special=True))
+        if len(tokens) > len(words) or (len(tokens) < len(words) and not may_grow):
+            raise InputError(
+                f"'{self.path}' has {len(tokens)} tokens for text {self.count}, "
+                f"but there are {len(words)} words: {' '.join(word.text for word in words)[:60]}"
+            )
+        texts = [token.text for token in tokens]
+        numbers = [str(place) for place in range(len(tokens))]
+        if texts not in (numbers, [word.text for word in words]):
+            raise InputError(f"'{self.path}' holds the attention of other words for this text")
+        return tuple(words)
+
+
+def _without_note(attention: Attention) -> Provenance:
+    """Where it came from, no longer without names."""
+    notes = tuple(note for note in attention.provenance.notes if not note.endswith(NUMBERED))
+    return replace(attention.provenance, notes=notes)

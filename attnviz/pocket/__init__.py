@@ -1,5 +1,0 @@
-"""The small trained encoder–decoder that ships with the package."""
-
-from attnviz.pocket.pocket import Pocket, load_pocket
-
-__all__ = ["Pocket", "load_pocket"]

@@ -1,0 +1,1 @@
+"""Maps and measures as data."""

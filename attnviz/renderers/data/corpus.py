@@ -1,0 +1,183 @@
+"""A corpus as data: one tidy table, one JSON document, or arrays with everything."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import numpy as np
+
+from attnviz.core.corpus_report import CorpusReport, Firing, Pair, StreamReport
+from attnviz.renderers.data.heads import plain
+from attnviz.renderers.data.maps import escape
+from attnviz.storage.documents import dump_json
+
+SCHEMA = 1
+Example = TypeVar("Example", Pair, Firing)
+_Rows = Iterator[tuple[Any, ...]]
+
+
+def corpus_tsv(report: CorpusReport, show: str) -> str:
+    """One table, a header and a line for each head and what is shown of it.
+
+    Args:
+        report: the corpus.
+        show: one of `SHOWS`.
+    """
+    header, rows_of = SHOWS[show]
+    lines = ["\t".join(("stream", "layer", "head", *header))]
+    for stream in report.streams:
+        lines += ["\t".join(map(_field, (stream.stream, *row))) for row in rows_of(stream)]
+    return "".join(line + "\n" for line in lines)
+
+
+def _field(value: Any) -> str:
+    return plain(value) if isinstance(value, float) else escape(str(value))
+
+
+def places(stream: StreamReport) -> Iterator[tuple[str, str, tuple[int, int]]]:
+    """Layer, head and place in the arrays of each head, as the heads are sorted."""
+    for row in stream.rows:
+        place = stream.layers.index(row.layer), stream.heads.index(row.head)
+        yield row.layer, row.head, place
+
+
+def _measures(stream: StreamReport) -> _Rows:
+    arrays = (stream.mean, stream.deviation, stream.low, stream.high, stream.uniform)
+    for layer, head, place in places(stream):
+        for number, meaning in enumerate(stream.measures):
+            at = (number, *place)
+            numbers = (float(array[at]) for array in arrays)
+            yield layer, head, meaning.name, *numbers, int(stream.texts[at])
+
+
+def _positions(stream: StreamReport) -> _Rows:
+    first, last = stream.offsets[0], stream.offsets[-1]
+    for layer, head, place in places(stream):
+        shares = [float(share) for share in stream.offset_shares[(slice(None), *place)]]
+        yield layer, head, f"<{first}", math.nan, shares[0]
+        for number, offset in enumerate(stream.offsets):
+            mean = float(stream.by_offset[(number, *place)])
+            yield layer, head, offset, mean, shares[number + 1]
+        yield layer, head, f">{last}", math.nan, shares[-1]
+
+
+def _classes(stream: StreamReport) -> _Rows:
+    for layer, head, place in places(stream):
+        for number, name in enumerate(stream.classes):
+            at = (number, *place)
+            yield layer, head, name, float(stream.class_shares[at]), float(stream.class_even[at])
+
+
+def of_heads(items: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
+    """Pairs or links by layer and head, in their order."""
+    found: dict[tuple[str, str], list[Example]] = {}
+    for item in items:
+        found.setdefault((item.layer, item.head), []).append(item)
+    return found
+
+
+def _pairs(stream: StreamReport) -> _Rows:
+    pairs = of_heads(stream.pairs)
+    for layer, head, _ in places(stream):
+        for pair in pairs.get((layer, head), ()):
+            yield layer, head, pair.query, pair.key, pair.mean, pair.count
+
+
+def _links(stream: StreamReport) -> _Rows:
+    firings = of_heads(stream.firings)
+    for layer, head, _ in places(stream):
+        for item in firings.get((layer, head), ()):
+            text = " ||| ".join(item.texts)
+            yield layer, head, item.rank, item.weight, item.query, item.key, item.id, text
+
+
+SHOWS: dict[str, tuple[tuple[str, ...], Callable[[StreamReport], _Rows]]] = {
+    "measures": (("measure", "mean", "sd", "low", "high", "uniform", "texts"), _measures),
+    "positions": (("offset", "mean", "share"), _positions),
+    "classes": (("class", "share", "uniform"), _classes),
+    "pairs": (("query", "key", "mean", "count"), _pairs),
+    "links": (("rank", "weight", "query", "key", "id", "text"), _links),
+}
+"""What a table can show: its columns behind stream, layer and head, and what fills them."""
+
+
+def corpus_json(report: CorpusReport) -> str:
+    """Everything, stream by stream and head by head.
+
+    {"schema", "kind": "corpus", "caption", "texts", "failed", "interval", "streams": [{"stream",
+    "tokens", "measures": [{"name", "unit", …}], "offsets", "classes", "paired", "heads": [{"layer",
+    "head", "roles", "measures": [{"name", "mean", "sd", "low", "high", "uniform", "texts"}],
+    "positions", "classes", "pairs", "links"}]}], "provenance"}
+    """
+    streams = [_stream_document(stream) for stream in report.streams]
+    return dump_json({**_head(report), "streams": streams}) + "\n"
+
+
+def _head(report: CorpusReport) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "kind": "corpus",
+        "caption": report.caption,
+        "texts": report.texts,
+        "failed": report.failed,
+        "interval": report.interval,
+        "fewest": report.fewest,
+        "provenance": asdict(report.provenance),
+    }
+
+
+def _stream_document(stream: StreamReport) -> dict[str, Any]:
+    heads: dict[tuple[str, str], dict[str, Any]] = {
+        (row.layer, row.head): {
+            "layer": row.layer,
+            "head": row.head,
+            "roles": [asdict(role) for role in row.roles],
+            **{show: [] for show in SHOWS},
+        }
+        for row in stream.rows
+    }
+    for show, (names, rows_of) in SHOWS.items():
+        for layer, head, *values in rows_of(stream):
+            heads[layer, head][show].append(dict(zip(names, map(_known, values), strict=True)))
+    return {
+        "stream": stream.stream,
+        "tokens": stream.tokens,
+        "paired": stream.paired,
+        "measures": [asdict(meaning) for meaning in stream.measures],
+        "heads": list(heads.values()),
+    }
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+ARRAYS = (
+    *("mean", "deviation", "low", "high", "uniform", "texts"),
+    *("by_offset", "offset_shares", "class_shares", "class_even"),
+)
+
+
+def corpus_npz(report: CorpusReport) -> bytes:
+    """Arrays that end in the axes (layers, heads), readable without pickle.
+
+    Of stream s they are "s/mean", "s/deviation", … (`ARRAYS`); member "attnviz" is a JSON text
+    that names the streams, their layers, heads, measures, offsets and classes, with the pairs and
+    the links.
+    """
+    members: dict[str, Any] = {}
+    names = []
+    for number, stream in enumerate(report.streams):
+        members |= {f"{number}/{name}": getattr(stream, name) for name in ARRAYS}
+        axes = ("stream", "layers", "heads", "tokens", "offsets", "classes", "paired")
+        lists = {name: [asdict(item) for item in getattr(stream, name)]
+                 for name in ("measures", "pairs", "firings")}  # fmt: skip
+        names.append({**{name: getattr(stream, name) for name in axes}, **lists})
+    members["attnviz"] = np.array(dump_json({**_head(report), "streams": names}))
+    file = io.BytesIO()
+    np.savez_compressed(file, **members)
+    return file.getvalue()

@@ -1,0 +1,68 @@
+"""The heads of a model as data: a row a head, tab-separated, or one JSON document."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from attnviz.core.measures import HeadReport, HeadRow
+from attnviz.renderers.data.maps import escape
+from attnviz.storage.documents import dump_json
+
+SCHEMA = 1
+
+
+def measures_tsv(report: HeadReport) -> str:
+    """A line a head; each measure stands beside what uniform attention gives.
+
+    A field is empty where a measure says nothing of a head.
+    """
+    names = [meaning.name for meaning in report.measures]
+    header = ["stream", "layer", "head", "role", "role_share"]
+    header += [column for name in names for column in (name, f"{name}_uniform")]
+    lines = [header, *(_fields(row, names) for row in report.rows)]
+    return "".join("\t".join(line) + "\n" for line in lines)
+
+
+def measures_json(report: HeadReport) -> str:
+    """{"schema", "caption", "texts", "measures": [{"name", "unit", "low", …}], "heads": […], …}."""
+    document = {
+        "schema": SCHEMA,
+        "kind": "heads",
+        "caption": report.caption,
+        "texts": report.texts,
+        "sinks": report.sinks,
+        "measures": [asdict(meaning) for meaning in report.measures],
+        "heads": [_document(row) for row in report.rows],
+        "provenance": asdict(report.provenance),
+    }
+    return dump_json(document) + "\n"
+
+
+def plain(value: float) -> str:
+    """The shortest spelling of six digits; empty where there is no number."""
+    return "" if math.isnan(value) else f"{value:.6g}"
+
+
+def _fields(row: HeadRow, names: list[str]) -> list[str]:
+    role = (row.roles[0].name, plain(row.roles[0].share)) if row.roles else ("", "")
+    fields = [row.stream, row.layer, row.head, *role]
+    for name in names:
+        fields += [plain(row.values.get(name, math.nan)), plain(row.uniform.get(name, math.nan))]
+    return [escape(field) for field in fields]
+
+
+def _document(row: HeadRow) -> dict[str, Any]:
+    return {
+        "stream": row.stream,
+        "layer": row.layer,
+        "head": row.head,
+        "roles": [asdict(role) for role in row.roles],
+        "values": {name: _known(value) for name, value in row.values.items()},
+        "uniform": {name: _known(value) for name, value in row.uniform.items()},
+    }
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,176 @@
+"""Every head of every layer side by side on one scale, drawn as one composite image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.renderers.colors import INK, Limits, limits_of
+from attnviz.renderers.figures.figure import (
+    LINE,
+    TEXT_SIZE,
+    Frame,
+    framed,
+    ink,
+    missing_note,
+    points,
+    strongest,
+)
+from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.printable import shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import AttentionMap
+
+_LONGEST = 1620
+_LARGEST_TILE = 360
+_NAME_CELLS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """How tiles are laid out along one side of the grid.
+
+    Attributes:
+        tiles: layers or heads.
+        block: weights that share a pixel.
+        scale: pixels a weight, or a block of them, takes.
+        tile: pixels of one head.
+        gap: pixels between two heads.
+    """
+
+    tiles: int
+    block: int
+    scale: int
+    tile: int
+    gap: int
+
+    @property
+    def pixels(self) -> int:
+        """The length of the whole side."""
+        return self.tiles * (self.tile + self.gap) - self.gap
+
+    @property
+    def middles(self) -> NDArray[np.float64]:
+        """Where each tile's middle lies, in pixels of the image."""
+        return (
+            np.arange(self.tiles, dtype=np.float64) * (self.tile + self.gap) + self.tile / 2 - 0.5
+        )
+
+
+def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figure:
+    """Every head of every layer side by side on one scale.
+
+    Layers run down, heads across; in each tile rows are queries and columns keys. Shares are
+    coloured from 0 to 1, or to the next round number where none reaches a half; signed values
+    around 0. Where there are more weights than pixels each pixel shows its strongest weight, and
+    the picture says so.
+
+    Args:
+        attention_map: a map of any number of layers and heads.
+        title: what was run.
+        subtitle: more on it.
+    """
+    layers, heads, queries, keys = attention_map.weights.shape
+    down, across = _sides(layers, heads, queries, keys)
+    names = (*attention_map.layers, *attention_map.heads)
+    face = typeface([title, subtitle, attention_map.unit, *names])
+    side_names = [shorten(face.drawable(name), _NAME_CELLS) for name in attention_map.layers]
+    top_names = [shorten(face.drawable(name), _NAME_CELLS) for name in attention_map.heads]
+    name_room = int(points(LINE * TEXT_SIZE)) + 8
+    widest = max(face.width(name, TEXT_SIZE) for name in side_names)
+    notes = [_reading(queries, keys)]
+    if max(down.block, across.block) > 1:
+        notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
+    frame = Frame(
+        title=title,
+        subtitle=subtitle,
+        notes=("; ".join(notes), *missing_note(face)),
+        unit=attention_map.unit,
+        limits=limits_of(attention_map.weights, attention_map.values),
+        face=face,
+        left=int(widest) + 14 + name_room,
+        top=2 * name_room,
+    )
+    image = _composite(attention_map.weights, down, across, frame.limits)
+    figure, axes = framed(image, across.pixels, down.pixels, frame)
+    axes.spines[:].set_visible(False)
+    _name_tiles(axes, down, side_names, across, top_names, face)
+    axes.set_ylabel("layer", fontproperties=face.font(TEXT_SIZE), color=ink(INK), labelpad=3)
+    axes.set_xlabel("head", fontproperties=face.font(TEXT_SIZE), color=ink(INK), labelpad=3)
+    return figure
+
+
+def _reading(queries: int, keys: int) -> str:
+    """How a tile is read."""
+    if queries == keys:
+        return f"in each tile rows are the {queries} queries, columns the {keys} keys"
+    return f"in each tile rows are {queries} queries, columns {keys} keys"
+
+
+def _sides(layers: int, heads: int, queries: int, keys: int) -> tuple[_Side, _Side]:
+    """Both sides: as many pixels a weight as there is room for, or blocks of weights a pixel.
+
+    Weights are square, except that those of a narrow map are drawn up to three times as wide.
+    """
+    gap = 6 if max(layers, heads) <= 16 else 3
+    rooms = [
+        min(_LARGEST_TILE, max(1, (_LONGEST - gap * (tiles - 1)) // tiles))
+        for tiles in (layers, heads)
+    ]
+    lengths = (queries, keys)
+    blocks = [-(-length // room) for length, room in zip(lengths, rooms, strict=True)]
+    if queries == keys:
+        blocks = [max(blocks)] * 2
+    scales = [room // length for room, length in zip(rooms, lengths, strict=True)]
+    least = max(1, min(scales))
+    sides = []
+    for tiles, length, block, scale in zip((layers, heads), lengths, blocks, scales, strict=True):
+        pixels = 3 * least if scale > 3 * least else least
+        sides.append(_Side(tiles, block, pixels, -(-length // block) * pixels, gap))
+    return sides[0], sides[1]
+
+
+def _composite(
+    weights: NDArray[np.float32], down: _Side, across: _Side, limits: Limits
+) -> NDArray[np.float32]:
+    """All heads in one image, one value a pixel.
+
+    Between the heads stands a value below the scale, which is drawn white; NaN would do the same
+    at three times the cost.
+    """
+    low, high = limits
+    image = np.full((down.pixels, across.pixels), low - (high - low), dtype=np.float32)
+    for layer, heads in enumerate(weights):
+        top = layer * (down.tile + down.gap)
+        for head, tile in enumerate(strongest(heads, down.block, across.block)):
+            left = head * (across.tile + across.gap)
+            room = image[top : top + down.tile, left : left + across.tile]
+            # Seen as (rows, pixels a row, columns, pixels a column), each weight fills its cell.
+            cells = room.reshape(tile.shape[0], down.scale, tile.shape[1], across.scale)
+            cells[:] = np.clip(tile, low, high)[:, None, :, None]
+    return image
+
+
+def _name_tiles(
+    axes: Axes, down: _Side, layers: list[str], across: _Side, heads: list[str], face: Typeface
+) -> None:
+    """Names of layers on the left, of heads on top, thinned where they would touch."""
+    font = face.font(TEXT_SIZE)
+    line = points(LINE * TEXT_SIZE)
+    widest = max(face.width(name, TEXT_SIZE) for name in heads) + points(0.6 * TEXT_SIZE)
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    for set_ticks, side, names, room in (
+        (axes.set_yticks, down, layers, line),
+        (axes.set_xticks, across, heads, widest),
+    ):
+        step = int(-(-room // (side.tile + side.gap)))
+        set_ticks(side.middles[::step], names[::step], fontproperties=font, parse_math=False)
+    axes.tick_params(length=0, pad=3, labelcolor=ink(INK))

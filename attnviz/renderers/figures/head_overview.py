@@ -1,0 +1,296 @@
+"""All heads of a model in one picture: layers by heads, once by role and once for each measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, colors_of, ink_on
+from attnviz.renderers.figures.figure import (
+    LINE,
+    NOTE_SIZE,
+    TEXT_SIZE,
+    TITLE_SIZE,
+    Page,
+    ink,
+    paragraph,
+    points,
+)
+from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.renderers.printable import two_digits
+from attnviz.renderers.text.heads import number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.measures import HeadReport, HeadRow, Meaning
+
+_EDGE, _GAP = 24, 44
+_WIDTH = 1560
+_NAMES = 70
+"""Pixels beside a panel for the names of its layers."""
+_LARGEST_CELL, _ROW = 92, 40
+_TILE_CELL = 40
+_RAMP = 44
+_SMALLEST_TILE = 300
+_SUBTITLE = "layers run down, heads across; a role is named where a head clearly beats an even look"
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """The heads of one stream by place.
+
+    Attributes:
+        layers: their names, down.
+        heads: their names, across.
+        rows: by layer and head; a place may be empty.
+    """
+
+    layers: tuple[str, ...]
+    heads: tuple[str, ...]
+    rows: dict[tuple[str, str], HeadRow]
+
+    def values(self, meaning: Meaning) -> NDArray[np.float64]:
+        """A measure by place, NaN where it is unknown."""
+        return np.array(
+            [
+                [self._value(layer, head, meaning.name) for head in self.heads]
+                for layer in self.layers
+            ]
+        )
+
+    def _value(self, layer: str, head: str, name: str) -> float:
+        row = self.rows.get((layer, head))
+        return row.values.get(name, math.nan) if row else math.nan
+
+    def uniform(self, meaning: Meaning) -> str:
+        """What an even look gives, as one number or, where masks differ, as a range."""
+        found = [row.uniform.get(meaning.name, math.nan) for row in self.rows.values()]
+        known = [value for value in found if not math.isnan(value)]
+        low, high = (number(end(known), meaning) for end in (min, max))
+        return low if low == high else f"{low} to {high}"
+
+
+def head_overview(report: HeadReport) -> Figure:
+    """Every head of the first stream: its role on top, then its measures on common scales.
+
+    In the tiles a colour is the share of the largest value a measure can have; behind its name
+    stands what an even look would give.
+
+    Args:
+        report: heads of at least one stream.
+    """
+    stream = report.rows[0].stream
+    rows = {(row.layer, row.head): row for row in report.rows if row.stream == stream}
+    heads = _Heads(
+        tuple(dict.fromkeys(layer for layer, _ in rows)),
+        tuple(dict.fromkeys(head for _, head in rows)),
+        rows,
+    )
+    # What says nothing of this stream, such as a diagonal across two texts, has no tile.
+    measures = [item for item in report.measures if np.isfinite(heads.values(item)).any()]
+    roles = [name for name in ROLE_COLORS if any(_role(row) == name for row in rows.values())]
+    face = typeface([report.caption, _SUBTITLE, report.sinks, *heads.layers, *heads.heads])
+    head = [
+        paragraph(face, report.caption, TITLE_SIZE, True, INK, _WIDTH),
+        paragraph(face, _SUBTITLE, TEXT_SIZE, False, FAINT, _WIDTH),
+    ]
+    foot = [paragraph(face, text, NOTE_SIZE, False, FAINT, _WIDTH) for text in _notes(report)]
+    top = _EDGE + sum(item.height for item in head)
+    layout = _lay_out(heads, measures, len(roles) + 1, top)
+    height = layout.bottom + _RAMP + sum(item.height for item in foot) + _EDGE
+    width = _WIDTH + 2 * _EDGE
+    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    page = Page(figure, width, height)
+    canvas = page.axes(0, 0, width, height)
+    canvas.set(xlim=(0, width), ylim=(height, 0), label="heads")
+    canvas.axis("off")
+    page.stack(head, _EDGE, _EDGE, face)
+    page.stack(foot, _EDGE, layout.bottom + _RAMP, face, gid="note")
+    painter = _Painter(canvas, face, heads)
+    painter.roles(layout, roles)
+    painter.ramp(_EDGE, layout.bottom)
+    for meaning, (left, upper) in zip(measures, layout.tiles, strict=True):
+        painter.tile(meaning, left, upper, layout.tile)
+    return figure
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where things go, in pixels from the upper left corner.
+
+    Attributes:
+        panel: left and top of the panel of roles.
+        cell: width and height of a head in it.
+        legend: left, top and width of the legend of roles.
+        tiles: left and top of each measure's tile.
+        tile: width and height of a head in a tile.
+        bottom: where the notes may start.
+    """
+
+    panel: tuple[int, int]
+    cell: tuple[int, int]
+    legend: tuple[int, int]
+    tiles: list[tuple[int, int]]
+    tile: tuple[float, float]
+    bottom: int
+
+
+def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int) -> _Layout:
+    line = int(points(LINE * TEXT_SIZE))
+    layers, across = len(heads.layers), len(heads.heads)
+    room = _WIDTH - _NAMES
+    cell = (max(min(_LARGEST_CELL, (room - 300) // across), 4), max(min(_ROW, 1000 // layers), 4))
+    legend = (_EDGE + _NAMES + cell[0] * across + _GAP, top + 2 * line + 12)
+    panel_bottom = max(legend[1] + cell[1] * layers, legend[1] + line * entries)
+    columns = max(min(4, _WIDTH // (_NAMES + max(_SMALLEST_TILE, 4 * across))), 1)
+    span = _WIDTH // columns
+    tile_cell = min(_TILE_CELL, (span - _NAMES - 20) / across)
+    tile = (tile_cell, min(tile_cell, _TILE_CELL, max(600 / layers, 4)))
+    pitch = int(tile[1] * layers) + line + _GAP
+    start = panel_bottom + _GAP
+    tiles = [
+        (_EDGE + _NAMES + (place % columns) * span, start + line + (place // columns) * pitch)
+        for place in range(len(measures))
+    ]
+    bottom = start + pitch * -(-len(measures) // columns)
+    return _Layout((_EDGE + _NAMES, legend[1]), cell, legend, tiles, tile, bottom)
+
+
+class _Painter:
+    """Draws panels on one canvas whose coordinates are pixels."""
+
+    def __init__(self, canvas: Any, face: Typeface, heads: _Heads) -> None:
+        self.canvas, self.face, self.heads = canvas, face, heads
+
+    def roles(self, layout: _Layout, roles: list[str]) -> None:
+        """The panel of roles, its axes' names and its legend."""
+        (left, top), (width, height) = layout.panel, layout.cell
+        colors = np.array(
+            [
+                [self._role_color(layer, head) for head in self.heads.heads]
+                for layer in self.heads.layers
+            ],
+            dtype=np.uint8,
+        )
+        self._image(colors, left, top, width, height)
+        self._names(left, top, width, height)
+        if width >= 44 and height >= 24:
+            for down, layer in enumerate(self.heads.layers):
+                for across, head in enumerate(self.heads.heads):
+                    row = self.heads.rows.get((layer, head))
+                    if row and row.roles:
+                        text = two_digits(row.roles[0].share)
+                        place = left + (across + 0.5) * width, top + (down + 0.5) * height
+                        color = ink_on(ROLE_COLORS[row.roles[0].name])
+                        self._text(*place, text, NOTE_SIZE, color, ha="center")
+        self._legend(layout, roles)
+
+    def tile(self, meaning: Meaning, left: int, top: int, cell: tuple[float, float]) -> None:
+        """One measure over all heads."""
+        values = self.heads.values(meaning)
+        limits = (-1.0, 1.0) if meaning.name == "offset" else (0.0, 1.0)
+        colors = colors_of(np.nan_to_num(values / meaning.top).astype(np.float32), limits)
+        colors[np.isnan(values)] = 255
+        self._image(colors, left, top, *cell)
+        self._names(left, top, *cell, titles=False)
+        line = top - points(0.75 * TEXT_SIZE)
+        name = self._text(left, line, meaning.name, TEXT_SIZE, INK)
+        after = left + self.face.width(name, TEXT_SIZE) + 14
+        even = self.heads.uniform(meaning).replace("-", "−")
+        scale = "" if meaning.unit == "share" else f", scale to {number(meaning.top, meaning)}"
+        self._text(after, line, f"uniform {even}{scale}", 5.5, FAINT)
+
+    def ramp(self, left: float, top: float) -> None:
+        """The scale of the tiles."""
+        height = points(NOTE_SIZE)
+        steps = colors_of(np.linspace(0, 1, 128, dtype=np.float32)[None])
+        self._image(steps, left + 24, top, 2, height)
+        middle = top + height / 2
+        self._text(left, middle, "0", NOTE_SIZE, FAINT)
+        self._text(left + 292, middle, "the largest value there can be", NOTE_SIZE, FAINT)
+
+    def _role_color(self, layer: str, head: str) -> Color:
+        row = self.heads.rows.get((layer, head))
+        if row is None:
+            return 255, 255, 255
+        return ROLE_COLORS[row.roles[0].name] if row.roles else UNNAMED
+
+    def _image(
+        self, colors: NDArray[np.uint8], left: float, top: float, width: float, height: float
+    ) -> None:
+        down, across = colors.shape[:2]
+        box = (left, left + width * across, top + height * down, top)
+        self.canvas.imshow(colors, extent=box, aspect="auto", interpolation="nearest")
+        if min(width, height) >= 8:
+            looks = {"color": "white", "linewidth": 0.6}
+            self.canvas.hlines([top + height * y for y in range(1, down)], *box[:2], **looks)
+            self.canvas.vlines([left + width * x for x in range(1, across)], *box[2:], **looks)
+
+    def _names(
+        self, left: float, top: float, width: float, height: float, titles: bool = True
+    ) -> None:
+        """Names of layers at the left and, over the panel of roles, of heads; thinned to fit."""
+        size = NOTE_SIZE if titles else 5.5
+        step = math.ceil(points(LINE * size) / height)
+        for place, name in list(enumerate(self.heads.layers))[::step]:
+            self._text(left - 10, top + (place + 0.5) * height, name, size, FAINT, ha="right")
+        if not titles:
+            return
+        widest = max(self.face.width(name, size) for name in self.heads.heads) + 10
+        step = math.ceil(widest / width)
+        above = top - points(0.7 * size)
+        for place, name in list(enumerate(self.heads.heads))[::step]:
+            self._text(left + (place + 0.5) * width, above, name, size, FAINT, ha="center")
+        self._text(left - 10, above, "layer", size, INK, ha="right")
+        middle = left + width * len(self.heads.heads) / 2
+        self._text(middle, above - points(LINE * size), "head", size, INK, ha="center")
+
+    def _legend(self, layout: _Layout, roles: list[str]) -> None:
+        left, top = layout.legend
+        line = points(LINE * TEXT_SIZE)
+        entries = [(name, ROLE_COLORS[name]) for name in roles] + [("no clear role", UNNAMED)]
+        for place, (name, color) in enumerate(entries):
+            box = (left, top + place * line), 26, line * 0.72
+            self.canvas.add_patch(Rectangle(*box, facecolor=ink(color), edgecolor="none"))
+            count = sum(_role(row) == name for row in self.heads.rows.values())
+            count = count or sum(not row.roles for row in self.heads.rows.values())
+            text = f"{name}  {count}"
+            self._text(left + 38, top + (place + 0.36) * line, text, NOTE_SIZE, INK)
+
+    def _text(
+        self, x: float, y: float, text: str, size: float, color: Color, ha: str = "left"
+    ) -> str:
+        shown = self.face.drawable(text)
+        self.canvas.text(
+            x,
+            y,
+            shown,
+            fontproperties=self.face.font(size),
+            color=ink(color),
+            ha=ha,
+            va="center_baseline",
+            parse_math=False,
+        )
+        return shown
+
+
+def _role(row: HeadRow) -> str:
+    return row.roles[0].name if row.roles else ""
+
+
+def _notes(report: HeadReport) -> list[str]:
+    text = "white: says nothing here"
+    if any(meaning.name == "offset" for meaning in report.measures):
+        text += "; offset: orange towards the past, blue towards what follows"
+    streams = list(dict.fromkeys(row.stream for row in report.rows))
+    only = f"stream {streams[0]} of {', '.join(streams)}" if len(streams) > 1 else ""
+    return [item for item in (text, report.sinks, only) if item]

@@ -1,0 +1,152 @@
+"""Heads in a plane: near one another where they look alike, in the colours of their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, Color
+from attnviz.renderers.figures.figure import (
+    LINE,
+    NOTE_SIZE,
+    TEXT_SIZE,
+    TITLE_SIZE,
+    Page,
+    ink,
+    paragraph,
+    points,
+)
+from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.measures import HeadRow, SimilarityReport
+
+_EDGE, _SIDE, _LEGEND = 24, 1150, 330
+_MARGIN = 60
+_DOT = 5.0
+_UNNAMED: Color = (165, 170, 178)
+_LABEL = 5.5
+
+
+def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
+    """Each head a point with its name (layer.head) where there is room for it.
+
+    Args:
+        report: places and what they show.
+        rows: the same heads with their roles; heads without are grey.
+    """
+    named = {
+        (row.layer, row.head): row.roles[0].name
+        for row in rows
+        if row.roles and row.stream == report.stream
+    }
+    names = [f"{layer}.{head}" for layer, head in report.heads]
+    subtitle = (
+        f"layer.head, near where they look alike; the plane shows {report.shown:.0%} of how far "
+        "they lie apart"
+    )
+    face = typeface([report.caption, subtitle, *names])
+    width = _SIDE + _LEGEND + 2 * _EDGE
+    head = [
+        paragraph(face, report.caption, TITLE_SIZE, True, INK, width - 2 * _EDGE),
+        paragraph(face, subtitle, TEXT_SIZE, False, FAINT, width - 2 * _EDGE),
+    ]
+    top = _EDGE + sum(item.height for item in head) + 12
+    places, size = _pixels(report.places)
+    height = top + size[1] + _EDGE
+    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    page = Page(figure, width, height)
+    page.stack(head, _EDGE, _EDGE, face)
+    axes = page.axes(_EDGE, top, *size)
+    across, down = places.T
+    axes.set(xlim=(0, size[0]), ylim=(size[1], 0), xticks=[], yticks=[], label="plane")
+    axes.spines[:].set(linewidth=0.5, color=ink((190, 190, 190)))
+    roles = [named.get(place, "") for place in report.heads]
+    colors = [ink(ROLE_COLORS.get(role, _UNNAMED)) for role in roles]
+    axes.scatter(across, down, s=_DOT**2, c=colors, linewidths=0.4, edgecolors="white", zorder=2)
+    _label(axes, places, names, roles, face)
+    _legend(axes, roles, face)
+    return figure
+
+
+def _pixels(places: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[int, int]]:
+    """Places in pixels of the axes, one unit being as long across as down; and the axes' size."""
+    low, high = places.min(axis=0), places.max(axis=0)
+    spread = np.maximum(high - low, 1e-9)
+    scale = (_SIDE - 2 * _MARGIN) / max(float(spread.max()), 1e-3)
+    across = _SIDE
+    down = max(int(spread[1] * scale) + 2 * _MARGIN, 460)
+    middle = np.array([across, down]) / 2
+    # Pictures grow downwards.
+    flipped = (places - (low + high) / 2) * scale * [1, -1]
+    return flipped + middle, (across, down)
+
+
+def _label(
+    axes: Any,
+    places: NDArray[np.float64],
+    names: Sequence[str],
+    roles: Sequence[str],
+    face: Typeface,
+) -> None:
+    """A name beside each point that has room for one; heads with a role choose first."""
+    dot = points(_DOT) / 2
+    taken = [(x - dot, y - dot, x + dot, y + dot) for x, y in places.tolist()]
+    line = points(_LABEL)
+    order = sorted(range(len(names)), key=lambda place: not roles[place])
+    for place in order:
+        x, y = places[place].tolist()
+        width = face.width(names[place], _LABEL)
+        for left, middle in (
+            (x + dot + 2, y),
+            (x - dot - 2 - width, y),
+            (x - width / 2, y - dot - line / 2 - 1),
+            (x - width / 2, y + dot + line / 2 + 1),
+        ):
+            box = (left, middle - line / 2, left + width, middle + line / 2)
+            if not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                axes.text(
+                    left,
+                    middle,
+                    face.drawable(names[place]),
+                    fontproperties=face.font(_LABEL),
+                    color=ink(INK if roles[place] else FAINT),
+                    va="center_baseline",
+                    parse_math=False,
+                )
+                break
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _legend(axes: Any, roles: Sequence[str], face: Typeface) -> None:
+    """The roles that occur, beside the plane."""
+    shown = [(name, ROLE_COLORS[name]) for name in ROLE_COLORS if name in roles]
+    if "" in roles:
+        shown.append(("no clear role", _UNNAMED))
+    handles = [
+        Line2D([], [], marker="o", linestyle="", markersize=_DOT, color=ink(color), label=name)
+        for name, color in shown
+    ]
+    axes.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        borderaxespad=0.0,
+        frameon=False,
+        prop=face.font(NOTE_SIZE),
+        labelcolor=ink(INK),
+        labelspacing=LINE - 0.9,
+        handletextpad=0.2,
+    )

@@ -1,0 +1,370 @@
+"""The tokens of a heat map's side: how large their cells are, and which of them can be named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from attnviz.renderers.colors import (
+    INK,
+    LABELLED,
+    PAPER,
+    SPECIAL,
+    Limits,
+    color_of,
+    ink_on,
+    limits_of,
+)
+from attnviz.renderers.figures.figure import (
+    LINE,
+    TEXT_SIZE,
+    Frame,
+    framed,
+    ink,
+    missing_note,
+    points,
+    strongest,
+)
+from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.renderers.printable import printable, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import AttentionMap, Token
+
+_LABEL_CELLS = 18
+_SMALLEST_LABEL = 5.5
+# Pixels of a long side at most; short ones come out shorter, with larger cells.
+_LONGEST = 1500
+# Pixels of a cell that leave room for a label beside it.
+_READABLE = 22
+_STEPS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 50, 100, 200, 250, 500)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAxis:
+    """How the tokens of one side are laid out.
+
+    Attributes:
+        tokens: all of them.
+        texts: what each is labelled with.
+        block: tokens that share one row or column of the image.
+        cell: pixels of that row or column.
+        size: points of the labels.
+        step: every how many tokens one is labelled.
+        shown: positions that are labelled.
+    """
+
+    tokens: tuple[Token, ...]
+    texts: tuple[str, ...]
+    block: int
+    cell: int
+    size: float
+    step: int
+    shown: tuple[int, ...]
+
+    @property
+    def pixels(self) -> int:
+        """The length of the whole side."""
+        return -(-len(self.tokens) // self.block) * self.cell
+
+    @property
+    def spacing(self) -> float:
+        """Pixels from one token to the next."""
+        return self.cell / self.block
+
+    @property
+    def pad(self) -> int:
+        """Pixels between an image and its labels, more where tick marks stand between."""
+        return 8 if self.step == 1 else 16
+
+    def widest(self, face: Typeface) -> float:
+        """Pixels of the longest label."""
+        return max(
+            face.width(self.texts[i], self.size, bold=self.tokens[i].label is not None)
+            for i in self.shown
+        )
+
+
+def label_words(token: Token) -> tuple[str, ...]:
+    """What an axis says of a token: its text and, where it has one, its label."""
+    parts = (token.text, token.label) if token.label else (token.text,)
+    # A very long token is cut once before any font is looked up for it, and once as drawn.
+    return tuple(shorten(printable(part), _LABEL_CELLS) for part in parts)
+
+
+def _label(token: Token, face: Typeface) -> str:
+    """A token as an axis names it, cut where it is very long."""
+    return " · ".join(shorten(face.drawable(word), _LABEL_CELLS) for word in label_words(token))
+
+
+def axes_of(
+    queries: tuple[Token, ...],
+    keys: tuple[Token, ...],
+    face: Typeface,
+    longest: int = _LONGEST,
+) -> tuple[TokenAxis, TokenAxis]:
+    """The layout of both sides; cells of a short side may be twice as long.
+
+    Args:
+        queries: who attends, one a row.
+        keys: who is attended to, one a column.
+        face: what the labels are drawn with.
+        longest: pixels that a side takes at most.
+    """
+    down, across = (-(-len(side) // longest) for side in (queries, keys))
+    height = max(1, longest // (len(queries) // down + 13))
+    width = max(1, longest // (len(keys) // across + 13))
+    height, width = (
+        min(height, max(2 * width, _READABLE)),
+        min(width, max(2 * height, _READABLE)),
+    )
+    return _axis(queries, down, height, face), _axis(keys, across, width, face)
+
+
+def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> TokenAxis:
+    """The layout of one side: as large a type as its cells allow, then as many labels."""
+    spacing = cell / block
+    size = min(TEXT_SIZE, max(_SMALLEST_LABEL, 0.8 * spacing * 72 / DPI))
+    line = points(LINE * size) * 0.92
+    step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
+    texts = tuple(_label(token, face) for token in tokens)
+    return TokenAxis(tokens, texts, block, cell, size, step, _shown(tokens, step, line / spacing))
+
+
+def _shown(tokens: tuple[Token, ...], step: int, apart: float) -> tuple[int, ...]:
+    """Positions to label: what a person labelled first, then every step-th, so far apart."""
+    if step == 1:
+        return tuple(range(len(tokens)))
+    shown: list[int] = []
+    named = (i for i, token in enumerate(tokens) if token.label)
+    for position in (*named, *range(0, len(tokens), step)):
+        if all(abs(position - other) >= apart for other in shown):
+            shown.append(position)
+    return tuple(sorted(shown))
+
+
+def label_angle(columns: TokenAxis, face: Typeface) -> int:
+    """How far labels of columns are turned: upright if they fit, slanted if their lines do."""
+    spacing = columns.step * columns.spacing
+    if columns.widest(face) + points(0.5 * columns.size) <= spacing:
+        return 0
+    return 45 if spacing >= points(LINE * columns.size) * 1.3 else 90
+
+
+def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
+    """What the picture leaves out."""
+    notes = []
+    if rows.step == columns.step > 1:
+        notes.append(f"every {_ordinal(rows.step)} token is named")
+    else:
+        for axis, what in ((rows, "query"), (columns, "key")):
+            if axis.step > 1:
+                notes.append(f"every {_ordinal(axis.step)} {what} is named")
+    if max(rows.block, columns.block) > 1:
+        notes.append(f"each pixel shows the strongest of {rows.block} × {columns.block} weights")
+    return ("; ".join(notes),) if notes else ()
+
+
+def _ordinal(count: int) -> str:
+    """The number as a rank: 2nd, 3rd, 4th."""
+    return f"{count}" + {2: "nd", 3: "rd"}.get(count, "th")
+
+
+# <heatmap> One matrix of weights as a heat map: rows are queries, columns keys, tokens on both
+# sides.
+
+QUERY_AXIS, KEY_AXIS = "query (attends)", "key (attended)"
+OUTPUT_AXES = "output", "what speaks for it"
+_MOST_NUMBERS = 400
+_SMALLEST_NUMBER, _LARGEST_NUMBER = 5.0, 8.0
+
+
+def heatmap(
+    attention_map: AttentionMap,
+    *,
+    title: str,
+    subtitle: str = "",
+    divided: tuple[int | None, int | None] = (None, None),
+) -> Figure:
+    """One matrix of weights as a heat map.
+
+    Shares are coloured from 0 to 1, or to the next round number where none reaches a half;
+    signed values around 0. Numbers stand in the cells while they fit. Labels that do not fit are
+    thinned, a matrix too large for a pixel a weight is drawn by its strongest weights, and the
+    picture says so.
+
+    Args:
+        attention_map: a map of one layer and one head.
+        title: what was run.
+        subtitle: more on it.
+        divided: the first row and the first column of a second part, before which a line is drawn.
+
+    Raises:
+        ValueError: a map of several layers or heads.
+    """
+    if attention_map.weights.shape[:2] != (1, 1):
+        raise ValueError(f"a heat map shows one head, not shape {attention_map.weights.shape}")
+    weights = attention_map.weights[0, 0]
+    sides = (attention_map.query_tokens, attention_map.key_tokens)
+    words = (word for side in sides for token in side for word in label_words(token))
+    face = typeface([title, subtitle, attention_map.unit, *words])
+    rows, columns = axes_of(*sides, face)
+    angle = label_angle(columns, face)
+    turn = np.radians(angle)
+    widest, line = columns.widest(face), points(LINE * columns.size)
+    name_room = int(points(LINE * TEXT_SIZE)) + 8
+    limits = limits_of(weights, attention_map.values)
+    frame = Frame(
+        title=title,
+        subtitle=subtitle,
+        notes=(*thinning_notes(rows, columns), *missing_note(face)),
+        unit=attention_map.unit,
+        limits=limits,
+        face=face,
+        left=int(rows.widest(face)) + rows.pad + 10 + name_room,
+        top=int(widest * np.sin(turn) + line * np.cos(turn)) + columns.pad + 6 + name_room,
+        right=int(widest * np.cos(turn)) if angle else 0,
+    )
+    image = np.clip(strongest(weights, rows.block, columns.block), *limits)
+    figure, axes = framed(image, columns.pixels, rows.pixels, frame)
+    axes.images[0].set_extent((-0.5, len(sides[1]) - 0.5, len(sides[0]) - 0.5, -0.5))
+    label_axes(axes, rows, columns, angle, face)
+    names = OUTPUT_AXES if attention_map.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
+    _name_axes(axes, rows, columns, frame, names)
+    separate(axes, rows, columns)
+    _divide(axes, rows, columns, divided)
+    write_numbers(axes, weights, rows, columns, limits, face)
+    return figure
+
+
+def number(value: float, digits: int) -> str:
+    """A weight as a cell shows it: .46 for 0.46, 0 for an exact 0, −.20 below 0."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 1000:
+        text = f"{size:.0e}".replace("e+0", "e")
+    elif size >= 10:
+        text = f"{size:.0f}"
+    else:
+        text = f"{size:.{digits}f}"
+        text = text[1:] if text.startswith("0.") else text
+        text = "1" if size <= 1 and text.startswith("1.") else text
+    return f"−{text}" if value < 0 else text
+
+
+def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face: Typeface) -> None:
+    """Tokens beside the rows and above the columns."""
+    upright = {"ha": "center", "va": "bottom"}
+    turned = {"ha": "left", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
+    axes.xaxis.tick_top()
+    for set_ticks, axis, looks in (
+        (axes.set_yticks, rows, {}),
+        (axes.set_xticks, columns, turned if angle else upright),
+    ):
+        words = [axis.texts[i] for i in axis.shown]
+        font = face.font(axis.size)
+        set_ticks(axis.shown, words, fontproperties=font, parse_math=False, **looks)
+    sides: tuple[tuple[Literal["x", "y"], TokenAxis], ...] = (("y", rows), ("x", columns))
+    for which, axis in sides:
+        mark = 0.0 if axis.step == 1 else 2.5
+        gap = axis.pad * 72 / DPI - mark
+        axes.tick_params(axis=which, length=mark, width=0.5, pad=gap, color=ink(SPECIAL))
+        texts = axes.get_yticklabels() if which == "y" else axes.get_xticklabels()
+        for text, position in zip(texts, axis.shown, strict=True):
+            token = axis.tokens[position]
+            text.set_color(ink(LABELLED if token.label else SPECIAL if token.special else INK))
+            if token.label:
+                text.set_fontweight("bold")
+
+
+def _name_axes(
+    axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame, names: tuple[str, str]
+) -> None:
+    """Who attends and who is attended to, outside of the tokens."""
+    looks: dict[str, Any] = {
+        "fontproperties": frame.face.font(TEXT_SIZE),
+        "color": ink(INK),
+        "clip_on": False,
+    }
+    axes.text(
+        0.5,
+        1 + (frame.top - 2) / rows.pixels,
+        names[1],
+        transform=axes.transAxes,
+        ha="center",
+        va="top",
+        **looks,
+    )
+    axes.text(
+        -(frame.left - 2) / columns.pixels,
+        0.5,
+        names[0],
+        transform=axes.transAxes,
+        ha="left",
+        va="center",
+        rotation=90,
+        **looks,
+    )
+
+
+def separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
+    """Thin white lines between cells that are large enough to spare a pixel."""
+    if min(rows.spacing, columns.spacing) < 16:
+        return
+    looks: dict[str, Any] = {"colors": ink(PAPER), "linewidth": 0.5}
+    edges = [np.arange(1, len(axis.tokens)) - 0.5 for axis in (rows, columns)]
+    axes.hlines(edges[0], -0.5, len(columns.tokens) - 0.5, **looks)
+    axes.vlines(edges[1], -0.5, len(rows.tokens) - 0.5, **looks)
+
+
+def _divide(
+    axes: Axes, rows: TokenAxis, columns: TokenAxis, divided: tuple[int | None, int | None]
+) -> None:
+    """A thin dark line, a little beyond the cells, where a second part of the text begins."""
+    looks: dict[str, Any] = {"color": ink(INK), "linewidth": 0.8, "clip_on": False}
+    row, column = divided
+    if row:
+        axes.hlines(row - 0.5, -0.5, len(columns.tokens) - 0.5, gid="division", **looks)
+    if column:
+        axes.vlines(column - 0.5, -0.5, len(rows.tokens) - 0.5, gid="division", **looks)
+
+
+def write_numbers(
+    axes: Axes,
+    weights: NDArray[np.float32],
+    rows: TokenAxis,
+    columns: TokenAxis,
+    limits: Limits,
+    face: Typeface,
+) -> None:
+    """Every weight in its cell, with as many digits as fit; nothing where none do."""
+    if weights.size > _MOST_NUMBERS:
+        return
+    for digits in (3, 2, 1) if limits[1] < 0.1 else (2, 1):
+        texts = [[number(float(weight), digits) for weight in row] for row in weights]
+        widest = max(
+            face.width(text, _LARGEST_NUMBER) for text in {t for row in texts for t in row}
+        )
+        size = min(
+            _LARGEST_NUMBER,
+            _LARGEST_NUMBER * 0.8 * columns.cell / widest,
+            0.75 * rows.cell * 72 / DPI,
+        )
+        if size >= _SMALLEST_NUMBER:
+            break
+    else:
+        return
+    font = face.font(size)
+    for i, row in enumerate(texts):
+        for j, text in enumerate(row):
+            color = ink(ink_on(color_of(float(weights[i, j]), limits)))
+            axes.text(
+                j, i, text, fontproperties=font, color=color, ha="center", va="center_baseline"
+            )

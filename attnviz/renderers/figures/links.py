@@ -1,0 +1,371 @@
+"""Two columns of tokens with lines between them, the heavier the line the larger the weight.
+
+The bipartite picture of attention is Vig 2019, "A Multiscale Visualization of Attention in the
+Transformer Model". Here only the strongest links are drawn, and the picture says which those are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+
+from attnviz.renderers.colors import FAINT, INK, LABELLED, SPECIAL, Color, color_of, limits_of
+from attnviz.renderers.figures.figure import (
+    LINE,
+    NOTE_SIZE,
+    TEXT_SIZE,
+    TITLE_SIZE,
+    Page,
+    ink,
+    missing_note,
+    paragraph,
+    points,
+)
+from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.renderers.figures.heatmap import KEY_AXIS, QUERY_AXIS
+from attnviz.renderers.printable import printable, shorten, two_digits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import AttentionMap, Token
+
+HEAD_COLORS: tuple[Color, ...] = (
+    (0, 114, 178),
+    (213, 94, 0),
+    (0, 158, 115),
+    (190, 90, 150),
+    (70, 160, 215),
+    (215, 145, 0),
+    (40, 40, 40),
+    (120, 70, 20),
+)
+"""A colour a head, told apart by the colour-blind too (after Okabe and Ito 2008)."""
+MOST_HEADS = len(HEAD_COLORS)
+LINES_A_QUERY, FEWEST_LINES, MOST_LINES = 3, 20, 400
+FAINTEST = 0.05
+"""Links below this share of the scale are not drawn."""
+PALE: Color = (205, 205, 205)
+
+_EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 32
+_LABEL_CELLS, _SMALLEST = 18, 5.5
+_WIDEST, _NARROWEST, _LANES = 4.0, 0.4, 0.75
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """The links that are drawn.
+
+    Attributes:
+        places: layer, head, query and key of each, strongest first, shape (links, 4).
+        weights: theirs, shape (links,).
+        pale: True for links from or to a special token, shape (links,).
+        rule: which links these are, in words.
+    """
+
+    places: NDArray[np.intp]
+    weights: NDArray[np.float32]
+    pale: NDArray[np.bool_]
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One side's tokens: what they are, their labels, and which of them are named."""
+
+    name: str
+    size: float
+    tokens: tuple[Token, ...]
+    texts: tuple[str, ...]
+    named: tuple[int, ...]
+    room: float
+
+
+def links(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figure:
+    """Queries on the left, keys on the right, and a line for each strong link.
+
+    One head is drawn in the colours of the scale, several in a colour each. Lines of special
+    tokens are grey and below the others. Where tokens outnumber the lines of text that fit, those
+    with the strongest links are named, and the picture says how many.
+
+    Args:
+        attention_map: a map of at most eight heads over all its layers.
+        title: what was run.
+        subtitle: more on it.
+
+    Raises:
+        ValueError: more heads than colours.
+    """
+    layers, heads = attention_map.weights.shape[:2]
+    if layers * heads > MOST_HEADS:
+        raise ValueError(f"{layers * heads} heads are more than {MOST_HEADS} colours")
+    drawn = lines_of(attention_map)
+    sides = (attention_map.query_tokens, attention_map.key_tokens)
+    words = (printable(part) for side in sides for token in side for part in _parts(token))
+    legend = _legend(attention_map)
+    face = typeface([title, subtitle, *words, *(name for name, _ in legend)])
+    spacing = min(float(_ROOMY), _TALLEST / max(map(len, sides)))
+    size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * spacing * 72 / DPI))
+    left, right = (
+        _column(name, side, drawn.places[:, axis], spacing, size, face)
+        for name, side, axis in zip((QUERY_AXIS, KEY_AXIS), sides, (2, 3), strict=True)
+    )
+    notes = (drawn.rule, *_naming(left, right), *missing_note(face))
+    width = int(left.room + right.room) + _BETWEEN + 2 * (_EDGE + _GAP)
+    height = int(spacing * max(map(len, sides)))
+    figure, axes = _framed(width, height, (title, subtitle), notes, legend, face)
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    start, end = _EDGE + left.room + _GAP, width - _EDGE - right.room - _GAP
+    _draw(axes, attention_map, drawn, (start, end), spacing)
+    _name(axes, left, start - _GAP, "right", spacing, face)
+    _name(axes, right, end + _GAP, "left", spacing, face)
+    return figure
+
+
+def lines_of(item: AttentionMap) -> Lines:
+    """The links to draw, and the rule in words.
+
+    Of the links between ordinary tokens, three for each query at most (20 at least, 400 at most),
+    the strongest, none below a twentieth of the scale. Links of special tokens are drawn wherever
+    they are as strong as the weakest of these.
+    """
+    size = np.abs(item.weights)
+    special = np.array([token.special for token in item.query_tokens])[:, None] | np.array(
+        [token.special for token in item.key_tokens]
+    )
+    pale = np.broadcast_to(special & ~special.all(), size.shape).ravel()
+    top = limits_of(item.weights, item.values)[1]
+    flat = size.ravel()
+    plain = np.flatnonzero(~pale & (flat >= FAINTEST * top))
+    budget = min(max(LINES_A_QUERY * len(item.query_tokens), FEWEST_LINES), MOST_LINES)
+    kept = plain[np.argsort(-flat[plain], kind="stable")[:budget]]
+    least = float(flat[kept].min()) if len(kept) else FAINTEST * top
+    others = np.flatnonzero(pale & (flat >= least))
+    # A sink may be linked from everywhere; the strongest of its lines tell that already.
+    others = others[np.argsort(-flat[others], kind="stable")[:MOST_LINES]]
+    chosen = np.concatenate([kept, others])
+    places = np.stack(np.unravel_index(chosen, size.shape), axis=-1)
+    rule = _rule(item, len(kept), int((~pale).sum()), least, pale[chosen], flat[chosen])
+    return Lines(places, item.weights.ravel()[chosen], pale[chosen], rule)
+
+
+def _rule(
+    item: AttentionMap,
+    count: int,
+    available: int,
+    least: float,
+    pale: NDArray[np.bool_],
+    sizes: NDArray[np.float32],
+) -> str:
+    """Which links are drawn and how much of the attention they hold."""
+    total = float(np.abs(item.weights).sum(dtype=np.float64)) or 1.0
+    what = "attention" if item.values == "share" else "change"
+    plain = float(sizes[~pale].sum(dtype=np.float64)) / total
+    words = f"drawn: the {count} strongest of {available} links"
+    words += f", from {least:.2g} up; they hold {plain:.0%} of the {what}"
+    if pale.any():
+        held = float(sizes[pale].sum(dtype=np.float64)) / total
+        words += f"; grey: links of special tokens as strong, with {held:.0%}"
+    return words
+
+
+def _parts(token: Token) -> tuple[str, ...]:
+    return (token.text, token.label) if token.label else (token.text,)
+
+
+def _column(
+    name: str,
+    tokens: tuple[Token, ...],
+    linked: NDArray[np.intp],
+    spacing: float,
+    size: float,
+    face: Typeface,
+) -> _Column:
+    """The labels of one side; where not all fit, those of the strongest links come first."""
+    texts = tuple(
+        " · ".join(shorten(face.drawable(part), _LABEL_CELLS) for part in _parts(token))
+        for token in tokens
+    )
+    apart = points(LINE * size) * 0.92 / spacing
+    if apart <= 1:
+        named: list[int] = list(range(len(tokens)))
+    else:
+        taken = np.zeros(len(tokens), dtype=bool)
+        reach = int(np.ceil(apart)) - 1
+        named = []
+        labelled = [place for place, token in enumerate(tokens) if token.label]
+        for place in (*labelled, *linked.tolist(), *range(len(tokens))):
+            if not taken[place]:
+                named.append(place)
+                taken[max(place - reach, 0) : place + reach + 1] = True
+    room = max(face.width(texts[place], size, bold=bool(tokens[place].label)) for place in named)
+    room = max(room, face.width(name, size))
+    return _Column(name, size, tokens, texts, tuple(sorted(named)), room)
+
+
+def _naming(left: _Column, right: _Column) -> tuple[str, ...]:
+    """What is not named, if anything."""
+    told = [
+        f"{len(column.named)} of {len(column.tokens)} {what}"
+        for column, what in ((left, "queries"), (right, "keys"))
+        if len(column.named) < len(column.tokens)
+    ]
+    return (f"named: {' and '.join(told)}, those of the strongest links first",) if told else ()
+
+
+def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
+    """A name for each kind of line, and its looks."""
+    top = limits_of(item.weights, item.values)[1]
+    layers, heads = item.weights.shape[:2]
+    if layers * heads > 1:
+        return [
+            (
+                f"layer {layer} head {head}" if layers > 1 else f"head {head}",
+                {"color": ink(HEAD_COLORS[row * heads + column]), "linewidth": 2.5},
+            )
+            for row, layer in enumerate(item.layers)
+            for column, head in enumerate(item.heads)
+        ]
+    signs = (-1, 1) if item.values == "signed" else (1,)
+    return [
+        (
+            two_digits(sign * share * top).replace("-", "−"),
+            {"color": _color(item, sign * share * top), "linewidth": _line_width(share)},
+        )
+        for sign in signs
+        for share in (0.1, 0.5, 1.0)
+    ]
+
+
+def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
+    """The scale's colour, never so light that a thin line would be lost."""
+    limits = limits_of(item.weights, item.values)
+    least = 0.45 * limits[1]
+    return ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
+
+
+def _line_width(share: float, widest: float = _WIDEST) -> float:
+    """Points for a share of the scale."""
+    return _NARROWEST + (widest - _NARROWEST) * min(share, 1.0)
+
+
+def _framed(
+    width: int,
+    height: int,
+    head: tuple[str, str],
+    notes: tuple[str, ...],
+    legend: list[tuple[str, dict[str, Any]]],
+    face: Typeface,
+) -> tuple[Figure, Any]:
+    """A figure with bare axes of the given size in pixels between title and legend."""
+    room = width - 2 * _EDGE
+    looks = ((TITLE_SIZE, True, INK), (TEXT_SIZE, False, FAINT))
+    above = [
+        paragraph(face, text, *look, room) for text, look in zip(head, looks, strict=True) if text
+    ]
+    below = [paragraph(face, note, NOTE_SIZE, False, FAINT, room) for note in notes]
+    rows = _legend_rows(legend, room, face)
+    line = int(points(LINE * NOTE_SIZE)) + 6
+    top = _EDGE + sum(item.height for item in above) + 14 + int(points(LINE * TEXT_SIZE))
+    foot = top + height + 16
+    full = foot + line * len(rows) + 8 + sum(item.height for item in below) + _EDGE
+    figure = Figure(figsize=(width / DPI, full / DPI), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    page = Page(figure, width, full)
+    page.stack(above, _EDGE, _EDGE, face)
+    page.stack(below, _EDGE, foot + line * len(rows) + 8, face, gid="note")
+    key = page.axes(0, foot, width, max(line * len(rows), 1))
+    key.set(xlim=(0, width), ylim=(line * len(rows), 0), label="legend")
+    key.axis("off")
+    for number, row in enumerate(rows):
+        middle = line * (number + 0.5)
+        for place, name, line_looks in row:
+            key.plot([place, place + 36], [middle, middle], solid_capstyle="butt", **line_looks)
+            key.text(
+                place + 44,
+                middle,
+                name,
+                fontproperties=face.font(NOTE_SIZE),
+                color=ink(FAINT),
+                va="center_baseline",
+            )
+    axes = page.axes(0, top, width, height)
+    axes.axis("off")
+    axes.set_label("links")
+    return figure, axes
+
+
+def _legend_rows(
+    legend: list[tuple[str, dict[str, Any]]], room: float, face: Typeface
+) -> list[list[tuple[float, str, dict[str, Any]]]]:
+    """The entries in rows that fit, each with its place."""
+    rows: list[list[tuple[float, str, dict[str, Any]]]] = [[]]
+    place = float(_EDGE)
+    for name, looks in legend:
+        text = face.drawable(name)
+        needed = 44 + face.width(text, NOTE_SIZE) + 28
+        if rows[-1] and place + needed > _EDGE + room:
+            rows.append([])
+            place = float(_EDGE)
+        rows[-1].append((place, text, looks))
+        place += needed
+    return rows
+
+
+def _draw(
+    axes: Any, item: AttentionMap, drawn: Lines, ends: tuple[float, float], spacing: float
+) -> None:
+    """The lines, weak ones below strong ones, grey ones below all."""
+    heads = item.weights.shape[1]
+    count = item.weights.shape[0] * heads
+    several = count > 1
+    # Heads that agree would hide one another: each has a lane of its own.
+    lane = _LANES * spacing / count if several else 0.0
+    widest = min(_WIDEST, max(lane * 72 / DPI, 3 * _NARROWEST)) if several else _WIDEST
+    top = limits_of(item.weights, item.values)[1]
+    order = np.lexsort((np.abs(drawn.weights), ~drawn.pale))
+    segments, widths, colors, styles = [], [], [], []
+    for number in order.tolist():
+        layer, head, query, key = drawn.places[number].tolist()
+        weight = float(drawn.weights[number])
+        share = abs(weight) / top
+        shift = (layer * heads + head - (count - 1) / 2) * lane
+        rows = [(place + 0.5) * spacing + shift for place in (query, key)]
+        segments.append(list(zip(ends, rows, strict=True)))
+        thin = 0.5 if drawn.pale[number] else 1.0
+        widths.append(_line_width(share, widest) * thin * min(1.0, spacing / 16 + 0.3))
+        own = ink(HEAD_COLORS[layer * heads + head]) if several else _color(item, weight)
+        color = ink(PALE) if drawn.pale[number] else own
+        colors.append((*color, 0.5 + 0.45 * min(share, 1.0)))
+        styles.append("--" if several and weight < 0 else "-")
+    axes.add_collection(
+        LineCollection(
+            segments, linewidths=widths, colors=colors, linestyles=styles, capstyle="round"
+        )
+    )
+
+
+def _name(
+    axes: Any, column: _Column, place: float, side: str, spacing: float, face: Typeface
+) -> None:
+    """What a side is, and the labels of its tokens."""
+    looks: dict[str, Any] = {"ha": side, "parse_math": False}
+    font, bold = (face.font(column.size, bold=heavy) for heavy in (False, True))
+    axes.text(place, -6, column.name, va="bottom", color=ink(FAINT), fontproperties=font, **looks)
+    for number in column.named:
+        token = column.tokens[number]
+        axes.text(
+            place,
+            (number + 0.5) * spacing,
+            column.texts[number],
+            fontproperties=bold if token.label else font,
+            color=ink(LABELLED if token.label else SPECIAL if token.special else INK),
+            va="center_baseline",
+            gid="token",
+            **looks,
+        )

@@ -1,0 +1,221 @@
+"""Several matrices of one text side by side on one scale, such as the same text by every lens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.renderers.colors import INK, Limits, limits_of
+from attnviz.renderers.figures.figure import (
+    LINE,
+    TEXT_SIZE,
+    Frame,
+    framed,
+    ink,
+    missing_note,
+    points,
+    strongest,
+)
+from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.figures.heatmap import (
+    TokenAxis,
+    axes_of,
+    label_angle,
+    label_axes,
+    label_words,
+    separate,
+    thinning_notes,
+    write_numbers,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from attnviz.core.attention_map import AttentionMap
+
+_LONGEST = 760
+"""Pixels of a panel's side at most."""
+_GAP = 28
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """One matrix and its place, in pixels from the upper left corner of all panels."""
+
+    map: AttentionMap
+    rows: TokenAxis
+    columns: TokenAxis
+    left: int
+    top: int
+
+
+def panels(
+    maps: Sequence[AttentionMap], *, title: str, subtitle: str = "", notes: Sequence[str] = ()
+) -> Figure:
+    """Matrices of one text side by side on one scale, each called after its stream.
+
+    Those with the first one's queries stand in a row and share its labels; one with other queries,
+    such as a single output, stands below the first and shares its columns.
+
+    Args:
+        maps: each of one layer and one head, over the keys of the first or the first of them.
+        title: what was run.
+        subtitle: more on it.
+        notes: what a reader must know, each a line.
+    """
+    words = [word for item in maps for token in _tokens(item) for word in label_words(token)]
+    names = [item.stream for item in maps]
+    face = typeface([title, subtitle, *notes, *names, *words, *(item.unit for item in maps)])
+    rows, columns = axes_of(maps[0].query_tokens, maps[0].key_tokens, face, _LONGEST)
+    placed = _place(maps, rows, columns, face)
+    angle = label_angle(columns, face)
+    turn = np.radians(angle)
+    line = points(LINE * columns.size)
+    labels = int(columns.widest(face) * np.sin(turn) + line * np.cos(turn)) + columns.pad
+    overhang = int(columns.widest(face) * np.cos(turn)) if angle else 0
+    frame = Frame(
+        title=title,
+        subtitle=subtitle,
+        notes=(*notes, *thinning_notes(rows, columns), *missing_note(face)),
+        unit=_unit(maps),
+        limits=_limits(maps),
+        face=face,
+        left=int(max(panel.rows.widest(face) for panel in placed)) + rows.pad + 10,
+        top=labels + int(points(LINE * TEXT_SIZE)) + 14,
+        right=overhang,
+    )
+    width = max(panel.left + panel.columns.pixels for panel in placed)
+    height = max(panel.top + panel.rows.pixels for panel in placed)
+    ground = np.full((1, 1), frame.limits[0] - 1, dtype=np.float32)
+    figure, base = framed(ground, width, height, frame)
+    base.set_axis_off()
+    for panel in placed:
+        _draw(figure, base, panel, (width, height), frame, angle if panel.top == 0 else None)
+    return figure
+
+
+def _tokens(item: AttentionMap) -> tuple[Any, ...]:
+    return (*item.query_tokens, *item.key_tokens)
+
+
+def _unit(maps: Sequence[AttentionMap]) -> str:
+    """The one unit of all, else that each has its own."""
+    units = {item.unit for item in maps}
+    return units.pop() if len(units) == 1 else "each as said below, on one scale"
+
+
+def _limits(maps: Sequence[AttentionMap]) -> Limits:
+    """One scale for all."""
+    signed = any(item.values == "signed" for item in maps)
+    weights = np.concatenate([item.weights.ravel() for item in maps])
+    return limits_of(weights, "signed" if signed else "share")
+
+
+def _place(
+    maps: Sequence[AttentionMap], rows: TokenAxis, columns: TokenAxis, face: Typeface
+) -> list[_Panel]:
+    """Panels with the first one's queries from left to right, the others below the first."""
+    placed: list[_Panel] = []
+    across, below = 0, rows.pixels
+    # Slanted labels of one panel may not run into the next one's.
+    angle = label_angle(columns, face)
+    apart = columns.pixels + max(_GAP, int(columns.widest(face) * 0.75) if angle == 45 else 0)
+    for item in maps:
+        if item.query_tokens == maps[0].query_tokens:
+            placed.append(_Panel(item, rows, columns, across, 0))
+            across += apart
+        else:
+            own = _short(rows, item.query_tokens, face)
+            placed.append(_Panel(item, own, _first(columns, len(item.key_tokens)), 0, below + _GAP))
+            below += _GAP + own.pixels
+    return placed
+
+
+def _short(rows: TokenAxis, tokens: Sequence[Any], face: Typeface) -> TokenAxis:
+    """A few rows of their own, high enough to be named."""
+    texts = tuple(" · ".join(map(face.drawable, label_words(token))) for token in tokens)
+    return replace(
+        rows,
+        tokens=tuple(tokens),
+        texts=texts,
+        block=1,
+        cell=max(rows.cell, int(points(LINE * rows.size)) + 2),
+        step=1,
+        shown=tuple(range(len(tokens))),
+    )
+
+
+def _first(columns: TokenAxis, count: int) -> TokenAxis:
+    """The first columns; labels stand above the panel on top."""
+    return replace(
+        columns,
+        tokens=columns.tokens[:count],
+        texts=columns.texts[:count],
+        shown=tuple(place for place in columns.shown if place < count),
+    )
+
+
+def _draw(
+    figure: Figure,
+    base: Axes,
+    panel: _Panel,
+    size: tuple[int, int],
+    frame: Frame,
+    angle: int | None,
+) -> None:
+    """One panel on axes of its own; key labels only where an angle for them is given."""
+    rows, columns, face = panel.rows, panel.columns, frame.face
+    room = base.get_position()
+    across, down = room.width / size[0], room.height / size[1]
+    axes = figure.add_axes(
+        (
+            room.x0 + panel.left * across,
+            room.y1 - (panel.top + rows.pixels) * down,
+            columns.pixels * across,
+            rows.pixels * down,
+        )
+    )
+    axes.set_label(panel.map.stream)
+    weights = panel.map.weights[0, 0]
+    image = strongest(weights, rows.block, columns.block)
+    axes.imshow(
+        np.clip(image, *frame.limits),
+        cmap=base.images[0].get_cmap(),
+        vmin=frame.limits[0],
+        vmax=frame.limits[1],
+        aspect="auto",
+        interpolation="nearest",
+        extent=(-0.5, len(columns.tokens) - 0.5, len(rows.tokens) - 0.5, -0.5),
+    )
+    axes.spines[:].set(linewidth=0.5, color=ink((190, 190, 190)))
+    label_axes(axes, rows, columns, angle or 0, face)
+    if panel.left:
+        axes.set_yticks([])
+    if angle is None:
+        axes.set_xticks([])
+    separate(axes, rows, columns)
+    write_numbers(axes, weights, rows, columns, frame.limits, face)
+    _name(axes, panel, frame, above=angle is not None)
+
+
+def _name(axes: Axes, panel: _Panel, frame: Frame, *, above: bool) -> None:
+    """The panel's name: above its labels, or right of one that stands below another."""
+    where = (0.0, 1 + (frame.top - 2) / panel.rows.pixels)
+    if not above:
+        where = (1 + 12 / panel.columns.pixels, 0.5)
+    axes.text(
+        *where,
+        frame.face.drawable(panel.map.stream),
+        transform=axes.transAxes,
+        fontproperties=frame.face.font(TEXT_SIZE, bold=True),
+        color=ink(INK),
+        ha="left",
+        va="top" if above else "center",
+        parse_math=False,
+        clip_on=False,
+        gid="panel",
+    )

@@ -1,0 +1,304 @@
+"""Weights as codes, companded, deflated and spelt in base64.
+
+A weight w is kept as the whole number nearest to levels × √(w / scale), which is off by at most
+scale / levels at the top of the scale and by much less for small weights, which are most.
+
+Where weights are few, codes go to 32,767 and take two bytes each. Where they are many, shares go to
+1,020 (off by less than 0.001): codes below 255 take one byte, the others a mark of 255 and two
+bytes behind all of them. Signed values then go to 510 on either side: one byte holds -126 to 126
+as 2 to 254, and 1 and 255 are the marks.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.attention_map import AttentionMap, Link, Token
+from attnviz.core.errors import InputError
+from attnviz.renderers.colors import SHADES, SIGNED_SHADES, even_path
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
+SHARE_MARK, SIGNED_MARK = 255, 127
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """The codes of one map.
+
+    Attributes:
+        scale: the weight that the highest code stands for.
+        levels: the highest code.
+        layers: each layer's codes as base64.
+    """
+
+    scale: float
+    levels: int
+    layers: tuple[str, ...]
+
+
+def scale_of(weights: NDArray[np.float32], signed: bool) -> float:
+    """The weight that the highest code shall stand for, 1 for shares."""
+    if signed:
+        return float(max(weights.max(), -weights.min())) or 1.0
+    largest = float(weights.max())
+    # A share of 1.0004 is rounding, not a share above 1.
+    return largest if largest > 1 + 1e-3 else 1.0
+
+
+def encode(weights: NDArray[np.float32], signed: bool, fine: bool) -> Codes:
+    """The codes of a map's weights, layer by layer.
+
+    Args:
+        weights: shape (layers, heads, queries, keys).
+        signed: whether weights may be negative.
+        fine: whether they are so few that each may take two bytes.
+    """
+    scale = scale_of(weights, signed)
+    levels = FINE_LEVELS if fine else SIGNED_LEVELS if signed else SHARE_LEVELS
+    pack = _pack_fine if fine else _pack_signed if signed else _pack_shares
+    # zlib lets other threads run.
+    with ThreadPoolExecutor() as threads:
+        layers = threads.map(
+            lambda layer: deflated(pack(_companded(layer, scale, levels))), weights
+        )
+        return Codes(scale, levels, tuple(layers))
+
+
+def deflated(data: bytes) -> str:
+    """The bytes packed by zlib, in base64."""
+    return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
+
+
+def _companded(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
+    """Codes from -levels to levels."""
+    roots = np.sqrt(np.minimum(np.abs(weights) * np.float32(1 / scale), 1)) * np.float32(levels)
+    codes: NDArray[np.int16] = np.rint(np.copysign(roots, weights)).astype(np.int16)
+    return codes
+
+
+def _pack_fine(codes: NDArray[np.int16]) -> bytes:
+    return codes.astype("<i2").tobytes()
+
+
+def _pack_shares(codes: NDArray[np.int16]) -> bytes:
+    codes = np.maximum(codes, 0)
+    low = np.minimum(codes, SHARE_MARK).astype(np.uint8)
+    return low.tobytes() + codes[codes >= SHARE_MARK].astype("<u2").tobytes()
+
+
+def _pack_signed(codes: NDArray[np.int16]) -> bytes:
+    low = (np.clip(codes, -SIGNED_MARK, SIGNED_MARK) + 128).astype(np.uint8)
+    sizes = np.abs(codes)
+    return low.tobytes() + sizes[sizes >= SIGNED_MARK].astype("<u2").tobytes()
+
+
+# <gap> What stands between tokens in running text, from their places in it.
+
+
+def gap(before: Token | None, token: Token, text: str | None) -> str:
+    """What stands between two tokens in running text: nothing, a space or a line break."""
+    if before is None:
+        return ""
+    if not text or _placeless(before) or _placeless(token):
+        return " "
+    between = text[before.end : token.start] if before.end <= token.start else ""
+    if "\n" in between or "\n" in token.text:
+        return "\n"
+    starts_blank = text[token.start : token.start + 1].isspace()
+    return " " if between or starts_blank else ""
+
+
+def _placeless(token: Token) -> bool:
+    return token.special or token.end <= token.start
+
+
+# <patches> A picture whose patches are tokens.
+
+_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RIFF": "image/webp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """A picture and where its patches are among the tokens.
+
+    Attributes:
+        image: the picture's file (PNG, JPEG or WebP) as bytes, cut to what the model saw.
+        rows: patches from top to bottom.
+        columns: patches from left to right.
+        first: position of the token of the top left patch; the others follow row by row.
+    """
+
+    image: bytes
+    rows: int
+    columns: int
+    first: int = 0
+
+    def as_json(self, tokens: Sequence[Token]) -> dict[str, Any]:
+        """What the page is told about an axis.
+
+        Raises:
+            InputError: there are fewer tokens than patches, or the bytes are no known picture.
+        """
+        if self.first + self.rows * self.columns > len(tokens):
+            raise InputError(
+                f"{self.rows} × {self.columns} patches from token {self.first} on, "
+                f"but there are {len(tokens)} tokens"
+            )
+        kind = next((kind for mark, kind in _TYPES.items() if self.image.startswith(mark)), None)
+        if kind is None:
+            raise InputError("the picture is neither PNG, JPEG nor WebP")
+        data = base64.b64encode(self.image).decode("ascii")
+        return {
+            "image": f"data:{kind};base64,{data}",
+            "rows": self.rows,
+            "columns": self.columns,
+            "first": self.first,
+        }
+
+
+# <pool> Maps too large for a page: blocks of tokens in place of tokens, the strongest links
+# exactly.
+
+STRONGEST = 20
+"""Links of each head that are kept exactly."""
+_SMALLEST_AXIS = 64
+
+Tokens = tuple[Token, ...]
+
+
+def within(item: AttentionMap, room: int) -> AttentionMap:
+    """The map itself where it has at most `room` weights, else in blocks so that it has.
+
+    An axis of 64 tokens or fewer stays whole.
+    """
+    rows, columns = block_lengths(item, room)
+    return item if rows == columns == 1 else pool(item, rows, columns)
+
+
+def block_lengths(item: AttentionMap, room: int) -> tuple[int, int]:
+    """How many rows and columns go into a block."""
+    layers, heads, queries, keys = item.weights.shape
+    room = max(room // (layers * heads), 1)
+    if queries * keys <= room:
+        return 1, 1
+    if queries <= _SMALLEST_AXIS or keys <= _SMALLEST_AXIS:
+        length = -(-queries * keys // room)
+        return (1, length) if queries <= _SMALLEST_AXIS else (length, 1)
+    length = 2
+    while -(-queries // length) * -(-keys // length) > room and length < max(queries, keys):
+        length += 1
+    return length, length
+
+
+def pool(item: AttentionMap, rows: int, columns: int) -> AttentionMap:
+    """The map in blocks: means over their queries of sums over their keys.
+
+    Rows sum to what they summed to before. The strongest links are those of the map's own cells,
+    or, if these are blocks already, those that it brings along.
+    """
+    starts = np.arange(0, item.weights.shape[3], columns)
+    pooled = np.add.reduceat(item.weights, starts, axis=3)
+    starts = np.arange(0, item.weights.shape[2], rows)
+    pooled = np.add.reduceat(pooled, starts, axis=2)
+    pooled /= np.diff([*starts, item.weights.shape[2]])[:, None]
+    if item.values == "share" and item.weights.max() <= 1:
+        # Rounding may lift a sum of shares a little above 1.
+        pooled = np.minimum(pooled, 1)
+    return item.with_weights(
+        pooled,
+        query_tokens=joined(item.query_tokens, rows),
+        key_tokens=joined(item.key_tokens, columns),
+        blocks=(item.blocks[0] * rows, item.blocks[1] * columns),
+        links=item.links if item.is_pooled else strongest_links(item),
+    )
+
+
+def joined(tokens: Tokens, length: int) -> Tokens:
+    """A token for each block, reading as its first and last."""
+    if length == 1:
+        return tokens
+    edges = [*range(0, len(tokens), length), len(tokens)]
+    return tuple(_block(tokens[low:high]) for low, high in pairwise(edges))
+
+
+def _block(tokens: Tokens) -> Token:
+    first, last = tokens[0], tokens[-1]
+    text = first.text if len(tokens) == 1 else f"{first.text} … {last.text}"
+    return Token(text, first.start, last.end, all(token.special for token in tokens))
+
+
+def strongest_links(item: AttentionMap, count: int = STRONGEST) -> tuple[Link, ...]:
+    """The cells of largest size of each head, largest first."""
+    keys = len(item.key_tokens)
+    links = []
+    for layer, head in product(range(len(item.layers)), range(len(item.heads))):
+        weights = item.weights[layer, head].ravel()
+        places = np.argpartition(np.abs(weights), -min(count, weights.size))[-count:]
+        for place in places[np.argsort(-np.abs(weights[places]), kind="stable")].tolist():
+            query, key = divmod(place, keys)
+            links.append(
+                Link(
+                    item.query_tokens[query].text,
+                    item.key_tokens[key].text,
+                    float(weights[place]),
+                    item.layers[layer],
+                    item.heads[head],
+                    query,
+                    key,
+                )
+            )
+    return tuple(links)
+
+
+# <schemes> Colour maps that a reader of the page can choose from, on light ground and on dark.
+
+# Anchors as lightness, chroma, hue in degrees; all fall or rise evenly in lightness.
+_BLUES_ON_DARK = (
+    (0.215, 0.012, 262.0),
+    (0.45, 0.115, 260.0),
+    (0.70, 0.12, 245.0),
+    (0.97, 0.03, 215.0),
+)
+_GREYS = ((0.970, 0.0, 0.0), (0.22, 0.0, 0.0))
+_GREYS_ON_DARK = ((0.215, 0.004, 262.0), (0.97, 0.0, 262.0))
+_SUNSET = ((0.975, 0.020, 95.0), (0.80, 0.115, 60.0), (0.55, 0.17, 15.0), (0.25, 0.10, 300.0))
+_SUNSET_ON_DARK = (
+    (0.215, 0.03, 290.0),
+    (0.45, 0.15, 345.0),
+    (0.72, 0.15, 50.0),
+    (0.97, 0.06, 100.0),
+)
+_UP_ON_DARK = ((0.215, 0.0, 262.0), *_BLUES_ON_DARK[1:3], (0.92, 0.05, 225.0))
+_DOWN_ON_DARK = ((0.215, 0.0, 50.0), (0.45, 0.11, 45.0), (0.70, 0.13, 58.0), (0.92, 0.07, 80.0))
+
+
+def schemes() -> dict[str, dict[str, str]]:
+    """Name → {"light", "dark", "light_signed", "dark_signed"} → 256 or 257 colours in base64."""
+    dark_signed = np.concatenate(
+        [even_path(_DOWN_ON_DARK, 129)[:0:-1], even_path(_UP_ON_DARK, 129)]
+    )
+    signed = {"light_signed": _bytes(SIGNED_SHADES), "dark_signed": _bytes(dark_signed)}
+    shares = {
+        "blue": (SHADES, even_path(_BLUES_ON_DARK, 256)),
+        "sunset": (even_path(_SUNSET, 256), even_path(_SUNSET_ON_DARK, 256)),
+        "grey": (even_path(_GREYS, 256), even_path(_GREYS_ON_DARK, 256)),
+    }
+    return {
+        name: {"light": _bytes(light), "dark": _bytes(dark), **signed}
+        for name, (light, dark) in shares.items()
+    }
+
+
+def _bytes(colors: NDArray[np.uint8]) -> str:
+    return base64.b64encode(colors.tobytes()).decode("ascii")

@@ -1,0 +1,139 @@
+"""A comparison for the eye, as tab-separated rows a head, and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from attnviz.core.attention_map import Provenance
+from attnviz.core.measures import Change, Comparison
+from attnviz.renderers import Display
+from attnviz.renderers.data.maps import escape
+from attnviz.renderers.printable import printable
+from attnviz.renderers.text.console import paragraph, shown
+from attnviz.renderers.text.links import amount, names, place
+from attnviz.storage.documents import dump_json
+
+SCHEMA = 1
+READING = "mean Jensen–Shannon divergence of a head's rows, in nats; 0: alike, 0.693: no common key"
+BAR = 20
+
+
+def comparison_table(found: Comparison, captions: tuple[str, str], top: int, show: Display) -> str:
+    """What is compared, the heads that differ most, and the links that changed most.
+
+    Args:
+        found: the comparison.
+        captions: what A and B are.
+        top: how many heads.
+        show: where it is read.
+    """
+    parts: list[Text] = []
+    for side, caption in zip("AB", captions, strict=True):
+        parts += paragraph(f"{side}  {printable(caption)}", show.width, "bold")
+    for note in found.notes:
+        parts += paragraph(printable(note), show.width, "dim")
+    parts += [Text(), *paragraph(READING, show.width, "dim")]
+    order = _order(found)
+    labels = [_head(found, position) for position in order[:top]]
+    width = max(map(len, labels))
+    bar = max(min(BAR, show.width - width - 9), 0)
+    for label, position in zip(labels, order, strict=False):
+        value = float(found.divergences.ravel()[position])
+        blocks = "█" * round(value / np.log(2) * bar) if value == value else "no row to compare"
+        parts.append(Text(f"{label.ljust(width)}  {value:.3f}  {blocks}"))
+    if len(order) > top:
+        parts += paragraph(f"and {len(order) - top} more: --top {len(order)} or -f tsv", 80, "dim")
+    parts += [Text(), Text("links that changed most (A → B)", style="dim")]
+    parts += _links(found)
+    return shown(parts, show)
+
+
+def comparison_tsv(found: Comparison) -> str:
+    """A line a head, in the order of the map."""
+    lines = [("layer_a", "head_a", "layer_b", "head_b", "divergence_nats")]
+    for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True):
+        lines.append((*a, *b, "" if value != value else repr(value)))
+    return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+
+
+def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]) -> str:
+    """One document: both sides, a divergence a head, and the links that changed most.
+
+    Args:
+        found: the comparison.
+        sides: what A and B are, and where they came from.
+    """
+    heads = [
+        {"a": _named(a), "b": _named(b), "divergence": None if value != value else value}
+        for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True)
+    ]
+    document = {
+        "schema": SCHEMA,
+        "kind": "comparison",
+        **{
+            name: {"caption": caption, "provenance": asdict(provenance)}
+            for name, (caption, provenance) in zip("ab", sides, strict=True)
+        },
+        "stream": found.map.stream,
+        "unit": "nats",
+        "heads": heads,
+        "links": [_link(change) for change in found.changes],
+        "notes": list(found.notes),
+    }
+    return dump_json(document) + "\n"
+
+
+def _order(found: Comparison) -> list[int]:
+    """Heads by divergence, the largest first; those without one last."""
+    values = np.nan_to_num(found.divergences.ravel(), nan=-1.0)
+    order: list[int] = np.argsort(-values, kind="stable").tolist()
+    return order
+
+
+def _head(found: Comparison, position: int) -> str:
+    a, b = found.heads[position]
+    spelt = [f"layer {layer} head {head}" for layer, head in dict.fromkeys((a, b))]
+    return printable(" → ".join(spelt))
+
+
+def _links(found: Comparison) -> list[Text]:
+    if not found.changes:
+        return [Text("none: every weight is the same")]
+    queries, keys = names(found.map.query_tokens), names(found.map.key_tokens)
+    rows = [
+        (
+            f"{queries[change.link.query_position]} → {keys[change.link.key_position]}",
+            f"{amount(change.before)} → {amount(change.after)}",
+            amount(change.link.weight, signed=True),
+            place(change.link),
+        )
+        for change in found.changes
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        Text("  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[3]]))
+        for row in rows
+    ]
+
+
+def _link(change: Change) -> dict[str, Any]:
+    link = change.link
+    return {
+        "query": link.query,
+        "query_position": link.query_position,
+        "key": link.key,
+        "key_position": link.key_position,
+        "layer": link.layer,
+        "head": link.head,
+        "a": change.before,
+        "b": change.after,
+        "change": link.weight,
+    }
+
+
+def _named(names_of: tuple[str, str]) -> dict[str, str]:
+    return {"layer": names_of[0], "head": names_of[1]}

@@ -1,0 +1,314 @@
+"""Heads as a grid of numbers: a line a head, a column a figure, as many as fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import cell_len
+from rich.text import Text
+
+from attnviz.core.corpus_report import CorpusReport, StreamReport
+from attnviz.core.measures import HeadRow, Meaning
+from attnviz.renderers import Display
+from attnviz.renderers.data.corpus import of_heads, places
+from attnviz.renderers.printable import printable, shorten, two_digits
+from attnviz.renderers.text.console import paragraph, shaded, shown
+from attnviz.renderers.text.heads import UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading, what an even look gives, and a cell for each head.
+
+    Attributes:
+        heading: of few letters.
+        even: the even look's cell for each head, in words.
+        cells: in words.
+        shades: of the cells, from 0 to 1.
+    """
+
+    heading: str
+    even: list[str]
+    cells: list[str]
+    shades: list[float]
+
+    @property
+    def width(self) -> int:
+        """Cells of a terminal that it takes."""
+        return max(map(cell_len, (self.heading, *self.even, *self.cells)))
+
+
+def grid(
+    stream: StreamReport, columns: dict[str, Column], display: Display, role: bool = True
+) -> list[Text]:
+    """A line a head under the headings and an even look, in as many columns as fit."""
+    names = [names_of(row, role) for row in stream.rows]
+    headings = ("layer", "head", *(("role",) if role else ()))
+    widths = [max(map(cell_len, column)) for column in zip(headings, *names, strict=True)]
+    if role:
+        widths[2] = max(widths[2], len("uniform"))
+    room = display.width - sum(widths) - len(widths) + 1
+    kept: list[Column] = []
+    left_out = []
+    for name, column in columns.items():
+        if room >= column.width + 1:
+            room -= column.width + 1
+            kept.append(column)
+        else:
+            left_out.append(name)
+    lines = [dim_line(headings, widths, [column.heading.rjust(column.width) for column in kept])]
+    lines += _even_lines(names, kept, widths) if all(column.even for column in kept) else []
+    for number, row in enumerate(names):
+        line = named_line(row, widths)
+        for column in kept:
+            text = column.cells[number].rjust(column.width)
+            line.append(" ").append_text(shaded(text, min(column.shades[number], 1.0), display))
+        lines.append(line)
+    if left_out:
+        told = f"no room for {', '.join(left_out)}: -f tsv and -f json have them"
+        lines += paragraph(told, display.width, "dim")
+    return lines
+
+
+def names_of(row: HeadRow, role: bool) -> tuple[str, ...]:
+    """Layer, head and, if wanted, the clearest role."""
+    named = row.roles[0].name if row.roles else ""
+    return printable(row.layer), printable(row.head), *((named,) if role else ())
+
+
+def named_line(names: Sequence[str], widths: Sequence[int]) -> Text:
+    """The names at the beginning of a line, the role in bold."""
+    line = Text(" ".join(name.rjust(width) for name, width in zip(names[:2], widths, strict=False)),
+                no_wrap=True)  # fmt: skip
+    if len(names) > 2:
+        line.append(" ").append(names[2].ljust(widths[2]), style="bold")
+    return line
+
+
+def dim_line(names: Sequence[str], widths: Sequence[int], cells: Sequence[str]) -> Text:
+    """A line that is no head's: headings, or an even look."""
+    parts = [named_line(names, widths).plain, *cells]
+    return Text(" ".join(parts), style="dim", no_wrap=True)
+
+
+def _even_lines(
+    names: Sequence[tuple[str, ...]], kept: Sequence[Column], widths: Sequence[int]
+) -> list[Text]:
+    """A line for each mask; most models have one, sliding windows bring more."""
+    masks: dict[tuple[str, ...], list[str]] = {}
+    for number, row in enumerate(names):
+        cells = tuple(column.even[number].rjust(column.width) for column in kept)
+        masks.setdefault(cells, []).append(row[0])
+    return [
+        dim_line(
+            (",".join(dict.fromkeys(layers)) if len(masks) > 1 else "", "", "uniform"),
+            widths,
+            cells,
+        )
+        for cells, layers in masks.items()
+    ]
+
+
+# <corpus_table> A corpus as tables for the eye: measures with their intervals, positions,
+# classes, examples.
+
+# What a narrow table keeps first.
+_FIRST = (
+    *("entropy", "previous-token", "next-token", "self", "special-token", "punctuation"),
+    *("first-token", "same-token", "distance", "sink", "confidence"),
+)
+_SPANS = (
+    *((-16, -9), (-8, -5), (-4, -4), (-3, -3), (-2, -2), (-1, -1), (0, 0)),
+    *((1, 1), (2, 2), (3, 3), (4, 4), (5, 8), (9, 16)),
+)
+
+
+def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
+    """What a corpus says of each head, a line a head.
+
+    Args:
+        report: the corpus.
+        show: "measures", "positions", "classes", "pairs" or "links".
+        display: where it will be read.
+    """
+    parts = paragraph(printable(report.caption), display.width, "bold")
+    parts += paragraph(_size(report), display.width)
+    for stream in report.streams:
+        parts.append(Text())
+        if len(report.streams) > 1:
+            parts += paragraph(f"stream {printable(stream.stream)}", display.width, "bold")
+        told = _READING[show](report, stream)
+        parts += paragraph(told, display.width, "dim")
+        parts += _LINES[show](stream, display)
+    return shown(parts, display)
+
+
+def _size(report: CorpusReport) -> str:
+    tokens = report.streams[0].tokens
+    failed = f" · {report.failed:,} could not be read" if report.failed else ""
+    return f"{report.texts:,} texts · {tokens:,} tokens{failed}"
+
+
+def _told_measures(report: CorpusReport, stream: StreamReport) -> str:
+    named: dict[str, list[str]] = {}
+    for meaning in stream.measures:
+        if meaning.unit != "share":
+            named.setdefault(meaning.unit, []).append(meaning.name)
+    others = "".join(f", {' and '.join(names)} in {unit}" for unit, names in named.items())
+    return f"mean ± half the {report.interval}; shares{others}; uniform: an even look"
+
+
+_READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
+    "measures": _told_measures,
+    "positions": lambda *_: (
+        "share of attention by position of the key minus that of the query, "
+        "between tokens that stand for text; what is missing to 1 goes to special tokens"
+    ),
+    "classes": lambda *_: (
+        "share of all attention by what the key is: a special token, a "
+        "punctuation mark, or a word by its rank in this corpus; uniform: an even look"
+    ),
+    "pairs": lambda report, stream: (
+        f"mean weight of query → key over so many occurrences (at "
+        f"least {report.fewest}), among the {stream.paired} most frequent words and marks"
+    ),
+    "links": lambda *_: (
+        "the sentence in which each head fires most, by its strongest link between two words"
+    ),
+}
+
+
+def _measures(stream: StreamReport, display: Display) -> list[Text]:
+    columns = {
+        meaning.name: _measure_column(stream, number, meaning)
+        for number, meaning in enumerate(stream.measures)
+    }
+    order = sorted(columns, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return grid(stream, {name: columns[name] for name in order}, display)
+
+
+def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Column:
+    cells, shades, even = [], [], []
+    for _, _, place in places(stream):
+        at = (number, *place)
+        mean, half = float(stream.mean[at]), float(stream.high[at] - stream.low[at]) / 2
+        text = UNKNOWN if math.isnan(mean) else _digits(mean)
+        cells.append(text if math.isnan(half) else f"{text}±{_digits(half)}")
+        shades.append(0.0 if math.isnan(mean) else max(mean, 0.0) / meaning.top)
+        even.append(_digits(float(stream.uniform[at])))
+    width = max(map(len, cells))
+    heading = meaning.name if len(meaning.name) <= width else meaning.short
+    return Column(heading, even, cells, shades)
+
+
+def _digits(value: float) -> str:
+    """A number in three digits behind the point below 1, else in two."""
+    if math.isnan(value):
+        return UNKNOWN
+    text = f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
+    return text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
+
+
+def _positions(stream: StreamReport, display: Display) -> list[Text]:
+    start = stream.offsets[0] - 1
+    columns = {
+        "before": _share_column(f"≤{start}".replace("-", "−"), stream.offset_shares[0], stream)
+    }
+    for low, high in _SPANS:
+        shares = stream.offset_shares[low - start : high - start + 1].sum(axis=0)
+        ends = [f"{end:+d}".replace("-", "−") if end else "0" for end in (low, high)]
+        heading = ends[0] if low == high else f"{ends[0]}…" if low < 0 else f"…{ends[1]}"
+        columns[f"{low}"] = _share_column(heading, shares, stream)
+    last = f"≥+{stream.offsets[-1] + 1}"
+    columns["after"] = _share_column(last, stream.offset_shares[-1], stream)
+    return grid(stream, columns, display, role=False)
+
+
+def _classes(stream: StreamReport, display: Display) -> list[Text]:
+    columns = {}
+    for number, name in enumerate(stream.classes):
+        shares, even = stream.class_shares[number], stream.class_even[number]
+        if even.any():
+            columns[name] = _share_column(_HEADINGS.get(name, name), shares, stream, even)
+    return grid(stream, columns, display)
+
+
+_HEADINGS = {
+    "special": "spec",
+    "punctuation": "punct",
+    "rank 1-10": "1–10",
+    "rank 11-100": "–100",
+    "rank 101-1000": "–1,000",
+    "rank 1001-10000": "–10,000",
+}
+
+
+def _share_column(
+    heading: str,
+    shares: NDArray[np.float64],
+    stream: StreamReport,
+    even: NDArray[np.float64] | None = None,
+) -> Column:
+    found = [float(shares[place]) for _, _, place in places(stream)]
+    of_even = (
+        [] if even is None else [two_digits(float(even[place])) for *_, place in places(stream)]
+    )
+    return Column(heading, of_even, [two_digits(value) for value in found], found)
+
+
+def _pairs(stream: StreamReport, display: Display) -> list[Text]:
+    """The strongest pairs of each head, as many as fit on a line."""
+    pairs = of_heads(stream.pairs)
+
+    def told(layer: str, head: str, room: int) -> str:
+        line = ""
+        for pair in pairs.get((layer, head), ()):
+            words = f"{shorten(printable(pair.query), 12)} → {shorten(printable(pair.key), 12)}"
+            text = f"{words} {two_digits(pair.mean)} ({pair.count:,})"
+            joined = f"{line}   {text}" if line else text
+            if cell_len(joined) > room:
+                break
+            line = joined
+        return line or UNKNOWN
+
+    return list(_listed(stream, display, told))
+
+
+def _links(stream: StreamReport, display: Display) -> list[Text]:
+    """The sentence in which each head fires most."""
+    first = {(item.layer, item.head): item for item in stream.firings if item.rank == 1}
+
+    def told(layer: str, head: str, room: int) -> str:
+        if (layer, head) not in first:
+            return UNKNOWN
+        item = first[layer, head]
+        words = f"{shorten(printable(item.query), 12)} → {shorten(printable(item.key), 12)}"
+        start = f"{two_digits(item.weight)} {words.ljust(22)} {printable(item.id)}: "
+        return shorten(start + printable(" ||| ".join(item.texts)), room)
+
+    return list(_listed(stream, display, told))
+
+
+def _listed(
+    stream: StreamReport, display: Display, told: Callable[[str, str, int], str]
+) -> Iterator[Text]:
+    """A line a head: its names, then what is told of it."""
+    names = [("layer", "head"), *(names_of(row, False) for row in stream.rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*names, strict=True)]
+    yield dim_line(names[0], widths, [])
+    room = display.width - sum(widths) - 3
+    for row, shown_names in zip(stream.rows, names[1:], strict=True):
+        yield named_line(shown_names, widths).append("  " + told(row.layer, row.head, room))
+
+
+_LINES: dict[str, Callable[[StreamReport, Display], list[Text]]] = {
+    "measures": _measures,
+    "positions": _positions,
+    "classes": _classes,
+    "pairs": _pairs,
+    "links": _links,
+}

@@ -1,0 +1,387 @@
+"""Pixels and a page for the terminal: half blocks in colour, shades without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import cell_len
+from rich.color import Color
+from rich.style import Style
+from rich.text import Text
+
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.measures import View
+from attnviz.renderers import Display, Views
+from attnviz.renderers.colors import Limits, color_of, limits_of
+from attnviz.renderers.figures.figure import strongest
+from attnviz.renderers.printable import printable, shorten, two_digits
+from attnviz.renderers.text.console import console_of, written
+from attnviz.renderers.text.table import (
+    NEGATIVE_SHADES,
+    SHADE_STEPS,
+    SHADES,
+    broken,
+    numbered_width,
+    row_label,
+)
+
+UPPER = "▀"
+GAP = "│"
+"""What stands for NaN where there is no colour to leave out."""
+RAMP_WIDTH = 16
+# Of the 16 colours: light to dark where the scale goes up, and warm where it goes below 0.
+_SHARES = ("bright_white", "bright_cyan", "bright_blue", "blue", "black")
+_NEGATIVE = ("bright_white", "bright_yellow", "yellow", "bright_red", "red")
+# Of the 256: chosen by hand, since the nearest of them to a smooth scale jump in hue.
+_SHARES_256 = (231, 189, 153, 111, 68, 32, 26, 25, 18, 17)
+_NEGATIVE_256 = (231, 230, 223, 215, 208, 172, 166, 130, 94, 52)
+
+
+def painted(image: NDArray[np.float32], limits: Limits, colors: str | None) -> list[Text]:
+    """An image as lines of text, a column a pixel.
+
+    Args:
+        image: values, NaN for a gap, shape (rows, columns).
+        limits: the values at the two ends of the scale.
+        colors: as in `Display`; with colours a line holds two rows of pixels, else one.
+
+    Returns:
+        ⌈rows / 2⌉ lines in colour, or a line a row in shades.
+    """
+    if colors is None:
+        return [Text("".join(_shade(value, limits) for value in row)) for row in image.tolist()]
+    if len(image) % 2:
+        image = np.concatenate([image, np.full((1, image.shape[1]), np.nan, dtype=image.dtype)])
+    lines = []
+    for upper, lower in zip(image[::2].tolist(), image[1::2].tolist(), strict=True):
+        line = Text()
+        for above, below in zip(upper, lower, strict=True):
+            line.append(*_half_block(_ink(above, limits, colors), _ink(below, limits, colors)))
+        lines.append(line)
+    return lines
+
+
+def legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text:
+    """The scale: a ramp where colours run smoothly, else each step and where it begins."""
+    text = Text(style="dim")
+    if colors in ("truecolor", "256"):
+        text.append(f"{two_digits(limits[0]) if limits[0] else '0'} ")
+        for value in np.linspace(*limits, RAMP_WIDTH).tolist():
+            text.append(" ", style=Style(bgcolor=_ink(value, limits, colors)))
+        return text.append(f" {two_digits(limits[1])} {printable(item.unit)}")
+    signs = (-1, 1) if limits[0] < 0 else (1,)
+    for sign in signs:
+        for step in SHADE_STEPS:
+            value = sign * step * limits[1]
+            if colors is None:
+                text.append(_shade(value, limits))
+            else:
+                text.append("  ", style=Style(bgcolor=_ink(value, limits, colors)))
+            text.append(f" {'from' if sign > 0 else 'to'} {two_digits(value)}  ")
+    return text.append(printable(item.unit))
+
+
+def scale_of(item: AttentionMap) -> Limits:
+    """The limits that all of a map is shown on."""
+    return limits_of(item.weights, item.values)
+
+
+def _level(value: float, limits: Limits) -> int:
+    return sum(abs(value) >= step * limits[1] for step in SHADE_STEPS)
+
+
+def _shade(value: float, limits: Limits) -> str:
+    if value != value:
+        return GAP
+    return (NEGATIVE_SHADES if value < 0 else SHADES)[_level(value, limits)]
+
+
+def _ink(value: float, limits: Limits, colors: str) -> str | None:
+    """A colour's name; None for a gap."""
+    if value != value:
+        return None
+    if colors == "standard":
+        return (_NEGATIVE if value < 0 else _SHARES)[_level(value, limits)]
+    if colors == "256":
+        ramp = _NEGATIVE_256 if value < 0 else _SHARES_256
+        return f"color({ramp[min(round(abs(value) / limits[1] * 9), 9)]})"
+    red, green, blue = color_of(value, limits)
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+@lru_cache(maxsize=4096)
+def _half_block(above: str | None, below: str | None) -> tuple[str, Style | str]:
+    """One cell that shows two pixels."""
+    if above is None and below is None:
+        return " ", ""
+    if above is None:
+        return "▄", Style(color=below)
+    return UPPER, Style(color=above, bgcolor=Color.parse(below) if below else None)
+
+
+# <terminal_heatmap> One matrix as a picture in the terminal: tokens beside the rows, positions
+# above the columns.
+
+LARGEST_CELL, TALLEST = 4, 80
+"""Pixels of a cell's side, and of the whole picture's height before it may shrink no further."""
+MOST_ROWS = 240
+MOST_NAMES = 60
+_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a matrix fits the terminal.
+
+    Attributes:
+        rows: queries that share a row of the image.
+        columns: keys that share a column.
+        width: columns of text that a cell takes.
+        height: pixels that a cell is high; two pixels make a line where there is colour.
+    """
+
+    rows: int
+    columns: int
+    width: int
+    height: int
+
+
+class TerminalHeatmap:
+    """The views of a text as heat maps."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+        self.started = False
+
+    def add(self, attention: Attention, views: Views) -> str:
+        """The views of one text, behind a line with the text's id where several may come."""
+        console = console_of(self.display)
+        for view in views():
+            if self.started:
+                console.print()
+            self.started = True
+            if self.display.many:
+                console.print(Text(f"{printable(attention.id)}:", style="bold"))
+            for line in picture(view, self.display):
+                console.print(line)
+        return written(console)
+
+    def finish(self) -> str:
+        """Nothing more."""
+        return ""
+
+
+def picture(view: View, display: Display) -> list[Text]:
+    """A view as lines: caption, ruler, labelled rows, scale, and what was left out."""
+    item, colors = view.map, display.colors
+    margin = numbered_width(item.query_tokens) + 1
+    layout = layout_of(item, display.width - margin, colors is not None)
+    limits = scale_of(item)
+    image = strongest(item.weights[0, 0], layout.rows, layout.columns)
+    pixels = image.repeat(layout.height, axis=0).repeat(layout.width, axis=1)
+    lines = [Text(line, style="bold") for line in broken(printable(view.caption), display.width)]
+    lines += [Text(printable(view.orientation), style="dim"), Text()]
+    lines.append(Text(" " * margin + ruler(len(item.key_tokens), layout), style="dim"))
+    labels = _labels(item.query_tokens, image.shape[0], layout, colors is not None)
+    for number, line in enumerate(painted(pixels, limits, colors)):
+        label = labels.get(number, Text())
+        lines.append(Text.assemble(label, " " * (margin - label.cell_len), line))
+    lines += [Text(), legend(item, colors, limits)]
+    lines += [Text(note, style="dim") for note in _notes(item, layout, colors is not None)]
+    return lines
+
+
+def layout_of(item: AttentionMap, room: int, colored: bool) -> Layout:
+    """Square cells as large as fit; where none fits, blocks of weights in a cell.
+
+    Args:
+        item: a map of one layer and one head.
+        room: columns of text beside the labels.
+        colored: whether a line can hold two rows of pixels.
+    """
+    queries, keys = item.weights.shape[2:]
+    columns = -(-keys // max(room, 1))
+    rows = max(columns if queries > 1 else 1, -(-queries // MOST_ROWS))
+    across, down = -(-keys // columns), -(-queries // rows)
+    side = max(min(room // across, LARGEST_CELL, TALLEST // down), 1)
+    if not colored:
+        return Layout(rows, columns, min(side, 2), 1)
+    return Layout(rows, columns, side, side)
+
+
+def ruler(keys: int, layout: Layout) -> str:
+    """Positions of the keys above their columns, as many as stand apart."""
+    shown = range(0, keys, layout.columns)
+    digits = len(str(keys - 1))
+    step = next(step for step in (*_STEPS, len(shown)) if step * layout.width > digits)
+    line = ""
+    for column in range(0, len(shown), step):
+        line = line.ljust(column * layout.width) + str(shown[column])
+    return line
+
+
+def _labels(tokens: tuple[Token, ...], rows: int, layout: Layout, colored: bool) -> dict[int, Text]:
+    """The label of each line that has one: the position and token of the row's first query."""
+    digits = len(str(len(tokens) - 1))
+    found: dict[int, Text] = {}
+    for row in range(rows):
+        middle = row * layout.height + (layout.height - 1) // 2
+        position = row * layout.rows
+        label = Text.assemble((f"{position:>{digits}} ", "dim"), row_label(tokens[position]))
+        found.setdefault(middle // 2 if colored else middle, label)
+    return found
+
+
+def _notes(item: AttentionMap, layout: Layout, colored: bool) -> list[str]:
+    """What a reader could not tell otherwise."""
+    notes = []
+    if layout.rows * layout.columns > 1:
+        notes.append(
+            f"each cell shows the strongest of {layout.rows} × {layout.columns} weights; "
+            "-f tsv has every weight"
+        )
+    if colored and layout.height == 1 and len(item.query_tokens) > layout.rows:
+        notes.append("each line is two rows and names the first")
+    same = [token.text for token in item.query_tokens] == [token.text for token in item.key_tokens]
+    if not same:
+        keys = item.key_tokens[:MOST_NAMES]
+        listed = "  ".join(f"{n} {_short(token)}" for n, token in enumerate(keys))
+        more = len(item.key_tokens) - len(keys)
+        notes.append(f"columns: {listed}" + (f"  and {more} more" if more else ""))
+    return notes
+
+
+def _short(token: Token) -> str:
+    text = shorten(printable(token.text), 14)
+    return text if cell_len(text) else "?"
+
+
+# <terminal_grid> Every head as a thumbnail in the terminal, on one scale: layers run down, heads
+# across.
+
+SMALLEST, LARGEST = 8, 16
+"""Columns of a thumbnail; fewer would show nothing of a head but its sinks."""
+NAME_WIDTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalGridLayout:
+    """How thumbnails fit the terminal.
+
+    Attributes:
+        heads: heads beside one another; the others follow below.
+        rows: queries that share a pixel.
+        columns: keys that share a pixel.
+        stretch: columns of text that a pixel takes.
+    """
+
+    heads: int
+    rows: int
+    columns: int
+    stretch: int
+
+
+class TerminalGrid:
+    """All heads of a text's main map."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+        self.started = False
+
+    def add(self, attention: Attention, views: Views) -> str:
+        """The thumbnails of one text, behind a line with its id where several may come."""
+        console = console_of(self.display)
+        if self.started:
+            console.print()
+        self.started = True
+        if self.display.many:
+            console.print(Text(f"{printable(attention.id)}:", style="bold"))
+        caption = views()[0].run
+        for line in broken(printable(caption), self.display.width):
+            console.print(Text(line, style="bold"))
+        for text in thumbnails(attention.main, self.display):
+            console.print(text)
+        return written(console)
+
+    def finish(self) -> str:
+        """Nothing more."""
+        return ""
+
+
+def thumbnails(item: AttentionMap, display: Display) -> list[Text]:
+    """The heads as lines, with the scale and how a thumbnail is read."""
+    names = [shorten(printable(name), NAME_WIDTH) for name in item.layers]
+    margin = max(max(map(len, names)), len("layer")) + 1
+    layout = terminal_grid_layout_of(item, display.width - margin, display.colors is not None)
+    limits = scale_of(item)
+    small = strongest(item.weights, layout.rows, layout.columns)
+    queries, keys = item.weights.shape[2:]
+    lines = [Text(f"in each head rows are the {queries} queries, columns the {keys} keys")]
+    lines[0].stylize("dim")
+    for first in range(0, len(item.heads), layout.heads):
+        band = small[:, first : first + layout.heads].repeat(layout.stretch, axis=-1)
+        if display.colors is not None:
+            band = band.repeat(layout.stretch, axis=-2)
+        lines += [Text(), _header(item.heads[first : first + layout.heads], band, margin)]
+        lines += _rows(band, names, margin, display, limits)
+    lines += [Text(), legend(item, display.colors, limits)]
+    if layout.rows * layout.columns > 1:
+        note = f"each pixel shows the strongest of {layout.rows} × {layout.columns} weights"
+        lines.append(Text(note, style="dim"))
+    return lines
+
+
+def terminal_grid_layout_of(item: AttentionMap, room: int, colored: bool) -> TerminalGridLayout:
+    """As many heads beside one another as keep eight columns each, evenly shared out.
+
+    Without colour a line is one row of pixels and twice as high as wide, so that it stands for
+    twice as many queries.
+    """
+    heads, queries, keys = item.weights.shape[1:]
+    wanted = min(SMALLEST, keys) + 1
+    bands = -(-heads // max((room + 1) // wanted, 1))
+    beside = -(-heads // bands)
+    width = max(min((room + 1) // beside - 1, LARGEST), 1)
+    columns = -(-keys // width)
+    rows = columns if colored else min(2 * columns, queries)
+    if queries > 4 * keys:
+        rows = max(rows, -(-queries // (2 * LARGEST)))
+    shown = -(-keys // columns)
+    stretch = max(min(width // shown, 2 if colored else 3), 1)
+    return TerminalGridLayout(beside, rows, columns, stretch)
+
+
+def _header(names: tuple[str, ...], band: NDArray[np.float32], margin: int) -> Text:
+    """Heads' names over their thumbnails."""
+    width = band.shape[-1] + 1
+    cells = "".join(shorten(printable(name), width - 1).ljust(width) for name in names)
+    return Text("head".ljust(margin) + cells, style="dim")
+
+
+def _rows(
+    band: NDArray[np.float32],
+    names: list[str],
+    margin: int,
+    display: Display,
+    limits: tuple[float, float],
+) -> list[Text]:
+    """The thumbnails of some heads, layer below layer, a pixel apart."""
+    layers, heads, down, across = band.shape
+    image = np.full((layers * (down + 1) - 1, heads * (across + 1) - 1), np.nan, dtype=np.float32)
+    for layer, head in np.ndindex(layers, heads):
+        top, left = layer * (down + 1), head * (across + 1)
+        image[top : top + down, left : left + across] = band[layer, head]
+    colored = display.colors is not None
+    named = {
+        (layer * (down + 1) + (down - 1) // 2) // (2 if colored else 1): name
+        for layer, name in enumerate(names)
+    }
+    lines = []
+    for number, line in enumerate(painted(image, limits, display.colors)):
+        between = not colored and (number + 1) % (down + 1) == 0
+        label = (named.get(number, "").ljust(margin), "dim")
+        lines.append(Text() if between else Text.assemble(label, line))
+    return lines

@@ -1,0 +1,323 @@
+"""One matrix for a terminal, in the richest form that its width allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.measures import HeadLine, Link, View
+from attnviz.renderers import Display, Views
+from attnviz.renderers.colors import Limits, color_of, ink_on, limits_of
+from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
+from attnviz.renderers.text.console import console_of, written
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LONGEST_LABEL = 14
+LONGEST_LINK = 18
+SHADES = " ░▒▓█"
+NEGATIVE_SHADES = " ▁▃▅▇"
+SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)
+"""Shares of the scale at which the next shade begins."""
+
+
+def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType]:
+    """The matrix as something to print, and the legend that it needs.
+
+    Words over columns of two digits; where these do not fit, position numbers over columns of one
+    digit; then a shade a key with the strongest key of each row beside it; at last the strongest
+    keys of each row alone.
+
+    Args:
+        item: a map of one layer and one head.
+        width: columns of the terminal.
+        colored: whether shades can be told by their background.
+    """
+    signed = item.values == "signed"
+    keys = len(item.key_tokens)
+    plain, numbered = label_width(item.query_tokens), numbered_width(item.query_tokens)
+    if plain + 1 + keys * (5 + signed) <= width:
+        return [_words(item, width - plain - 1)]
+    if numbered + 1 + keys * (3 + signed) <= width and keys <= 100:
+        return [_positions(item)]
+    if numbered + 1 + keys <= width:
+        return [_shades(item, width - numbered - 1 - keys, colored), _legend(item, colored)]
+    return [_strongest(item, width), Text(_too_wide(keys, width), style="dim")]
+
+
+def row_label(token: Token) -> Text:
+    """A token beside its row: special ones dim, labelled ones bold with their label."""
+    text = shorten(printable(token.text), LONGEST_LABEL)
+    if token.label:
+        return Text.assemble((text, "bold yellow"), (f" {printable(token.label)}", "yellow"))
+    return Text(text, style="dim" if token.special else "")
+
+
+def label_width(tokens: Iterable[Token]) -> int:
+    """Columns that the widest row label takes."""
+    return max(row_label(token).cell_len for token in tokens)
+
+
+def numbered_width(tokens: tuple[Token, ...]) -> int:
+    """Columns that the widest row label takes behind its position number."""
+    return label_width(tokens) + len(str(len(tokens) - 1)) + 1
+
+
+def _table(headers: Iterable[Text | str]) -> Table:
+    table = Table(box=None, padding=0, pad_edge=False, header_style="", show_edge=False)
+    for header in headers:
+        table.add_column(header, no_wrap=True, overflow="crop")
+    return table
+
+
+def _words(item: AttentionMap, room: int) -> Table:
+    """Two digits a cell under the words of the keys."""
+    least = 5 + (item.values == "signed")
+    labels = [row_label(token) for token in item.key_tokens]
+    cap = next(
+        cap
+        for cap in range(LONGEST_LABEL + 6, least - 1, -1)
+        if cap == least or sum(max(least, min(cap, x.cell_len + 1)) for x in labels) <= room
+    )
+    widths = [max(least, min(cap, label.cell_len + 1)) for label in labels]
+    heads = []
+    for token, label, width in zip(item.key_tokens, labels, widths, strict=True):
+        # Where the label itself does not fit, its token does, in the label's style.
+        text = label.plain if label.cell_len < width else printable(token.text)
+        style = "bold yellow" if token.label else "dim" if token.special else ""
+        heads.append(Text(shorten(text, width - 1).rjust(width - 1), style=style))
+    table = _table(["", *_right(heads, widths)])
+    limits = limits_of(item.weights, item.values)
+    for token, row in zip(item.query_tokens, item.weights[0, 0], strict=True):
+        cells = (
+            _cell(two_digits(value).rjust(width - 1) + " ", value, limits)
+            for value, width in zip(row.tolist(), widths, strict=True)
+        )
+        table.add_row(row_label(token) + Text(" "), *cells)
+    return table
+
+
+def _right(labels: list[Text], widths: list[int]) -> list[Text]:
+    """The labels set against the right edge of their columns, a wide character being two cells."""
+    return [
+        Text(" " * (width - 1 - cell_len(label.plain.strip()))) + Text(label.plain.strip() + " ")
+        if cell_len(label.plain) != width - 1
+        else label + Text(" ")
+        for label, width in zip(labels, widths, strict=True)
+    ]
+
+
+def _positions(item: AttentionMap) -> Table:
+    """One digit a cell under the position numbers of the keys, which the rows explain."""
+    width = 3 + (item.values == "signed")
+    heads = [Text(f"{key:>{width - 1}} ", style="dim") for key in range(len(item.key_tokens))]
+    table = _table(["", *heads])
+    limits = limits_of(item.weights, item.values)
+    for label, row in zip(_numbered(item), item.weights[0, 0].tolist(), strict=True):
+        cells = (_cell(one_digit(value).rjust(width - 1) + " ", value, limits) for value in row)
+        table.add_row(label, *cells)
+    return table
+
+
+def _shades(item: AttentionMap, room: int, colored: bool) -> Table:
+    """A shade a cell, and beside each row its strongest key where there is room for it."""
+    table = _table(["", _ruler(len(item.key_tokens)), ""])
+    limits = limits_of(item.weights, item.values)
+    for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
+        shades = Text()
+        for value in row.tolist():
+            if colored:
+                shades.append_text(_cell(" ", value, limits))
+            else:
+                shades.append(_shade(value, limits))
+        table.add_row(label, shades, _best(item, row) if room >= LONGEST_LINK else "")
+    return table
+
+
+def _best(item: AttentionMap, row: NDArray[np.float32]) -> Text:
+    best = int(np.abs(row).argmax())
+    word = shorten(printable(item.key_tokens[best].text), LONGEST_LINK - 8)
+    return Text(f" → {word} {two_digits(float(row[best]))}")
+
+
+def _ruler(keys: int) -> Text:
+    """Position numbers over single columns: tens above units, from the tenth key on."""
+    units = "".join(str(key % 10) for key in range(keys))
+    tens = "".join(str(key // 10) if key and key % 10 == 0 else " " for key in range(keys))
+    return Text(f"{tens}\n{units}" if keys > 10 else units, style="dim")
+
+
+def _shade(value: float, limits: Limits) -> str:
+    level = sum(abs(value) >= step * limits[1] for step in SHADE_STEPS)
+    return (NEGATIVE_SHADES if value < 0 else SHADES)[level]
+
+
+def _legend(item: AttentionMap, colored: bool) -> Text:
+    limits = limits_of(item.weights, item.values)
+    steps = [step * limits[1] for step in SHADE_STEPS]
+    legend = Text("shades: ", style="dim")
+    for mark, step in zip(SHADES[1:], steps, strict=True):
+        legend.append_text(_cell("  ", step, limits) if colored else Text(mark))
+        legend.append(f" from {two_digits(step)}  ")
+        if item.values == "signed" and not colored:
+            legend.append(f"{NEGATIVE_SHADES[SHADES.index(mark)]} the same below 0  ")
+    return legend
+
+
+def _strongest(item: AttentionMap, width: int) -> Table:
+    """The strongest keys of each row, as many as fit."""
+    table = _table(["", ""])
+    table.show_header = False
+    numbered = numbered_width(item.query_tokens)
+    entry = LONGEST_LABEL + 10
+    count = max((width - numbered - 1) // entry, 1)
+    for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
+        order = np.argsort(-np.abs(row), kind="stable")[:count]
+        text = Text()
+        for key in order.tolist():
+            word = shorten(printable(item.key_tokens[key].text), LONGEST_LABEL)
+            link = f"→ {key} {word} {two_digits(float(row[key]))}"
+            text.append(link + " " * max(entry - cell_len(link), 1))
+        table.add_row(label, text)
+    return table
+
+
+def _too_wide(keys: int, width: int) -> str:
+    return (
+        f"{keys} columns do not fit {width}: the strongest keys of each row; "
+        "-f tsv has every weight, --heatmap FILE draws them"
+    )
+
+
+def _numbered(item: AttentionMap) -> Iterable[Text]:
+    digits = len(str(len(item.query_tokens) - 1))
+    for place, token in enumerate(item.query_tokens):
+        yield Text.assemble((f"{place:>{digits}} ", "dim"), row_label(token), " ")
+
+
+def _cell(text: str, value: float, limits: Limits) -> Text:
+    ground = color_of(value, limits)
+    ink, paper = (f"#{r:02x}{g:02x}{b:02x}" for r, g, b in (ink_on(ground), ground))
+    return Text(text, style=f"{ink} on {paper}")
+
+
+# <table> A table for the eye: one matrix in numbers, or in shades where numbers no longer fit.
+
+BARS = "▁▂▃▄▅▆▇█"
+PROFILE_WIDTH = 16
+
+
+class TableRenderer:
+    """Tables as text, with colour where the display has it."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+        self.started = False
+
+    def add(self, attention: Attention, views: Views) -> str:
+        """The views of one text, behind a line with the text's id where several may come."""
+        console = console_of(self.display)
+        for view in views():
+            if self.started:
+                console.print()
+            self.started = True
+            if self.display.many:
+                console.print(Text(f"{printable(attention.id)}:", style="bold"))
+            print_view(console, view)
+        return written(console)
+
+    def finish(self) -> str:
+        """Nothing more."""
+        return ""
+
+
+def print_view(console: Console, view: View) -> None:
+    """Print the caption, the matrix, a line for each head and the strongest link."""
+    for line in broken(printable(view.caption), console.width):
+        console.print(Text(line, style="bold"))
+    console.print(Text(printable(view.orientation), style="dim"))
+    console.print()
+    for part in matrix(view.map, console.width, console.color_system is not None):
+        console.print(part)
+    if view.heads:
+        console.print()
+        layer = view.map.layers[0]
+        named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"
+        named = printable(named)
+        console.print(Text(f"{named} (bars: what each key receives)", style="dim"))
+        console.print(head_table(view.heads, console.width))
+    if view.strongest:
+        console.print(strongest_line(view.strongest))
+
+
+def broken(caption: str, width: int) -> list[str]:
+    """The caption in lines that fit, broken between its parts rather than inside one."""
+    lines = [""]
+    for part in caption.split(" · "):
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        if lines[-1] and cell_len(joined) > width:
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return lines
+
+
+def strongest_line(link: Link) -> Text:
+    """The strongest link, and how to see it where it stands in one layer and head."""
+    shown = f"{printable(link.query)} → {printable(link.key)}  {two_digits(link.weight)}"
+    places = [
+        f"{what} {name}"
+        for what, name in (("layer", link.layer), ("head", link.head))
+        if name.isdecimal()
+    ]
+    text = Text.assemble((shown, "bold"), f" in {' '.join(places)}" if places else "")
+    if len(places) == 2:
+        text.append(f"  (--layer {link.layer} --head {link.head} shows it)", style="dim")
+    return text
+
+
+def head_table(heads: Sequence[HeadLine], width: int) -> Table:
+    """A line for each head: what its keys receive, what it does most, and its entropy in nats."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    bars = min(len(heads[0].profile), PROFILE_WIDTH, max(width // 5, 4))
+    numbers = max(len(line.head) for line in heads)
+    table.add_column("", no_wrap=True, min_width=numbers)
+    table.add_column("keys", no_wrap=True, min_width=bars)
+    table.add_column("does most", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True, min_width=5)
+    table.add_column("entropy", justify="right", no_wrap=True, min_width=7)
+    room = max(width - numbers - max(bars, 4) - 12 - 8, 4)
+    top = max(float(line.profile.max()) for line in heads)
+    for line in heads:
+        table.add_row(
+            Text(printable(line.head)),
+            sparkline(line.profile, bars, top),
+            Text(shorten(printable(line.pattern), room)),
+            two_digits(line.weight),
+            "–" if np.isnan(line.entropy) else f"{line.entropy:.2f}",
+        )
+    return table
+
+
+def sparkline(profile: NDArray[np.float64], width: int, top: float) -> str:
+    """What each key receives on average, as bars; many keys share a bar, which shows their peak.
+
+    Args:
+        profile: shape (keys,).
+        width: how many bars.
+        top: what the highest bar stands for, the same for all heads beside each other.
+    """
+    edges = [round(place * len(profile) / width) for place in range(width + 1)]
+    peaks = [float(profile[low:high].max()) for low, high in pairwise(edges)]
+    levels = (int(max(peak, 0.0) / (top or 1.0) * len(BARS)) for peak in peaks)
+    return "".join(BARS[min(level, len(BARS) - 1)] for level in levels)

@@ -1,0 +1,1 @@
+"""Requests and texts become results, one or many."""

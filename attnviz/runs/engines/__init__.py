@@ -1,0 +1,48 @@
+"""Where work over many shards is done: in this process, in several, or on a Ray cluster.
+
+An engine knows nothing of attention. It takes a callable and an iterable of shards, and hands
+over what the one makes of the other, in the shards' order.
+"""
+
+from __future__ import annotations
+
+from attnviz.core.errors import UsageError, choose
+from attnviz.runs.engines.processes import settle_sums
+from attnviz.runs.engines.shards import Engine
+
+ENGINES = ("local", "ray")
+
+
+def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
+    """The engine that a request names; nothing is started before it is entered.
+
+    From here on sums do not depend on how many threads a worker has; asked for after torch has
+    begun to compute, that comes too late.
+
+    Args:
+        name: "local" or "ray".
+        workers: how many processes work at once; None: this one alone, or with Ray as many as it
+            has cores for.
+        address: of a Ray cluster to join; None: Ray is started here.
+
+    Raises:
+        UsageError: an engine that does not exist, no workers, an address without Ray.
+        WorkerError: Ray is not installed.
+    """
+    choose(name, ENGINES, "engine")
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers {workers} would do nothing: give 1 or more")
+    settle_sums()
+    if name == "ray":
+        from attnviz.runs.engines.ray_cluster import RayCluster
+
+        return RayCluster(workers, address)
+    if address is not None:
+        raise UsageError("--ray-address names a Ray cluster: add --engine ray")
+    if workers in (None, 1):
+        from attnviz.runs.engines.here import Here
+
+        return Here()
+    from attnviz.runs.engines.processes import Processes
+
+    return Processes(workers)

@@ -1,0 +1,191 @@
+"""The engine of a Ray cluster: one started here, or one that runs already.
+
+Every machine of a cluster that is joined must be able to import this package and to find the model
+under the same name: install it there, or let Ray bring it with a `runtime_env` of your own
+(https://docs.ray.io/en/latest/ray-core/handling-dependencies.html).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from math import ceil
+from typing import Any, Self
+
+from attnviz.core.errors import WorkerError
+from attnviz.runs.engines.processes import cores, settle_sums
+from attnviz.runs.engines.shards import TRIES, Answer, Outcome, Shard, answer, in_order, numbered
+
+AHEAD = 2
+"""Shards in flight for each worker, as among the processes of one machine."""
+PATIENCE = 5.0
+"""Seconds until a cluster that does not answer is given up; Ray alone would take two minutes."""
+
+
+class RayCluster:
+    """The workers of a Ray cluster, each with its copy of the work.
+
+    Ray tries the shard of a worker that dies again, on another.
+
+    Args:
+        workers: how many work at once; None: as many as the cluster has GPUs, or else cores.
+        address: of a cluster to join ("auto", "host:6379", "ray://host:10001"); it is left as it
+            was. None: Ray is started here and stopped at the end.
+
+    Raises:
+        WorkerError: Ray is not installed.
+    """
+
+    def __init__(self, workers: int | None, address: str | None = None) -> None:
+        if find_spec("ray") is None:
+            raise WorkerError("--engine ray needs the package ray: pip install 'attnviz[ray]'")
+        self.workers = workers
+        self.address = address
+        self.joined = False
+        self.running: list[Any] = []
+
+    def __enter__(self) -> Self:
+        import ray
+
+        # A caller in Python may have Ray running already; then it is the caller's to stop.
+        self.joined = self.address is not None or not ray.is_initialized()
+        if self.joined:
+            begin(self.workers, self.address)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the workers, and Ray if it was started here."""
+        import ray
+
+        self._cancel()
+        if self.joined:
+            ray.shutdown()
+
+    def map(
+        self,
+        work: Callable[[Shard], Outcome],
+        shards: Iterable[Shard],
+        name: Callable[[int, Shard], str] = numbered,
+    ) -> Iterator[Outcome | WorkerError]:
+        """What the work makes of each shard, on whichever worker is free."""
+        import ray
+
+        found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        machines = [machine["Resources"] for machine in found if machine["Alive"]]
+        workers, needs = share(self.workers, machines)
+        task = ray.remote(in_worker).options(max_retries=TRIES - 1, **needs)
+        # In a list, a reference travels as it is; each worker fetches the work once.
+        place = (uuid.uuid4().hex, [ray.put(work)])
+
+        def hand_in(number: int, shard: Shard) -> tuple[Any, str]:
+            reference = task.remote(*place, shard)
+            self.running.append(reference)
+            return reference, name(number, shard)
+
+        def collect(ticket: tuple[Any, str]) -> Outcome | WorkerError:
+            reference, named = ticket
+            try:
+                found: Answer[Outcome] = ray.get(reference)
+            except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+                why = str(error).strip().partition("\n")[0].rstrip(".")
+                return WorkerError(f"a worker died {TRIES} times over {named}: {why}")
+            finally:
+                self.running.remove(reference)
+            return found.taken()
+
+        try:
+            yield from in_order(hand_in, collect, shards, AHEAD * workers)
+        finally:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Stop what nobody waits for any more."""
+        import ray
+
+        while self.running:
+            ray.cancel(self.running.pop(), force=True)
+
+
+def begin(workers: int | None, address: str | None) -> None:
+    """Start Ray here, or join it, without a word of its own.
+
+    Raises:
+        WorkerError: there is no cluster at the address.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Workers that ask for no GPU keep what they see; Ray would warn of its coming default.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # A worker that fills the memory would be tried again for ever.
+    os.environ.setdefault("RAY_task_oom_retries", str(TRIES - 1))
+    import ray
+
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    if address is None:
+        # Whole shares, so that no more workers than asked for find room.
+        wanted = workers or cores()
+        room = wanted * max(1, cores() // wanted)
+        ray.init("local", num_cpus=room, include_dashboard=False, **quiet)
+        return
+    knock(address)
+    try:
+        ray.init(address, **quiet)
+    except (Exception, SystemExit) as error:
+        why = str(error).strip().partition("\n")[0]
+        raise WorkerError(f"cannot join the Ray cluster at '{address}': {why}") from error
+
+
+def knock(address: str) -> None:
+    """Find out soon whether anything listens at HOST:PORT.
+
+    Raises:
+        WorkerError: nothing does.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise WorkerError(
+            f"no Ray cluster answers at '{address}' ({error}): 'ray start --head' starts one; "
+            "without --ray-address it is started here"
+        ) from error
+
+
+def share(
+    workers: int | None, machines: Sequence[dict[str, float]]
+) -> tuple[int, dict[str, float]]:
+    """How many workers, and the cores and GPUs of each, so that about so many work at once.
+
+    Ray limits a worker's threads to its cores by itself, and shows it only its own GPUs.
+
+    Args:
+        workers: how many were asked for; None: one for each GPU, or else for each core.
+        machines: what each machine of the cluster has.
+    """
+    cpus, gpus = ([int(has.get(kind, 0)) for has in machines] for kind in ("CPU", "GPU"))
+    workers = workers or sum(gpus) or max(1, sum(cpus))
+    # A worker that needs more than the largest machine has would wait for ever.
+    needs: dict[str, float] = {"num_cpus": max(1, min(sum(cpus) // workers, max(cpus)))}
+    if any(gpus):
+        needs["num_gpus"] = 1 / ceil(workers / sum(gpus))
+    return workers, needs
+
+
+_works: dict[str, Callable[[Any], Any]] = {}
+"""In a worker: the work it is at, fetched once."""
+
+
+def in_worker(key: str, held: list[Any], shard: Any) -> Answer[Any]:
+    """Do the work on a shard, in a worker of the cluster."""
+    import ray
+
+    if key not in _works:
+        settle_sums()
+        _works.clear()
+        _works[key] = ray.get(held[0])
+    return answer(_works[key], shard)

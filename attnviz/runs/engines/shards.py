@@ -1,0 +1,162 @@
+"""Shards of work: what an engine answers, in which order, and what comes back from a worker."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
+
+from attnviz.core.errors import AttnvizError, WorkerError
+from attnviz.core.notices import announce, heard_by
+
+Ticket = TypeVar("Ticket")
+Shard = TypeVar("Shard")
+Outcome = TypeVar("Outcome")
+Work = Callable[[Shard], Outcome]
+"""What is done with each shard. A worker process holds one copy of it from first to last, so that
+whatever it loads on its first shard it has for all others; it must pickle before it is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Outcome]):
+    """What the work made of a shard in another process.
+
+    Attributes:
+        heard: what it announced, in order.
+        outcome: what it gave; None where it raised.
+        error: what it raised.
+    """
+
+    heard: tuple[str, ...]
+    outcome: Outcome | None = None
+    error: Exception | None = None
+
+    def taken(self) -> Outcome:
+        """The outcome, after what was announced has been announced again here.
+
+        Raises:
+            Exception: what the work raised, of the same type and with the same message.
+        """
+        for text in self.heard:
+            announce(text)
+        if self.error is not None:
+            raise self.error
+        return self.outcome  # type: ignore[return-value]  # None only beside an error
+
+
+def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
+    """Do the work in a worker; whatever goes wrong in it becomes a part of the answer."""
+    heard: list[str] = []
+    try:
+        with heard_by(heard.append):
+            outcome = work(shard)
+    except Exception as error:
+        return Answer(tuple(heard), error=portable(error))
+    return Answer(tuple(heard), outcome)
+
+
+def portable(error: Exception) -> Exception:
+    """An error that pickles; one that nobody foresaw with its traceback as a note."""
+    if not isinstance(error, AttnvizError):
+        error.add_note(f"In a worker:\n{''.join(traceback.format_exception(error))}")
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        # Some errors cannot be made again from their message alone.
+        stand_in = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            stand_in.add_note(note)
+        return stand_in
+    return error
+
+
+def in_order(
+    hand_in: Callable[[int, Shard], Ticket],
+    collect: Callable[[Ticket], Outcome],
+    shards: Iterable[Shard],
+    ahead: int,
+) -> Iterator[Outcome]:
+    """The outcomes in the shards' order.
+
+    Args:
+        hand_in: begins the work on a shard and its number, and answers at once.
+        collect: waits for the outcome that was begun.
+        shards: read as they are needed.
+        ahead: how many shards may have begun whose outcome nobody has asked for.
+
+    Raises:
+        Exception: what the iterable raised, once the outcomes of all shards before are handed over.
+    """
+    numbered = enumerate(shards)
+    waiting: deque[Ticket] = deque()
+    failure: Exception | None = None
+    more = True
+    while more or waiting:
+        while more and len(waiting) < ahead:
+            try:
+                waiting.append(hand_in(*next(numbered)))
+            except StopIteration:
+                more = False
+            except Exception as error:
+                failure, more = error, False
+        if waiting:
+            yield collect(waiting.popleft())
+    if failure is not None:
+        raise failure
+
+
+TRIES = 3
+"""How often a shard is tried whose worker dies."""
+
+
+def numbered(number: int, shard: object) -> str:
+    """A shard by its number."""
+    return f"shard {number}"
+
+
+class Engine(Protocol):
+    """Something that does the same work on one shard after another, or on several at once."""
+
+    def map(
+        self,
+        work: Callable[[Shard], Outcome],
+        shards: Iterable[Shard],
+        name: Callable[[int, Shard], str] = numbered,
+    ) -> Iterator[Outcome | WorkerError]:
+        """What the work makes of each shard, in the shards' order, as soon as it is there.
+
+        Shards are read as they are needed and few outcomes wait, so that memory stays flat. What
+        the work announces is announced here when its outcome is handed over.
+
+        Args:
+            work: what is done.
+            shards: what it is done with.
+            name: how a message names a shard.
+
+        Returns:
+            One outcome for each shard; a WorkerError for one that killed its worker at each try.
+
+        Raises:
+            Exception: what the work or the iterable raised, after the outcomes of all shards
+                before.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the workers, whatever they are at."""
+        ...
+
+
+Naming = Callable[[int, Shard], str]
+"""How a message names a shard, from its number counted from 0."""

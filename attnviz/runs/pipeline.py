@@ -1,0 +1,362 @@
+"""The steps joined: a request and texts become attention, labelled, chosen and reduced.
+
+Nothing here knows a terminal or prints; the command line and Python callers share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnviz.analyses.group import check_group, group_attention
+from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
+from attnviz.analyses.tokens import check_special, treat_special
+from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream, views
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
+from attnviz.core.lens_inputs import Explained, Transformed
+from attnviz.core.options import Choice, Origin
+from attnviz.core.registry import LENSES, Command, Needs
+from attnviz.models import Batching, PairSource, Source
+from attnviz.models.lens import EVERY, Ask, ask_nobody, ask_source, needs_head, see
+from attnviz.models.open import open_source
+from attnviz.renderers import Display
+from attnviz.runs.outputs import (
+    as_bytes,
+    draw,
+    format_of,
+    make_renderer,
+    page_html,
+    picture_bytes,
+    picture_suffix,
+)
+from attnviz.storage.texts import BadText, Text, check_text, windows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOTEBOOK_WEIGHTS = 2_500_000
+"""More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result(Attention):
+    """The attention of one text, with its pictures and files; shown as a page in a notebook."""
+
+    def heatmap(self, file: str | Path | None = None) -> Figure:
+        """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""
+        return self._draw("heatmap", file)
+
+    def grid(self, file: str | Path | None = None) -> Figure:
+        """Every head of every layer of the main map, also written to a file if given."""
+        return self._draw("grid", file)
+
+    def links(self, file: str | Path | None = None) -> Figure:
+        """Tokens joined by lines, also written to a file if given."""
+        return self._draw("links", file)
+
+    def save(self, file: str | Path) -> None:
+        """Write the data; the suffix names the format.
+
+        Raises:
+            UsageError: a suffix that is no format's.
+        """
+        path = Path(file)
+        renderer = make_renderer(format_of(path), Display())
+        data = [renderer.add(self, lambda: views(self)), renderer.finish()]
+        path.write_bytes(b"".join(as_bytes(part) for part in data))
+
+    def page(self, file: str | Path | None = None) -> str:
+        """One interactive HTML file with every map, also written to a file if given."""
+        html = page_html(self)
+        if file is not None:
+            Path(file).write_text(html, encoding="utf-8")
+        return html
+
+    def _draw(self, picture: str, file: str | Path | None) -> Figure:
+        figure = draw(self, picture)
+        if file is not None:
+            from attnviz.renderers.figures.figure import figure_bytes
+
+            Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file))))
+        return figure
+
+    def _repr_png_(self) -> bytes:
+        return picture_bytes(self, "heatmap", ".png")
+
+    def _repr_html_(self) -> str:
+        from attnviz.renderers.page import framed
+
+        # What a notebook shows it also saves, so a page in it stays small.
+        return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS))
+
+
+def attend(text: str, target: str | None = None, **options: Any) -> Result:
+    """The attention of a text over itself or, with a target, of the target over the text.
+
+    Args:
+        text: the text; with a target, the source whose tokens are the keys.
+        target: the text whose tokens are the queries.
+        options: the fields of `attnviz.core.options.Origin` (model, mechanism, causal, …) and of
+            `attnviz.core.options.Choice` (layer, head, reduce, …) by name; and `command="cross"`
+            to let the model write the target itself, or `command="co"`.
+
+    Returns:
+        `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
+        `.save()`.
+
+    Raises:
+        AttnvizError: what the command line would say in one line.
+    """
+    command: Command = options.pop("command", "self" if target is None else "cross")
+    choose(command, ("self", "cross", "co"), "command")
+    origin, choice = _split_options(options)
+    check_choice(choice)
+    check_kept(origin, choice)
+    source = open_source(origin, command, with_head=needs_head(choice.lens))
+    if origin.weights is None:
+        check_text(text)
+        if target is not None:
+            check_text(target, "target")
+    return attend_one(source, Text("0", text, target), choice, command)
+
+
+def load(file: str | Path) -> list[Result]:
+    """Every text's attention in a file that attnviz or another program saved.
+
+    Raises:
+        InputError: it cannot be read, or holds no attention that is known.
+    """
+    from attnviz.storage.dumps import read_any
+    from attnviz.storage.matrices import read_bytes
+
+    path = Path(file)
+    return [as_result(found) for found in read_any(read_bytes(path), f"'{path}'")]
+
+
+def check_choice(choice: Choice) -> None:
+    """Refuse a choice that could be right for no model, before one is loaded.
+
+    Raises:
+        UsageError: what is wrong with it.
+    """
+    for what, selection in (("layer", choice.layer), ("head", choice.head)):
+        if selection is not None:
+            check_selection(selection, what)
+    check_reduction(choice.reduce, choice.over)
+    choose(choice.lens, ("raw", *LENSES, EVERY), "lens")
+    if choice.explain is not None and not needs_head(choice.lens):
+        raise UsageError("--target says what --lens gradient explains: add --lens gradient")
+    check_special(choice.special)
+    check_group(_group_of(choice))
+
+
+def check_kept(origin: Origin, choice: Choice) -> None:
+    """Refuse queries and keys beside what a lens makes: they explain the raw weights only.
+
+    Raises:
+        UsageError: both were asked for.
+    """
+    if origin.keep_qk and choice.lens != "raw":
+        raise UsageError(
+            f"--keep-qk explains raw weights, not those of --lens {choice.lens}: leave one out"
+        )
+
+
+def attend_texts(
+    source: Source,
+    texts: Iterable[Text | BadText],
+    choice: Choice,
+    command: Command,
+    batch_size: int | None = None,
+) -> Iterator[Result | AttnvizError]:
+    """Each text's attention in order; a line of a file that fails comes as its error instead.
+
+    Args:
+        source: who is asked.
+        texts: good and bad records in order.
+        choice: what is asked for.
+        command: in which way.
+        batch_size: texts that are read at once at most; None: as many as fit, 1: one by one.
+
+    Raises:
+        AttnvizError: a text given directly failed, or every line would fail likewise.
+    """
+    for window in windows(texts):
+        yield from attend_window(source, window, choice, command, batch_size)
+
+
+def attend_window(
+    source: Source,
+    window: Sequence[Text | BadText],
+    choice: Choice,
+    command: Command,
+    batch_size: int | None = None,
+) -> Iterator[Result | AttnvizError]:
+    """The same for the records of one window, on which alone the numbers depend.
+
+    Raises:
+        AttnvizError: a text given directly failed, or every line would fail likewise.
+    """
+    good = [text for text in window if isinstance(text, Text)]
+    together = _attend_together(source, good, choice, command, batch_size)
+    for text in window:
+        if isinstance(text, BadText):
+            yield text.error
+            continue
+        try:
+            yield _attend_next(source, text, choice, command, together)
+        except InputError as error:
+            if not text.where:
+                raise
+            yield InputError(f"{text.where}: {error}")
+
+
+def _attend_together(
+    source: Source,
+    texts: Sequence[Text],
+    choice: Choice,
+    command: Command,
+    batch_size: int | None,
+) -> Iterator[Attention | InputError] | None:
+    """The raw maps of texts in order, where they can be had of many at once; else None."""
+    needed = LENSES[choice.lens].needs if choice.lens in LENSES else "weights"
+    if needed != "weights" or choice.lens == EVERY or command == "co":
+        return None
+    if len(texts) < 2 or batch_size == 1 or not isinstance(source, Batching):
+        return None
+    pairs = command == "self" and any(text.target is not None for text in texts)
+    if pairs and not isinstance(source, PairSource):
+        return None
+    return source.attend_many(texts, alone=command == "self", batch_size=batch_size)
+
+
+def _attend_next(
+    source: Source,
+    text: Text,
+    choice: Choice,
+    command: Command,
+    together: Iterator[Attention | InputError] | None,
+) -> Result:
+    """A text's attention, the next of those that come together, if they do."""
+    if together is None:
+        return attend_one(source, text, choice, command)
+    found = next(together)
+    if isinstance(found, InputError):
+        raise found
+    return choose_from(lambda: found, ask_nobody, choice, text)
+
+
+def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
+    """One text's attention, labelled, selected and reduced as chosen."""
+
+    def attend() -> Attention:
+        if command == "self":
+            return attend_alone(source, text)
+        return source.attend_cross(text.text, text.target)
+
+    def ask(needs: Needs) -> Explained | Transformed:
+        texts = text.text, text.target
+        return ask_source(source, needs, texts, alone=command == "self", wanted=choice.explain)
+
+    return choose_from(attend, ask, choice, text)
+
+
+def attend_alone(source: Source, text: Text) -> Attention:
+    """The attention of a text over itself, or of a sentence pair over its two texts.
+
+    Raises:
+        UsageError: a pair, of a source that reads one text at a time.
+    """
+    if text.target is None:
+        return source.attend_self(text.text)
+    if not isinstance(source, PairSource):
+        raise UsageError(
+            "--pair needs a model that reads sentence pairs (--model with BERT or its kin): "
+            "use 'attnviz cross' or 'attnviz co' for two texts"
+        )
+    return source.attend_pair(text.text, text.target)
+
+
+def apply_choice(attention: Attention, choice: Choice) -> Result:
+    """Saved attention as chosen, as far as weights are all it takes.
+
+    Raises:
+        UsageError: a lens that needs the model.
+    """
+    return choose_from(lambda: attention, ask_nobody, choice, Text(attention.id, ""))
+
+
+def choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text: Text) -> Result:
+    """The attention labelled, through a lens, selected, without special tokens, grouped, reduced.
+
+    What is asked for is done in this order.
+
+    Args:
+        attend: gives the raw maps.
+        ask: gives what a lens needs beyond them.
+        choice: what is asked for.
+        text: whose id and labels they get.
+    """
+
+    def prepare(attention: Attention) -> Attention:
+        named = tuple(choice.labels.split()) if choice.labels else text.labels
+        attention = replace(attention, id=text.id)
+        if not named:
+            return attention
+        from attnviz.analyses.tokens import label_tokens
+
+        return label_tokens(attention, named)
+
+    insisted = choice.explain is not None
+    attention = see(choice.lens, attend, ask, prepare, insisted=insisted)
+    if choice.stream in PAIR_STREAMS and is_pair(attention):
+        attention = pair_stream(attention, choice.stream)
+    attention = select(attention, choice.stream, choice.layer, choice.head)
+    attention = treat_special(attention, choice.special)
+    group = _group_of(choice)
+    if group is not None:
+        attention = group_attention(attention, group)
+    return as_result(reduce_attention(attention, choice.reduce, choice.over))
+
+
+def _group_of(choice: Choice) -> str | None:
+    """How tokens are taken together, if at all.
+
+    Raises:
+        UsageError: `words` beside another way.
+    """
+    if choice.words and choice.group not in (None, "words"):
+        raise UsageError(f"--words and --group {choice.group} contradict each other: give one")
+    return "words" if choice.words else choice.group
+
+
+def as_result(attention: Attention) -> Result:
+    """The same attention with its pictures and files."""
+    return Result(**{item.name: getattr(attention, item.name) for item in fields(Attention)})
+
+
+def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
+    """Keyword arguments shared out to the two halves of a request.
+
+    Raises:
+        UsageError: an option of neither.
+    """
+    origin = {item.name for item in fields(Origin)}
+    choice = {item.name for item in fields(Choice)}
+    for name in options:
+        choose(name, sorted(origin | choice), "option")
+    if options.get("weights") is not None:
+        options["weights"] = Path(options["weights"])
+    if isinstance(options.get("model"), Path):
+        options["model"] = str(options["model"])
+    for name, joint in (("layer", ","), ("head", ","), ("labels", " ")):
+        value = options.get(name)
+        if isinstance(value, int | list | tuple):
+            options[name] = joint.join(map(str, [value] if isinstance(value, int) else value))
+    return (
+        Origin(**{name: value for name, value in options.items() if name in origin}),
+        Choice(**{name: value for name, value in options.items() if name in choice}),
+    )

@@ -1,0 +1,271 @@
+"""Which words of a pair translate each other, as cross-attention says, read both ways round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.alignment import (
+    SYMMETRIZATIONS,
+    Links,
+    align,
+    mutual,
+    symmetrize,
+    words_only,
+)
+from attnviz.analyses.select import reduce_map, select
+from attnviz.analyses.words import merge_attention
+from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
+from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.models import Batching, Source
+from attnviz.storage.texts import Text
+
+AGAINST = ("input", "output")
+"""A decoder's row belongs to the token it has just read, or to the one that it predicts next."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aligned:
+    """One pair.
+
+    Attributes:
+        links: as the aligner was asked to join them.
+        forward: the target's attention over the source, in words.
+    """
+
+    links: Links
+    forward: Attention
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aligner:
+    """A model as a word aligner.
+
+    Attributes:
+        source: the model.
+        backward: the model for the other direction; the same one unless a language is fixed.
+        how: a name of SYMMETRIZATIONS; None: what the model is made for, "intersection" where it
+            translates both ways, else "forward".
+        against: "input" or "output".
+        layer: layers to read; None: the one in focus, else all.
+        head: heads to read, likewise; several are averaged.
+        notes: what the model had to say about the texts so far, each once.
+    """
+
+    source: Source
+    backward: Source
+    how: str | None = None
+    against: str = "input"
+    layer: str | None = None
+    head: str | None = None
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_alignment(self.how, self.against)
+
+    def links(self, pair: Text) -> Links:
+        """The links of one pair, (source word, target word), words being runs between spaces.
+
+        Raises:
+            InputError: a line of a file has no target; of a pair given directly the model writes
+                one.
+        """
+        return self._one(pair).links
+
+    def attend(self, pair: Text) -> Attention:
+        """The target's attention over the source, in words, each row set against its token.
+
+        Raises:
+            InputError: the pair has no target.
+            UsageError: the model gives no cross-attention.
+        """
+        (found,) = self._read(self.source, [pair])
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    def align(
+        self, pairs: Sequence[Text], batch_size: int | None = None
+    ) -> Iterator[Aligned | InputError]:
+        """The links of each pair in order, or why it has none.
+
+        Args:
+            pairs: of one window; what is read together depends on nothing else.
+            batch_size: how many are read at once at most; None: as many as is good.
+
+        Raises:
+            UsageError: the model gives no cross-attention.
+        """
+        turned = [
+            pair if pair.target is None else replace(pair, text=pair.target, target=pair.text)
+            for pair in pairs
+        ]
+        backward: Iterator[Attention | InputError] | None = None
+        for number, forward in enumerate(self._read(self.source, pairs, batch_size)):
+            if isinstance(forward, InputError):
+                if backward is not None:
+                    next(backward)
+                yield forward
+                continue
+            how = self.how or default_symmetrization(forward)
+            if how == "forward":
+                yield Aligned(_one_way(self.matrix(forward)), forward)
+                continue
+            if backward is None:
+                # A target that the model wrote is known only now.
+                text, target = forward.target or "", pairs[number].text
+                turned[number] = replace(turned[number], text=text, target=target)
+                backward = self._read(self.backward, turned[number:], batch_size)
+            back = next(backward)
+            if isinstance(back, InputError):
+                yield back
+            else:
+                yield Aligned(self._joined(how, self.matrix(forward), self.matrix(back)), forward)
+
+    def _joined(self, how: str, forward: AttentionMap, backward: AttentionMap) -> Links:
+        if how == "product":
+            return mutual(_shares(forward).T * _shares(backward))
+        found = frozenset((source, target) for target, source in _one_way(backward))
+        return found if how == "reverse" else symmetrize(_one_way(forward), found, how)
+
+    def _one(self, pair: Text) -> Aligned:
+        (found,) = self.align([pair])
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    def _read(
+        self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The attention of each target over its source, in words, or why there is none."""
+        whole = [pair for pair in pairs if pair.target is not None or not pair.where]
+        attended = attend_pairs(source, whole, batch_size)
+        for pair in pairs:
+            if pair.target is None and pair.where:
+                yield InputError("an alignment needs a source and a target, separated by a tab")
+                continue
+            found = next(attended)
+            yield found if isinstance(found, InputError) else self._in_words(found)
+
+    def _in_words(self, attention: Attention) -> Attention:
+        self.notes.update(dict.fromkeys(attention.provenance.notes))
+        if attention.main.stream != "cross":
+            raise UsageError(f"'{attention.provenance.model}' gives no cross-attention to align by")
+        cross = shifted(attention.main) if self.against == "output" else attention.main
+        return merge_attention(replace(attention, maps=(cross,)))
+
+    def matrix(self, attention: Attention) -> AttentionMap:
+        """The one matrix that links are read from: the chosen layers and heads, averaged."""
+        focus = attention.provenance.focus.get("cross")
+        layer, head = self.layer, self.head
+        if focus and layer is None and head is None:
+            layer, head = focus.layer, focus.head
+        return reduce_map(select(attention, None, layer, head).main, "mean", "both")
+
+
+def check_alignment(how: str | None, against: str) -> None:
+    """Refuse what no aligner does.
+
+    Raises:
+        UsageError: with what was probably meant.
+    """
+    if how is not None:
+        choose(how, SYMMETRIZATIONS, "symmetrization")
+    choose(against, AGAINST, "side to align against")
+
+
+def attend_pairs(
+    source: Source, pairs: Sequence[Text], batch_size: int | None = None
+) -> Iterator[Attention | InputError]:
+    """The attention of each pair in order, read together where the source can, or why not."""
+    if isinstance(source, Batching) and len(pairs) > 1 and batch_size != 1:
+        yield from source.attend_many(pairs, alone=False, batch_size=batch_size)
+        return
+    for pair in pairs:
+        try:
+            yield source.attend_cross(pair.text, pair.target)
+        except InputError as error:
+            yield error
+
+
+def default_symmetrization(attention: Attention) -> str:
+    """Intersection for the pocket model, which translates both ways; else one direction."""
+    return "intersection" if attention.provenance.source == "pocket" else "forward"
+
+
+def shifted(item: AttentionMap) -> AttentionMap:
+    """The map with each row set against the token that it predicts: the one after it."""
+    return item.with_weights(item.weights[:, :, :-1], query_tokens=item.query_tokens[1:])
+
+
+def _one_way(item: AttentionMap) -> Links:
+    check_single_tokens(item, "alignment")
+    return align(item.weights[0, 0], item.query_tokens, item.key_tokens)
+
+
+def _shares(item: AttentionMap) -> NDArray[np.floating]:
+    check_single_tokens(item, "alignment")
+    return words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
+
+
+@dataclass(slots=True)
+class Score:
+    """Counts that precision, recall and the alignment error rate follow from (Och & Ney 2003)."""
+
+    found: int = 0
+    right: int = 0
+    sure: int = 0
+    sure_found: int = 0
+
+    def add(self, links: Links, sure: Links, possible: Links) -> None:
+        """Count one sentence."""
+        self.found += len(links)
+        self.right += len(links & (sure | possible))
+        self.sure += len(sure)
+        self.sure_found += len(links & sure)
+
+    @property
+    def precision(self) -> float:
+        """Share of the links that are possible ones; 1 where there are none."""
+        return self.right / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the sure links that were found; 1 where there are none."""
+        return self.sure_found / self.sure if self.sure else 1.0
+
+    @property
+    def error(self) -> float:
+        """The alignment error rate, from 0 to 1."""
+        counted = self.found + self.sure
+        return 1 - (self.right + self.sure_found) / counted if counted else 0.0
+
+
+@dataclass(slots=True)
+class Scores:
+    """The score of every layer and head, and of the aligner as asked for.
+
+    Attributes:
+        heads: by layer and head, forward only.
+        chosen: of the links that the aligner gives.
+    """
+
+    heads: dict[tuple[str, str], Score] = field(default_factory=dict)
+    chosen: Score = field(default_factory=Score)
+
+    def add(self, found: Aligned, sure: Links, possible: Links) -> None:
+        """Count one pair with its gold links."""
+        self.chosen.add(found.links, sure, possible)
+        item = found.forward.main
+        for layer, of_layer in zip(item.layers, item.weights, strict=True):
+            for head, weights in zip(item.heads, of_layer, strict=True):
+                score = self.heads.setdefault((layer, head), Score())
+                score.add(align(weights, item.query_tokens, item.key_tokens), sure, possible)
+
+    def rows(self) -> Iterable[tuple[str, str, Score]]:
+        """Layer, head and score, the best first."""
+        ordered = sorted(self.heads.items(), key=lambda entry: entry[1].error)
+        return ((layer, head, score) for (layer, head), score in ordered)

@@ -1,0 +1,276 @@
+"""Lines of a file or a pipe, unpacked where it is gzip (RFC 1952), as they are wanted."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+from attnviz.core.errors import InputError
+from attnviz.storage.texts import BadText, Text, check_text, is_utf8
+
+MAGIC = b"\x1f\x8b"
+CHUNK = 1 << 16
+
+
+class BrokenFileError(InputError):
+    """A file that could be read up to some line only."""
+
+    def __init__(self, name: str, line: int, reason: str) -> None:
+        super().__init__(f"{name} cannot be read after line {line}: {reason}")
+        self.line = line
+
+
+class Readable(Protocol):
+    """What bytes come from."""
+
+    def read(self, size: int, /) -> bytes | None:
+        """At most so many bytes, waiting for one at least; none at the end."""
+        ...
+
+
+class Lines:
+    """The lines of a stream as they come, each with its end."""
+
+    def __init__(self, stream: Readable, start: bytes = b"") -> None:
+        """Lines of what was read already, and of the stream after it."""
+        self.stream, self.start = stream, start
+        self.whole: deque[bytes] = deque()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a whole line is here already."""
+        return bool(self.whole) or b"\n" in self.start
+
+    def __iter__(self) -> Iterator[bytes]:
+        pieces: list[bytes] = []
+        while chunk := self.start or _read(self.stream):
+            self.start = b""
+            *ended, last = chunk.split(b"\n")
+            for line in ended:
+                self.whole.append(b"".join((*pieces, line, b"\n")))
+                pieces.clear()
+            if last:
+                pieces.append(last)
+            while self.whole:
+                yield self.whole.popleft()
+        if pieces:
+            yield b"".join(pieces)
+
+
+def _read(stream: Readable, size: int = CHUNK) -> bytes:
+    chunk = stream.read(size)
+    if chunk is None:  # which would look like its end
+        raise BlockingIOError("it does not wait for what is to come (O_NONBLOCK)")
+    return chunk
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream with its first bytes, already read, put back."""
+
+    def __init__(self, start: bytes, stream: Readable) -> None:
+        self.start, self.stream = start, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: bytearray | memoryview, /) -> int:  # type: ignore[override]
+        size = len(room)
+        chunk = self.start[:size] or _read(self.stream, size)
+        self.start = self.start[size:]
+        room[: len(chunk)] = chunk
+        return len(chunk)
+
+
+def open_lines(stream: Readable, name: str, packed: bool = False) -> Lines | gzip.GzipFile:
+    """The lines of a stream, unpacked where its first bytes are those of gzip.
+
+    Args:
+        stream: a file or pipe, read from where it stands.
+        name: the file's, for messages.
+        packed: it has to be gzip.
+
+    Raises:
+        BrokenFileError: it is not.
+    """
+    start = b""
+    while len(start) < len(MAGIC) and (more := _read(stream)):
+        start += more
+    if start.startswith(MAGIC):
+        return gzip.GzipFile(fileobj=io.BufferedReader(_Rejoined(start, stream), CHUNK), mode="rb")
+    if packed:
+        raise BrokenFileError(name, 0, "it is not gzip")
+    return Lines(stream, start)
+
+
+def unbroken(lines: Lines | gzip.GzipFile, name: str) -> Iterator[bytes]:
+    """The lines; a last one that is cut off in the middle of gzip is none.
+
+    Raises:
+        BrokenFileError: the rest cannot be read.
+    """
+    number = 0
+    try:
+        for line in lines:
+            yield line
+            number += 1
+    except EOFError as error:
+        raise BrokenFileError(name, number, "its gzip ends too early") from error
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise BrokenFileError(name, number, f"its gzip is damaged ({error})") from error
+    except OSError as error:
+        raise BrokenFileError(name, number, str(error.strerror or error)) from error
+
+
+def read_file(file: BinaryIO, name: str, packed: bool = False) -> Iterator[bytes]:
+    """The lines of an open file, plain or gzip, which is closed at their end.
+
+    Raises:
+        BrokenFileError: it cannot be read to its end.
+    """
+    with file:
+        yield from unbroken(open_lines(file, name, packed), name)
+
+
+# <lines> Lines of text and of JSON, each made into a text or into what is wrong with it.
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line as it stands in a file, or a row of a table, which may go over several.
+
+    Attributes:
+        number: its place among the records, from 0; the id of a text without one.
+        line: where it begins in the file, from 1.
+        raw: what stands there, without the line's end; bytes that are no UTF-8 are surrogates.
+        name: the file's, for messages.
+    """
+
+    number: int
+    line: int
+    raw: str
+    name: str
+
+    @property
+    def where(self) -> str:
+        """How a message names it."""
+        return f"line {self.line} of {self.name}"
+
+    @property
+    def blank(self) -> bool:
+        """Nothing stands there that could be seen."""
+        return not self.raw or self.raw.isspace()
+
+
+LineT = TypeVar("LineT", bound=Line)
+
+
+def decode_lines(lines: Iterable[bytes]) -> Iterator[str]:
+    """Each line with its end; a byte order mark is left out, bytes that are no UTF-8 are kept."""
+    for place, line in enumerate(lines):
+        yield line.decode("utf-8" if place else "utf-8-sig", "surrogateescape")
+
+
+def number_lines(lines: Iterable[bytes], name: str) -> Iterator[Line]:
+    """Each line of a file with its number."""
+    for number, line in enumerate(decode_lines(lines)):
+        yield Line(number, number + 1, line.rstrip("\r\n"), name)
+
+
+def make_texts(
+    lines: Iterable[LineT], make: Callable[[LineT], Text], keep_blank: bool
+) -> Iterator[Text | BadText]:
+    """Each line as a text; one that cannot be used comes as a BadText, and blank ones are left out.
+
+    Args:
+        lines: lines or rows.
+        make: a line's text; raises InputError where there is none.
+        keep_blank: a blank line is a BadText too, for output that stays line by line.
+    """
+    for line in lines:
+        if line.blank and not keep_blank:
+            continue
+        try:
+            if line.blank:
+                raise InputError(f"{line.where} is empty")
+            if not is_utf8(line.raw):
+                raise InputError(f"{line.where} is not valid UTF-8")
+            text = make(line)
+        except InputError as error:
+            yield BadText(line.where, error, line.line, line.raw)
+        else:
+            yield text
+
+
+def plain_text(line: Line, pairs: bool) -> Text:
+    """The line itself; of a pair, what stands before and after a tab or |||.
+
+    Raises:
+        InputError: one of them is blank.
+    """
+    if not pairs:
+        text = check_text(line.raw)
+        return Text(str(line.number), text, where=line.where, line=line.line, raw=line.raw)
+    source, tab, target = line.raw.partition("\t" if "\t" in line.raw else " ||| ")
+    return Text(
+        id=str(line.number),
+        text=check_text(source, f"source in {line.where}"),
+        target=check_text(target, f"target in {line.where}") if tab else None,
+        where=line.where,
+        line=line.line,
+        raw=line.raw,
+    )
+
+
+def json_text(line: Line, pairs: bool, names: Mapping[str, str]) -> Text:
+    """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels".
+
+    Args:
+        line: one JSON object.
+        pairs: source and target are wanted.
+        names: other names of these keys.
+
+    Raises:
+        InputError: it is no such object.
+    """
+    from attnviz.storage.documents import parse_json
+
+    found = parse_json(line.raw, line.where)
+    if not isinstance(found, dict):
+        raise InputError(f"{line.where} is no JSON object")
+    main = names.get("source", "source") if pairs else names.get("text", "text")
+    text = _string(found, main, line.where)
+    if text is None:
+        raise InputError(f'{line.where} has no "{main}"')
+    other = names.get("target", "target")
+    target = _string(found, other, line.where) if pairs else None
+    identity = found.get(names.get("id", "id"))
+    return Text(
+        id=str(line.number if identity is None else identity),
+        text=check_text(text, f"{main} in {line.where}"),
+        target=None if target is None else check_text(target, f"{other} in {line.where}"),
+        labels=_labels(found, names.get("labels", "labels"), line.where),
+        where=line.where,
+        line=line.line,
+        raw=line.raw,
+    )
+
+
+def _string(found: dict[str, Any], name: str, where: str) -> str | None:
+    value = found.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise InputError(f'{where} has a "{name}" that is no text')
+
+
+def _labels(found: dict[str, Any], name: str, where: str) -> tuple[str, ...] | None:
+    labels = found.get(name)
+    if labels is None:
+        return None
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise InputError(f'{where} has "{name}" that are no list of words')
+    return tuple(labels)

@@ -1,0 +1,289 @@
+"""Which column of a table holds what: by header names, or by numbers where there is no header."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from attnviz.core.errors import InputError, UsageError, choose, did_you_mean
+from attnviz.storage.texts import BadText, Text, check_text
+from attnviz.storage.texts.lines import Line, decode_lines, make_texts, number_lines, plain_text
+
+SHOWN = 8
+"""A message names as many columns of a file."""
+
+
+def parse_columns(asked: str, pairs: bool) -> dict[str, str]:
+    """The column of each role in words like `text=sentence,id=key`.
+
+    Args:
+        asked: ROLE=COLUMN, separated by commas; a column is a name, or a number from 1.
+        pairs: the roles are source, target, id and labels, rather than text, id and labels.
+
+    Raises:
+        UsageError: it is not written like this.
+    """
+    roles = ("source", "target", "id", "labels") if pairs else ("text", "id", "labels")
+    found: dict[str, str] = {}
+    for part in asked.split(","):
+        role, equals, column = (piece.strip() for piece in part.partition("="))
+        if not (equals and column):
+            raise UsageError(f"--columns '{asked}' is not like {roles[0]}=NAME,id=NAME")
+        choose(role, roles, "role in --columns")
+        if role in found:
+            raise UsageError(f"--columns names a column for '{role}' twice: give one")
+        found[role] = column
+    numbers = [column.isdecimal() for column in found.values()]
+    if any(numbers) and not all(numbers):
+        raise UsageError(
+            "--columns mixes names and numbers: give names where the first line is a header, "
+            "numbers where it is none"
+        )
+    if all(numbers) and roles[0] not in found:
+        raise UsageError(f"--columns gives no number for '{roles[0]}': add {roles[0]}=NUMBER")
+    if "0" in found.values():
+        raise UsageError("--columns counts columns from 1: there is no column 0")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where in a row each role stands, counted from 0.
+
+    Attributes:
+        header: the first row names the columns and is no record.
+        width: how many columns the first row has.
+        first: where it is, for messages.
+        main: the text, or the source of a pair.
+    """
+
+    header: bool
+    width: int
+    first: str
+    main: int
+    target: int | None
+    id: int | None
+    labels: int | None
+
+
+def find_layout(
+    fields: Sequence[str], asked: Mapping[str, str], *, pairs: bool, first: str, name: str
+) -> Layout:
+    """The layout of a table.
+
+    Args:
+        fields: its first row.
+        asked: the column of each role, from `parse_columns`; others go by their own name.
+        pairs: source and perhaps target are wanted, rather than a text.
+        first: where the first row is, for messages.
+        name: the file's, for messages.
+
+    Raises:
+        UsageError: a column that was asked for is not there.
+        InputError: nothing was asked for, and no column has the name of what is needed.
+    """
+    main = "source" if pairs else "text"
+    header = not asked or not all(column.isdecimal() for column in asked.values())
+    if header:
+        places = _by_name([field.strip() for field in fields], asked, main, name)
+    else:
+        places = {role: int(number) - 1 for role, number in asked.items()}
+        if max(places.values()) >= len(fields):
+            raise UsageError(
+                f"--columns asks for column {max(places.values()) + 1}: "
+                f"{first} has {count(len(fields), 'column')}"
+            )
+    if main not in places:
+        needed = "source=NAME,target=NAME" if pairs else "text=NAME"
+        raise InputError(
+            f"{name} has no column '{main}', only {_listed(fields)}: say --columns {needed}, "
+            "with numbers from 1 where the first line is no header"
+        )
+    return Layout(
+        header=header,
+        width=len(fields),
+        first=first,
+        main=places[main],
+        target=places.get("target") if pairs else None,
+        id=places.get("id"),
+        labels=places.get("labels"),
+    )
+
+
+def _by_name(
+    names: Sequence[str], asked: Mapping[str, str], main: str, name: str
+) -> dict[str, int]:
+    """The place of each role that the header has; those asked for it must have."""
+    places = {}
+    for role in (main, "target", "id", "labels"):
+        wanted = asked.get(role, role)
+        if names.count(wanted) > 1:
+            raise InputError(f"{name} has {names.count(wanted)} columns '{wanted}'")
+        if wanted in names:
+            places[role] = names.index(wanted)
+        elif role in asked:
+            raise UsageError(
+                f"--columns {role}={wanted}: {name} has no column '{wanted}', only "
+                f"{_listed(names)}.{did_you_mean(wanted, names[:SHOWN])}"
+            )
+    return places
+
+
+def count(number: int, what: str) -> str:
+    """The number with its noun."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names for a message: a first line may hold anything, so they are cut."""
+    cut = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:SHOWN]]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"'{name}'" for name in cut) + more
+
+
+# <tables> Tables as they come in: CSV (RFC 4180), where a row may go over several lines, and
+# plain TSV.
+#
+# In TSV a tab always parts columns and quotes are letters, as cut and awk see it.
+
+FIELD_ROOM = 2**31 - 1
+"""Letters that a field of CSV may have: as many as the csv module can count everywhere."""
+
+ROW_LINES = 10_000
+"""Lines that a row may go over, so that a quote never closed does not take in the whole file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Line):
+    """A row of a table: its fields, or why it has none."""
+
+    fields: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def tsv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+    """Each line, parted at its tabs."""
+    for line in number_lines(lines, name):
+        yield Row(line.number, line.line, line.raw, name, tuple(line.raw.split("\t")))
+
+
+def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+    """Each row; where a quote goes wrong only the line that opened it is lost, and is a problem.
+
+    The lines after it are read again. Where one of them opens a quote that its own end does not
+    close, the lines below would go wrong as they just did, so that it is a problem at once: no line
+    is read more than twice.
+    """
+    csv.field_size_limit(FIELD_ROOM)
+    source = decode_lines(lines)
+    again: deque[str] = deque()
+    taken: list[str] = []
+
+    def feed() -> Iterator[str]:
+        while len(taken) < (1 if doomed else ROW_LINES):
+            line = again.popleft() if again else next(source, None)
+            if line is None:
+                return
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(feed(), strict=True)
+    number, begins = 0, 1
+    while True:
+        fields, problem = [], ""
+        doomed = len(again) > 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            problem = _problem(error, len(taken))
+            again.extendleft(reversed(taken[1:]))
+            del taken[1:]
+            reader = csv.reader(feed(), strict=True)
+        raw = "".join(taken).rstrip("\r\n")
+        yield Row(number, begins, raw, name, tuple(fields), problem)
+        number, begins = number + 1, begins + len(taken)
+        taken.clear()
+
+
+def _problem(error: csv.Error, lines: int) -> str:
+    if lines > 1 or "end of data" in str(error):
+        return "a quote is opened and not closed before a comma or the line's end"
+    return str(error)
+
+
+def read_table(
+    rows: Iterable[Row],
+    name: str,
+    *,
+    columns: Mapping[str, str],
+    pairs: bool,
+    keep_blank: bool,
+    bare: bool,
+) -> Iterator[Text | BadText]:
+    """The texts of a table.
+
+    Args:
+        rows: its rows, the header included.
+        name: the file's, for messages.
+        columns: what stands where, as `find_layout` takes it.
+        pairs: source and target are wanted.
+        keep_blank: a blank row is a BadText too.
+        bare: without a header the rows are texts, or pairs in two columns, as in a .tsv file.
+
+    Raises:
+        AttnvizError: the columns that are needed are not there.
+    """
+    rows = iter(rows)
+    first = next((row for row in rows if not row.blank), None)
+    if first is None:
+        return
+    most = 2 if pairs else 1
+    wanted = "source" if pairs else "text"
+    if bare and not columns and wanted not in first.fields and len(first.fields) <= most:
+        rows = chain([first], rows)
+        yield from make_texts(rows, lambda row: _bare_text(row, pairs, most), keep_blank)
+        return
+    if first.problem:
+        raise InputError(f"{first.where} is not CSV: {first.problem}")
+    layout = find_layout(first.fields, columns, pairs=pairs, first=first.where, name=name)
+    if not layout.header:
+        rows = chain([first], rows)
+    before = first.number + layout.header
+    main = columns.get(wanted, wanted) if layout.header else wanted
+    yield from make_texts(rows, lambda row: _row_text(row, layout, before, main), keep_blank)
+
+
+def _bare_text(row: Row, pairs: bool, most: int) -> Text:
+    if len(row.fields) > most:
+        raise InputError(f"{row.where} has {count(len(row.fields), 'column')}, not {most}")
+    return plain_text(row, pairs)
+
+
+def _row_text(row: Row, layout: Layout, before: int, main: str) -> Text:
+    """The text of a row; a column that is missing at its end is left empty, one too many is not."""
+    if row.problem:
+        raise InputError(f"{row.where} is not CSV: {row.problem}")
+    if len(row.fields) > layout.width:
+        raise InputError(
+            f"{row.where} has {count(len(row.fields), 'column')}, {layout.first} {layout.width}"
+        )
+    text, target = _field(row, layout.main), _field(row, layout.target)
+    labels = _field(row, layout.labels)
+    return Text(
+        id=_field(row, layout.id) or str(row.number - before),
+        text=check_text(text or "", f"{main} in {row.where}"),
+        target=None if target is None else check_text(target, f"target in {row.where}"),
+        labels=tuple(labels.split()) or None if labels else None,
+        where=row.where,
+        line=row.line,
+        raw=row.raw,
+    )
+
+
+def _field(row: Row, place: int | None) -> str | None:
+    return None if place is None or place >= len(row.fields) else row.fields[place]

@@ -1,0 +1,220 @@
+"""Inputs, values and outputs as points in space: attention moves each output among the values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
+from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from attnviz.renderers.colors import FAINT, INK, LABELLED, Color, color_of
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, TITLE_SIZE, ink, points
+from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.teach.steps.arithmetic import Steps
+
+Axes3D = Any
+"""Axes of a projection that matplotlib gives no types for."""
+Box = tuple[float, float, float, float]
+"""Left, bottom, right and top in pixels."""
+Points = NDArray[np.float64]
+
+INPUT, OUTPUT = color_of(0.6), color_of(0.95)
+MOST_LABELS = 40
+FAINTEST = 0.01
+"""A line of a smaller weight would not be seen."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cloud:
+    """Points of one kind: a name for the legend, a label each, their looks."""
+
+    name: str
+    points: Points
+    labels: tuple[str, ...]
+    color: Color
+    marker: str
+
+
+def scatter(steps: Steps) -> Figure:
+    """Two spaces side by side: the inputs, and the values with the outputs mixed from them.
+
+    Without projections both are one space, drawn once. Lines join an output to the values it is
+    made of, the darker the larger the weight. More than three features are shown by their first
+    three principal components, fewer are padded with 0; the panel's title says which.
+    """
+    panels = _panels(steps)
+    face = typeface([steps.title, *steps.query_tokens, *steps.key_tokens])
+    figure = Figure(figsize=(3.9 * len(panels) + 0.2, 4.4), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.text(
+        0.02,
+        0.97,
+        face.wrap(
+            face.drawable(steps.title), TITLE_SIZE, figure.get_figwidth() * DPI * 0.96, bold=True
+        ),
+        fontproperties=face.font(TITLE_SIZE, bold=True),
+        color=ink(INK),
+        va="top",
+        parse_math=False,
+    )
+    for number, clouds in enumerate(panels):
+        axes = figure.add_axes(
+            ((number + 0.02) / len(panels), 0.13, 0.92 / len(panels), 0.75), projection="3d"
+        )
+        _draw(axes, clouds, steps["weights"], face)
+    return figure
+
+
+def in_three_dimensions(cloud: Points) -> tuple[Points, str]:
+    """The points with three coordinates each, and what was done to get there.
+
+    Args:
+        cloud: shape (points, features).
+
+    Returns:
+        shape (points, 3), and the words for a title.
+    """
+    size = cloud.shape[1]
+    if size <= 3:
+        padded = np.pad(cloud, ((0, 0), (0, 3 - size)))
+        return padded, f"{size} features" + (", padded with 0" if size < 3 else "")
+    centred = cloud - cloud.mean(axis=0)
+    _, spread, directions = np.linalg.svd(centred, full_matrices=False)
+    # A direction's sign is arbitrary; its largest entry is made positive, so that runs agree.
+    largest = np.abs(directions).argmax(axis=1)
+    directions *= np.sign(directions[np.arange(len(directions)), largest])[:, None]
+    placed = centred @ directions[:3].T
+    total = float((spread**2).sum())
+    share = float((spread[:3] ** 2).sum()) / total if total else 1.0
+    words = f"principal components 1–3 of {size} features, {share:.0%} of the variance"
+    return np.pad(placed, ((0, 0), (0, 3 - placed.shape[1]))), words
+
+
+def _panels(steps: Steps) -> list[list[Cloud]]:
+    """The clouds that share a space; every panel is one space."""
+    names = [matrix.name for matrix in steps]
+    queries, keys = steps.query_tokens, steps.key_tokens
+    output = Cloud("output", steps["output"], queries, OUTPUT, "o")
+    if "inputs" in names:
+        inputs = [Cloud("inputs", steps["inputs"], queries, INPUT, "s")]
+    elif np.array_equal(steps["query_input"], steps["key_value_input"]):
+        name = "query_input = key_value_input"
+        inputs = [Cloud(name, steps["query_input"], queries, INPUT, "s")]
+    else:
+        inputs = [
+            Cloud("query_input", steps["query_input"], queries, INPUT, "s"),
+            Cloud("key_value_input", steps["key_value_input"], keys, LABELLED, "^"),
+        ]
+    if "value" in names:
+        return [inputs, [Cloud("value", steps["value"], keys, LABELLED, "^"), output]]
+    return [[*inputs, output]]
+
+
+def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Typeface) -> None:
+    placed, words = in_three_dimensions(np.concatenate([cloud.points for cloud in clouds]))
+    parts = np.split(placed, np.cumsum([len(cloud.points) for cloud in clouds])[:-1])
+    if clouds[-1].name == "output":
+        _join(axes, parts[-1], parts[-2], weights)
+        words += "\na line is as dark as its weight"
+    for cloud, part in zip(clouds, parts, strict=True):
+        axes.scatter(
+            *part.T,
+            color=ink(cloud.color),
+            marker=cloud.marker,
+            s=26,
+            depthshade=False,
+            label=cloud.name,
+            edgecolors="white",
+            linewidths=0.5,
+        )
+    _frame(axes, placed)
+    if len(placed) <= MOST_LABELS:
+        _name(axes, clouds, parts, face)
+    else:
+        words += "\ntoo many points to name"
+    axes.set_title(words, fontproperties=face.font(NOTE_SIZE), color=ink(FAINT), y=-0.085, va="top")
+    axes.legend(
+        loc="upper left",
+        prop=face.font(TEXT_SIZE),
+        frameon=False,
+        bbox_to_anchor=(0.0, 1.07),
+        ncols=2,
+    )
+
+
+def _join(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) -> None:
+    """A line from each output to each value, as opaque as the weight is large."""
+    rows, columns = np.nonzero(weights >= FAINTEST)
+    ends = np.stack([outputs[rows], values[columns]], axis=1)
+    colors = [(*ink(OUTPUT), float(weight)) for weight in weights[rows, columns]]
+    axes.add_collection3d(Line3DCollection(ends, colors=colors, linewidths=0.8))
+
+
+def _name(axes: Axes3D, clouds: Sequence[Cloud], parts: Sequence[Points], face: Typeface) -> None:
+    """A label beside each point, on the side where it covers least of the others."""
+    axes.apply_aspect()
+    places = [
+        axes.transData.transform(np.stack(proj_transform(*part.T, axes.get_proj())[:2], axis=-1))
+        for part in parts
+    ]
+    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in np.concatenate(places)]
+    for cloud, spots in zip(clouds, places, strict=True):
+        bold = cloud.name == "output"
+        for label, (x, y) in zip(cloud.labels, spots, strict=True):
+            text = face.drawable(label)
+            box = _freest_box(x, y, face.width(text, NOTE_SIZE, bold=bold), taken)
+            taken.append(box)
+            axes.annotate(
+                text,
+                axes.transData.inverted().transform(box[:2]),
+                fontproperties=face.font(NOTE_SIZE, bold=bold),
+                color=ink(cloud.color),
+                parse_math=False,
+                annotation_clip=False,
+            )
+
+
+def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
+    """The box for a text, among eight around a point, that overlaps least with those taken."""
+    height = points(NOTE_SIZE)
+    lefts = {"right": x + 9, "middle": x - width / 2, "left": x - 9 - width}
+    bottoms = {"above": y + 8, "middle": y - height / 2.6, "below": y - 8 - height}
+    sides = [
+        (lefts[side], bottoms[level])
+        for side, level in (
+            *(("right", "middle"), ("left", "middle"), ("middle", "above"), ("middle", "below")),
+            *(("right", "above"), ("right", "below"), ("left", "above"), ("left", "below")),
+        )
+    ]
+    boxes = [(left, bottom, left + width, bottom + height) for left, bottom in sides]
+    return min(boxes, key=lambda box: sum(_overlap(box, other) for other in taken))
+
+
+def _overlap(one: Box, other: Box) -> float:
+    """The area that two boxes share."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(width, 0.0) * max(height, 0.0)
+
+
+def _frame(axes: Axes3D, placed: Points) -> None:
+    """A cube with one scale on its three sides, so that distances can be compared."""
+    middle = (placed.max(axis=0) + placed.min(axis=0)) / 2
+    half = max(float(np.ptp(placed, axis=0).max()) / 2, 0.5) * 1.08
+    for name, centre in zip("xyz", middle, strict=True):
+        getattr(axes, f"set_{name}lim")(centre - half, centre + half)
+        side = getattr(axes, f"{name}axis")
+        side.set_pane_color((0.975, 0.975, 0.975, 1.0))
+        side.line.set_color(ink(FAINT))
+        side.set_major_locator(MaxNLocator(4))
+        side._axinfo["grid"].update(color=(0.88, 0.88, 0.88), linewidth=0.5)
+    axes.set_box_aspect((1, 1, 1), zoom=1.08)
+    axes.tick_params(labelsize=NOTE_SIZE - 1, pad=-2, colors=ink(FAINT))
+    axes.view_init(elev=22, azim=-58)

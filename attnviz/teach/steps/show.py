@@ -1,0 +1,263 @@
+"""Numbers as short texts of one precision, so that a column of them can be read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+
+from attnviz.renderers import Display
+from attnviz.renderers.colors import color_of, ink_on
+from attnviz.renderers.printable import printable, shorten
+from attnviz.renderers.text.console import shown
+from attnviz.storage.documents import dump_json
+from attnviz.teach.steps.arithmetic import Matrix, Steps
+
+
+def numerals(values: NDArray[Any], decimals: int = 3) -> list[list[str]]:
+    """Each number of a matrix as text: whole numbers whole, others to so many decimals.
+
+    Very large and very small matrices turn to powers of ten. An exact zero among fractions reads
+    "0", one that was rounded to zero "0.000" or "-0.000"; a mask reads 1 and "·".
+    """
+    if values.dtype == np.bool_:
+        return [["1" if cell else "·" for cell in row] for row in values]
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest < 1e6 and np.array_equal(values, np.round(values)):
+        pattern = "{:.0f}"
+    elif 0.01 <= largest < 1e4:
+        pattern = f"{{:.{decimals}f}}"
+    else:
+        pattern = "{:.2e}"
+    return [[pattern.format(cell) if cell else "0" for cell in row] for row in values.tolist()]
+
+
+# <diagram> The flow of the data as Mermaid text, which GitHub and many note-takers draw.
+
+_BOXES = {"inputs": '(["{}"])', "projections": '[/"{}"/]', "output": '(["{}"])'}
+"""Rounded ends for what goes in and comes out, slanted boxes for what is learned."""
+
+
+def mermaid(steps: Steps) -> str:
+    """A Mermaid flowchart: a box a matrix with its shape and formula, an arrow an operand."""
+    lines = ["---", f"title: {_quoted(steps.title)}", "---", "flowchart TD"]
+    lines += [f"    {matrix.name}{_box(matrix)}" for matrix in steps]
+    lines += [f"    {operand} --> {matrix.name}" for matrix in steps for operand in matrix.operands]
+    return "\n".join(lines) + "\n"
+
+
+def _box(matrix: Matrix) -> str:
+    rows, columns = matrix.values.shape
+    formula = f"<br/>{matrix.formula}" if matrix.formula else ""
+    return _BOXES.get(matrix.stage, '["{}"]').format(f"{matrix.name} {rows} × {columns}{formula}")
+
+
+def _quoted(title: str) -> str:
+    """A title as JSON, which YAML reads, so that no sign in a file's name ends it."""
+    from attnviz.storage.documents import dump_json
+
+    return dump_json(title)
+
+
+# <export> Every matrix by name at full precision, as JSON or as NumPy's .npz; both can be read
+# back.
+
+SUFFIXES = (".json", ".npz")
+
+
+def as_json(steps: Steps) -> str:
+    """One JSON object: schema, title, formulas, notes and tokens as text, every matrix as rows."""
+    texts = {"schema": 1, "title": steps.title, "formulas": _formulas(steps)}
+    notes = {"notes": "\n".join(steps.notes)} if steps.notes else {}
+    matrices = {matrix.name: np.ascontiguousarray(matrix.values) for matrix in steps}
+    return dump_json({**texts, **notes, **_tokens(steps), **matrices}) + "\n"
+
+
+def as_npz(steps: Steps) -> bytes:
+    """An archive with each matrix under its name and both lists of tokens."""
+    arrays: dict[str, Any] = {name: np.array(words) for name, words in _tokens(steps).items()}
+    arrays |= {matrix.name: matrix.values for matrix in steps}
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def _tokens(steps: Steps) -> dict[str, tuple[str, ...]]:
+    return {"query_tokens": steps.query_tokens, "key_tokens": steps.key_tokens}
+
+
+def _formulas(steps: Steps) -> str:
+    return "\n".join(f"{matrix.name} = {matrix.formula}" for matrix in steps if matrix.formula)
+
+
+# <table> The calculation as text for the eye: each matrix with its shape and formula, side by
+# side.
+
+MOST_ROWS = 12
+MOST_LABEL = 12
+GAP, GUTTER = 4, 2
+ELISION = "…"
+
+ORIENTATION = "a row a position; in scores, mask and weights rows are queries, columns are keys"
+
+
+def table(steps: Steps, display: Display) -> str:
+    """The calculation as wide as the display, every matrix with its shape and formula.
+
+    Matrices of one stage stand side by side where they fit. A matrix that is too wide or too long
+    keeps its edges, and its heading says what is left out. Weights are coloured where the display
+    has colours.
+    """
+    lines = [Text(printable(steps.title), style="bold"), Text(ORIENTATION, style="dim")]
+    lines += [Text(f"note: {printable(note)}") for note in steps.notes]
+    for _, stage in groupby(steps, key=lambda matrix: matrix.stage):
+        lines.append(Text())
+        blocks = [_block(matrix, steps.origin, display) for matrix in stage]
+        lines += _side_by_side(blocks, display.width)
+    return shown(lines, display)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    lines: list[Text]
+
+    @property
+    def width(self) -> int:
+        return max(line.cell_len for line in self.lines)
+
+
+def _side_by_side(blocks: Sequence[_Block], width: int) -> Iterator[Text]:
+    """Blocks in as few bands as the width allows, an empty line between bands."""
+    band: list[_Block] = []
+    for block in blocks:
+        if band and sum(b.width + GAP for b in band) + block.width > width:
+            yield from _band(band)
+            yield Text()
+            band = []
+        band.append(block)
+    yield from _band(band)
+
+
+def _band(blocks: Sequence[_Block]) -> Iterator[Text]:
+    for number in range(max(len(block.lines) for block in blocks)):
+        line = Text()
+        for block in blocks:
+            part = block.lines[number].copy() if number < len(block.lines) else Text()
+            part.pad_right(block.width + GAP - part.cell_len)
+            line.append_text(part)
+        line.rstrip()
+        yield line
+
+
+def _block(matrix: Matrix, origin: str, display: Display) -> _Block:
+    """A heading, the formula and the numbers of one matrix."""
+    labels = [shorten(printable(row), MOST_LABEL) for row in matrix.rows]
+    label_width = max(map(cell_len, labels), default=-GUTTER) + GUTTER
+    room = display.width - label_width
+    cells, gutter = _numerals_that_fit(matrix.values, room)
+    cell_width = _cell_width(cells, matrix.columns, gutter, room)
+    rows = _edges(len(cells), MOST_ROWS)
+    columns = _edges(len(cells[0]), _how_many(len(cells[0]), cell_width, gutter, room))
+    lines = [*_heading(matrix, origin, rows, columns, display.width)]
+    if matrix.columns and cell_width > 1:
+        heads = [_head(matrix, column, cell_width) for column in columns]
+        lines.append(_line("", label_width, heads, gutter))
+    for row in rows:
+        label = (labels[row] if row >= 0 else ELISION) if labels else ""
+        texts = []
+        for column in columns:
+            cell = cells[row][column] if min(row, column) >= 0 else ELISION
+            text = Text(cell.rjust(cell_width if column >= 0 else 1))
+            if matrix.name == "weights" and display.colors and cell != ELISION:
+                text.stylize(_shade(float(matrix.values[row, column])))
+            texts.append(text)
+        lines.append(_line(label, label_width, texts, gutter))
+    return _Block(lines)
+
+
+def _heading(
+    matrix: Matrix, origin: str, rows: Sequence[int], columns: Sequence[int], width: int
+) -> Iterator[Text]:
+    """Name and shape, where it comes from, and what of it is left out, if anything."""
+    total = dict(zip(("rows", "columns"), matrix.values.shape, strict=True))
+    yield Text(matrix.name, style="bold").append(
+        f"  {total['rows']} × {total['columns']}", style="not bold dim"
+    )
+    yield Text(shorten(f"= {matrix.formula}" if matrix.formula else origin, width), style="dim")
+    shown = [
+        f"{len(kept) - 1} of {total[what]} {what}"
+        for kept, what in ((rows, "rows"), (columns, "columns"))
+        if -1 in kept
+    ]
+    if shown:
+        yield Text(shorten(f"showing {', '.join(shown)}", width), style="dim italic")
+
+
+def _head(matrix: Matrix, column: int, cell_width: int) -> Text:
+    name = shorten(printable(matrix.columns[column]), cell_width) if column >= 0 else ELISION
+    text = Text(name, style="dim")
+    text.pad_left((cell_width if column >= 0 else 1) - text.cell_len)
+    return text
+
+
+def _line(label: str, label_width: int, texts: Sequence[Text], gutter: int) -> Text:
+    line = Text.assemble((label, "dim"), " " * (label_width - cell_len(label)))
+    return line.append_text(Text(" " * gutter).join(texts))
+
+
+def _shade(weight: float) -> Style:
+    """The cell's colour, and whichever ink reads on it."""
+    ground = color_of(weight)
+    return Style(
+        color="rgb({},{},{})".format(*ink_on(ground)), bgcolor="rgb({},{},{})".format(*ground)
+    )
+
+
+def _numerals_that_fit(values: NDArray[Any], room: int) -> tuple[list[list[str]], int]:
+    """Texts of the numbers, as precise as lets all columns fit, and the space between columns."""
+    for decimals, gutter in ((3, GUTTER), (2, GUTTER), (2, 1)):
+        cells = numerals(values, decimals)
+        widest = max(len(cell) for row in cells for cell in row)
+        if _width(len(cells[0]), widest, gutter) <= room:
+            return cells, gutter
+    return numerals(values, decimals=2), GUTTER
+
+
+def _cell_width(
+    cells: Sequence[Sequence[str]], heads: Sequence[str], gutter: int, room: int
+) -> int:
+    """Wide enough for the numbers, and for the names above them where all columns then fit."""
+    numbers = max(len(cell) for row in cells for cell in row)
+    names = max((cell_len(printable(head)) for head in heads), default=0)
+    for most in (MOST_LABEL, 6, 4, 3):
+        wider = max(numbers, min(names, most))
+        if _width(len(cells[0]), wider, gutter) <= room:
+            return wider
+    return numbers
+
+
+def _width(columns: int, cell_width: int, gutter: int) -> int:
+    return columns * (cell_width + gutter) - gutter
+
+
+def _how_many(columns: int, cell_width: int, gutter: int, room: int) -> int:
+    """How many columns to show, the narrow one that stands for those left out included."""
+    if _width(columns, cell_width, gutter) <= room:
+        return columns
+    return max(min((room - 1) // (cell_width + gutter), columns - 2), 1) + 1
+
+
+def _edges(count: int, most: int) -> list[int]:
+    """Indices of at most that many places, −1 standing for what is left out in the middle."""
+    if count <= most:
+        return list(range(count))
+    tail = (most - 1) // 2
+    return [*range(most - 1 - tail), -1, *range(count - tail, count)]

@@ -1,0 +1,130 @@
+"""Weights, tokenizer, configuration and origin as the files that ship."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from argparse import Namespace
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.models.pocket.network import Sizes
+from attnviz.models.pocket.text import SPECIALS, load_tokenizer
+from training.corpus import checksum, read_pairs
+from training.objective import (
+    GUIDE_SHARE,
+    GUIDED_HEAD,
+    GUIDED_LAYER,
+    HIDDEN_SHARE,
+    REPEATS_HEAD,
+    REPEATS_LAYER,
+    REPEATS_SHARE,
+    SMOOTHING,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from training.batches import Recipe
+    from training.corpus import Pair
+    from training.loop import Run, Settings
+
+
+def export(weights: dict[str, Tensor], sizes: Sizes, tokenizer: Path, folder: Path) -> None:
+    """Write what the pocket model is loaded from: float16 weights, tokenizer and configuration.
+
+    The configuration's revision is the checksum of the weights' file.
+    """
+    from safetensors.numpy import save_file
+
+    from training.corpus import checksum
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "weights.safetensors"
+    arrays = {
+        name: np.ascontiguousarray(array.detach().cpu().numpy().astype(np.float16))
+        for name, array in weights.items()
+    }
+    save_file(arrays, path)
+    if tokenizer.resolve() != (folder / "tokenizer.json").resolve():
+        shutil.copyfile(tokenizer, folder / "tokenizer.json")
+    config: dict[str, Any] = {
+        "revision": checksum(path)[:12],
+        "sizes": asdict(sizes),
+        "specials": {name: number for number, name in enumerate(SPECIALS)},
+        "guided": {"layer": GUIDED_LAYER, "head": GUIDED_HEAD},
+        "repeats": {"layer": REPEATS_LAYER, "head": REPEATS_HEAD},
+    }
+    write_json(config, folder / "config.json")
+
+
+def write_json(content: dict[str, Any], path: Path) -> None:
+    """Write a JSON document that a person can read."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+# <finish> The end of a training run: the files that ship, measured.
+
+
+def finish(
+    asked: Namespace, settings: Settings, recipe: Recipe, run: Run, unseen: list[Pair]
+) -> None:
+    """Write the model and its origin into the run's folder, with figures on the unseen pairs."""
+    model = asked.output / "model"
+    tokenizer = asked.output / "tokenizer.json"
+    export(run.weights, run.sizes, tokenizer, model)
+    origin: dict[str, Any] = {
+        "data": {
+            "file": asked.data.name,
+            "sha256": checksum(asked.data),
+            "pairs": len(read_pairs(asked.data)) - len(unseen),
+            "unseen": len({pair.en for pair in unseen}),
+        },
+        "unseen": {"file": asked.unseen.name, "sha256": checksum(asked.unseen)}
+        if asked.unseen
+        else None,
+        "started_from": _started_from(asked),
+        "commit": _commit(),
+        "finished": time.strftime("%Y-%m-%d", time.gmtime()),
+        "settings": asdict(settings),
+        "recipe": asdict(recipe),
+        "objective": {
+            "smoothing": SMOOTHING,
+            "guide_share": GUIDE_SHARE,
+            "hidden_share": HIDDEN_SHARE,
+            "repeats_share": REPEATS_SHARE,
+        },
+        "versions": {name: version(name) for name in ("torch", "numpy", "tokenizers")},
+        "figures": {},
+    }
+    if unseen:
+        from training.evaluation import Evaluation, measure
+
+        weights = {name: array.detach() for name, array in run.weights.items()}
+        evaluation = Evaluation(weights, run.sizes, load_tokenizer(tokenizer), settings.device)
+        origin["figures"]["unseen"] = measure(evaluation, unseen)
+    write_json(origin, model / "origin.json")
+
+
+def _started_from(asked: Namespace) -> dict[str, str] | None:
+    if asked.start_from is None:
+        return None
+    return {"sha256": checksum(asked.start_from / "weights.safetensors")}
+
+
+def _commit() -> str | None:
+    import subprocess
+
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found.stdout.strip()

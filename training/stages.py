@@ -1,0 +1,94 @@
+"""The stages of a training run, from the text file to the files that ship."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnviz.models.pocket.network import Sizes
+from attnviz.models.pocket.text import load_tokenizer, with_rewrites
+from training.aligner import Aligner
+from training.batches import Examples, Recipe, batches
+from training.corpus import Pair, read_pairs, read_sentences, split_words, without
+from training.loop import Reporter, Run, Settings, first_weights
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+
+def train(asked: Namespace, sizes: Sizes | None = None) -> None:
+    """Train as the command line asks.
+
+    Args:
+        asked: its options.
+        sizes: of the model, but for its vocabulary; None: those of the shipped one.
+
+    Raises:
+        InputError: a file that cannot be read, or a run that cannot be gone on with.
+    """
+    asked.output.mkdir(parents=True, exist_ok=True)
+    pairs = read_pairs(asked.data)
+    unseen = read_sentences(asked.unseen) if asked.unseen else []
+    seen = without(pairs, unseen)
+    tokenizer = prepare_tokenizer(asked.start_from, seen, asked.output)
+    recipe = Recipe()
+    settings = Settings(
+        steps=asked.steps,
+        rate=asked.rate,
+        warm_up=asked.warm_up,
+        pieces=asked.pieces,
+        seed=asked.seed,
+        save_every=asked.save_every,
+        device=asked.device,
+        compiled=asked.compile,
+    )
+    sizes = replace(sizes or Sizes(), vocabulary=load_tokenizer(tokenizer).get_vocab_size())
+    weights = start(asked.start_from, sizes, settings)
+    run = Run(sizes, settings, weights, recipe.longest + 1)
+    if asked.resume:
+        run.resume(asked.output)
+    with Reporter(settings, run.step) as reporter:
+        reporter.note(f"{len(seen)} pairs; aligning their words")
+        examples = Examples(load_tokenizer(tokenizer), seen, align(seen), recipe)
+        source = batches(examples, settings.seed, run.step, settings.pieces)
+        last = min(settings.steps, asked.stop_after or settings.steps)
+        run.follow(source, asked.output, reporter.report, last)
+        if run.step < settings.steps:
+            reporter.note(f"stopped after step {run.step}: --resume goes on")
+            return
+    from training.finish import finish
+
+    finish(asked, settings, recipe, run, [pair for pair in pairs if pair.en in set(unseen)])
+
+
+def align(pairs: list[Pair]) -> list[NDArray[np.float16]]:
+    """How sure the aligner is of each link between the words of each pair."""
+    aligner = Aligner([(split_words(pair.en, "en"), split_words(pair.fr, "fr")) for pair in pairs])
+    aligner.train()
+    return aligner.links()
+
+
+def prepare_tokenizer(start_from: Path | None, pairs: list[Pair], output: Path) -> Path:
+    """Where the run's tokenizer lies: taken from the start, or learned from the pairs."""
+    path = output / "tokenizer.json"
+    if start_from:
+        document = (start_from / "tokenizer.json").read_text(encoding="utf-8")
+    else:
+        from training.tokenizer import learn_pieces
+
+        document = learn_pieces([text for pair in pairs for text in (pair.en, pair.fr)])
+    path.write_text(with_rewrites(document), encoding="utf-8")
+    return path
+
+
+def start(start_from: Path | None, sizes: Sizes, settings: Settings) -> dict[str, Tensor]:
+    """The weights that the first step changes."""
+    if start_from is None:
+        return first_weights(sizes, settings.seed)
+    from safetensors.torch import load_file
+
+    return dict(load_file(start_from / "weights.safetensors"))
