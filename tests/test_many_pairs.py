@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 
 from attnviz.core.errors import InputError
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 from attnviz.core.options import Origin
-from attnviz.runs.many_texts import AlignWindow, opened
+from attnviz.runs.many_texts import AlignChunk, opened
 from attnviz.runs.word_alignment import Aligned, Aligner
 from attnviz.storage.texts import BadText, Text
 
@@ -27,7 +27,7 @@ def texts() -> list[Text]:
 def test_links_in_company_are_those_of_each_pair_alone() -> None:
     source = opened(Origin(), "cross")
     for how in ("intersection", "forward", "reverse", "product"):
-        work = pickle.loads(pickle.dumps(AlignWindow(Origin(), how=how)))
+        work = pickle.loads(pickle.dumps(AlignChunk(Origin(), how=how)))
         alone = Aligner(source, source, how)
         for pair, found in zip(texts(), work(texts()), strict=True):
             assert isinstance(found, Aligned)
@@ -40,7 +40,7 @@ def test_each_failure_stands_in_its_own_place_and_harms_no_other() -> None:
     bad = BadText("line 9", InputError("line 9 is empty"))
     one_sided = Text("7", "no target", where="line 7")
     blank = Text("8", "a b", " ", where="line 8")
-    found = AlignWindow(Origin())([good[0], bad, one_sided, good[1], blank, good[2]])
+    found = AlignChunk(Origin())([good[0], bad, one_sided, good[1], blank, good[2]])
     expected = [Aligner(*[opened(Origin(), "cross")] * 2).links(pair) for pair in good[:3]]
     assert [item.links for item in found if isinstance(item, Aligned)] == expected
     assert found[1] is bad.error
@@ -50,6 +50,6 @@ def test_each_failure_stands_in_its_own_place_and_harms_no_other() -> None:
 
 def test_what_the_model_says_of_pairs_is_announced() -> None:
     said: list[str] = []
-    with heard_by(said.append):
-        AlignWindow(Origin())([Text("0", "漢字", "Zażółć gęślą jaźń", where="line 1")])
+    with notices_to(said.append):
+        AlignChunk(Origin())([Text("0", "漢字", "Zażółć gęślą jaźń", where="line 1")])
     assert any("outside what the pocket model was trained for" in text for text in said)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.core.tokens import goes_on
+from attnviz.core.tokens import continues_word
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from attnviz.core.tokens import goes_on
 def test_a_piece_goes_on_where_letters_stand_before_and_in_it(
     text: str, start: int, inside: bool
 ) -> None:
-    assert goes_on(text, start) is inside
+    assert continues_word(text, start) is inside

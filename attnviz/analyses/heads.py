@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import Subject, check_measurable
+from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -46,7 +46,7 @@ ORDERS = ("role", "layer", *MEASURES)
 
 
 def measure_heads(
-    item: AttentionMap | Subject, repeated: bool | None = None
+    item: AttentionMap | MeasuredMap, repeated: bool | None = None
 ) -> dict[str, HeadMeasure]:
     """Every measure that says something of a map, by name.
 
@@ -58,7 +58,7 @@ def measure_heads(
         UsageError: a map of signed values, of which no share can be taken.
         InputError: a map of blocks, in which single tokens cannot be told apart.
     """
-    subject = item if isinstance(item, Subject) else Subject(item)
+    subject = item if isinstance(item, MeasuredMap) else MeasuredMap(item)
     check_measurable(subject.item)
     found = {
         name: entry.load()(subject)
@@ -142,7 +142,7 @@ class HeadStudy:
         self.first = self.first or attention
         self.texts += 1
         for place, item in enumerate(attention.maps):
-            subject = Subject(item)
+            subject = MeasuredMap(item)
             self._add(place, item, measure_heads(subject, None if repeats else False))
             if place == 0:
                 fractions = sink_fractions(subject)

@@ -102,7 +102,7 @@ def visible_keys(item: AttentionMap) -> NDArray[np.bool_]:
     return visible[:1] if (visible == visible[:1]).all() else visible
 
 
-def evenly(visible: NDArray[np.bool_]) -> NDArray[np.float64]:
+def uniform_attention(visible: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Uniform attention over the visible keys; a row that sees none stays 0.
 
     Args:
@@ -138,7 +138,7 @@ def _window(seen: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.b
 Numbers = NDArray[np.float64]
 
 
-class Subject:
+class MeasuredMap:
     """A map whose heads are measured, together with a head that looks evenly at what it may see.
 
     Attributes:
@@ -151,7 +151,7 @@ class Subject:
     def __init__(self, item: AttentionMap) -> None:
         self.item = item
         self.visible = visible_keys(item)
-        self.uniform = evenly(self.visible)[:, None]
+        self.uniform = uniform_attention(self.visible)[:, None]
         self.rows: NDArray[np.bool_] = np.any(self.visible, axis=-1)
 
     @cached_property

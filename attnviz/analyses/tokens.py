@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.analyses.masks import evenly, visible_keys
+from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.errors import InputError, UsageError, choose
 
@@ -209,4 +209,4 @@ def _share(weights: NDArray[np.floating], keys: Sequence[bool] | NDArray[np.bool
 
 def _evenly_held(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
     """What an even look at everything visible would give to some columns."""
-    return _share(evenly(visible_keys(item))[:, None], keys)
+    return _share(uniform_attention(visible_keys(item))[:, None], keys)

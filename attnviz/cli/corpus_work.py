@@ -22,10 +22,10 @@ from attnviz.cli.rejects import Failures, rejected
 from attnviz.cli.resumable import beside
 from attnviz.core.errors import AttnvizError, InputError, OutputError
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.many_texts import AttendWindow, Record
+from attnviz.runs.many_texts import AttendChunk, Record
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json, parse_json
-from attnviz.storage.texts import BadText, Text, windows
+from attnviz.storage.texts import BadText, Text, chunks
 
 Texts = Iterator[Text | BadText]
 
@@ -127,7 +127,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class ShardTask:
     """Work on one shard at a time: it can be pickled, and opens the model where it runs.
 
     Attributes:
@@ -137,7 +137,7 @@ class Study:
         seed: of the bootstrap.
     """
 
-    attend: AttendWindow
+    attend: AttendChunk
     vocabulary: Vocabulary
     replicates: int
     seed: int
@@ -177,7 +177,7 @@ def shards(records: Iterable[Record], done: int = 0) -> Iterator[Shard]:
         done: how many records to leave out, all those of whole windows.
     """
     number = 0
-    for window in windows(records):
+    for window in chunks(records):
         if number >= done:
             yield list(enumerate(window, number))
         number += len(window)
@@ -201,7 +201,7 @@ _MEMBER = "checkpoint"
 
 
 @dataclass
-class Reached:
+class CorpusProgress:
     """What is known behind a window of records, beside the aggregates.
 
     Attributes:
@@ -230,7 +230,7 @@ class Checkpoint:
         self.path, self.place = path, beside(path, "unfinished")
         self.question, self.saved = question, time.monotonic()
 
-    def restore(self, aggregates: Aggregates) -> Reached | None:
+    def restore(self, aggregates: Aggregates) -> CorpusProgress | None:
         """Add what an earlier run has left to the aggregates; None where it has left nothing.
 
         Raises:
@@ -245,11 +245,11 @@ class Checkpoint:
             document = parse_json(str(arrays.pop(_MEMBER)), f"'{self.place}'")
             Journal(document["question"]).check(self.question, self.path)
             aggregates.merge_arrays(arrays)
-            return Reached(**document["reached"])
+            return CorpusProgress(**document["reached"])
         except DAMAGE as error:
             raise InputError(f"'{self.place}' is damaged: remove it to begin again") from error
 
-    def save(self, aggregates: Aggregates, reached: Reached) -> None:
+    def save(self, aggregates: Aggregates, reached: CorpusProgress) -> None:
         """Put the run's state on the disk, unless that was just done.
 
         Raises:
@@ -282,7 +282,7 @@ class Checkpoint:
 
 
 @dataclass
-class Adding:
+class Accumulator:
     """A corpus that is being added up.
 
     Attributes:
@@ -293,11 +293,11 @@ class Adding:
         reached: what else is known of it.
     """
 
-    study: Study
+    study: ShardTask
     failed: Failures
     checkpoint: Checkpoint | None
     aggregates: Aggregates = field(init=False)
-    reached: Reached = field(default_factory=Reached)
+    reached: CorpusProgress = field(default_factory=CorpusProgress)
 
     def __post_init__(self) -> None:
         self.aggregates = self.study.empty()

@@ -15,7 +15,7 @@ from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
     SUFFIXES,
-    Reading,
+    FileFormat,
     check_reading,
     format_of_file,
     is_packed,
@@ -81,7 +81,7 @@ def count_records(
 
 def reading_of(
     file: str, pairs: bool, keep_blank: bool, columns: str | None, input_format: str | None
-) -> Reading:
+) -> FileFormat:
     """How to read a file: as its name says, unless a format was given.
 
     Raises:
@@ -98,12 +98,12 @@ def reading_of(
     else:
         choose(input_format, INPUT_FORMATS, "input format")
     asked = {} if columns is None else parse_columns(columns, pairs)
-    reading = Reading(input_format or "txt", pairs, keep_blank, asked)
+    reading = FileFormat(input_format or "txt", pairs, keep_blank, asked)
     check_reading(reading)
     return reading
 
 
-def texts_of_file(file: str, reading: Reading) -> Iterator[Text | BadText]:
+def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
     """Texts as they come; that there is a file with the right columns is found out here and now."""
     if file == "-":
         return _some(read_texts(stdin_lines(), "stdin", reading), "stdin")

@@ -27,7 +27,7 @@ READ_BY = ("columns", "input_format", "batch_size", "shard_size")
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class Progress:
     """A place between two records.
 
     Attributes:
@@ -50,7 +50,7 @@ class Journal:
     """What a run was asked, and how far it came."""
 
     question: Mapping[str, str]
-    reached: Reached = field(default_factory=Reached)
+    reached: Progress = field(default_factory=Progress)
 
     def check(self, question: Mapping[str, str], path: Path) -> None:
         """Refuse to go on with the answer to another question.
@@ -118,7 +118,7 @@ def read_journal(path: Path) -> Journal | None:
             raise InputError(
                 f"the journal '{path}' has schema {found['schema']}, not {SCHEMA}: remove it"
             )
-        reached = Reached(**{item.name: found[item.name] for item in fields(Reached)})
+        reached = Progress(**{item.name: found[item.name] for item in fields(Progress)})
         return Journal(
             {str(name): str(value) for name, value in found["question"].items()}, reached
         )

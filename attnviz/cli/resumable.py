@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from attnviz.cli.journal import Journal, Reached, read_journal
+from attnviz.cli.journal import Journal, Progress, read_journal
 from attnviz.cli.output import check_writable, note, usual_mode, write_whole
 from attnviz.core.errors import OutputError
 from attnviz.renderers import Numbering, Renderer, Views
@@ -31,7 +31,7 @@ def can_last(path: Path) -> bool:
     return (path.is_file() or not path.exists()) and len(os.fsencode(path.name)) <= LONGEST
 
 
-class Unfinished:
+class PartialFile:
     """A file of which every byte is in its place as soon as it is written.
 
     Attributes:
@@ -148,7 +148,7 @@ Make = Callable[[int, bool], Renderer]
 """A fresh renderer, told the number of its first record and whether the beginning is written."""
 
 
-class LastingSink:
+class ResumableSink:
     """The files that a run's records go to, one behind the other.
 
     Attributes:
@@ -189,9 +189,9 @@ class LastingSink:
         self.path, self.make, self.grows, self.shard_size = path, make, grows, shard_size
         self.rejects_path, self.question, self.say = rejects, question, say
         self.journal = beside(path, "journal")
-        self.data: Unfinished | None = None
-        self.rejects: Unfinished | None = None
-        self.saved, self.saved_at = Reached(), time.monotonic()
+        self.data: PartialFile | None = None
+        self.rejects: PartialFile | None = None
+        self.saved, self.saved_at = Progress(), time.monotonic()
         self.complete = False
         self.old = read_journal(self.journal) if question is not None else None
         self.begun = False
@@ -282,14 +282,14 @@ class LastingSink:
         self.begun = True
         if self.old is not None:
             for path in self.old.files(self.path):
-                Unfinished(path).discard()  # which fails where somebody is writing it
+                PartialFile(path).discard()  # which fails where somebody is writing it
             for shard in self.old.shards(self.path):
                 shard.unlink(missing_ok=True)
         if self.rejects_path is not None:
-            self.rejects = Unfinished(self.rejects_path)
-        self._save_as(Reached())
+            self.rejects = PartialFile(self.rejects_path)
+        self._save_as(Progress())
 
-    def _go_on(self, reached: Reached) -> None:
+    def _go_on(self, reached: Progress) -> None:
         """Start behind the last record that is known to be whole."""
         self.begun = True
         if reached.ended:
@@ -302,35 +302,35 @@ class LastingSink:
             # The shard was completed, and nothing came after: take it back to the same record.
             place.replace(draft)
         if self.rejects_path is not None:
-            self.rejects = Unfinished(self.rejects_path, reached.rejects)
+            self.rejects = PartialFile(self.rejects_path, reached.rejects)
         if begun:
             self._open_at(reached)
         self.saved = reached
         self.say(f"going on behind {reached.records} records")
 
-    def _move(self, reached: Reached) -> None:
+    def _move(self, reached: Progress) -> None:
         """Only moving into place was left, and perhaps not of every file."""
         files = [(self.rejects_path, reached.rejects)]
         if self.shard_size is None and reached.failed < reached.records:
             files.append((self.path, reached.output))
         for path, size in files:
             if path is not None and beside(path, "unfinished").exists():
-                Unfinished(path, size).keep()
+                PartialFile(path, size).keep()
         self.journal.unlink(missing_ok=True)
         self.complete = True
         self.say(f"'{self.path}' is complete: nothing is left to do")
 
-    def _open(self) -> Unfinished:
+    def _open(self) -> PartialFile:
         """The file that the next record goes to."""
         if not self.begun:
             self._begin()
         if self.data is None:
-            self._open_at(Reached(self.records))
+            self._open_at(Progress(self.records))
         assert self.data is not None
         return self.data
 
-    def _open_at(self, reached: Reached) -> None:
-        self.data = Unfinished(self._place(reached.records), reached.output)
+    def _open_at(self, reached: Progress) -> None:
+        self.data = PartialFile(self._place(reached.records), reached.output)
         self.renderer = self.make(reached.records, reached.output > 0)
 
     def _count(self, failed: int) -> None:
@@ -354,7 +354,7 @@ class LastingSink:
     def _mark(self, ended: bool = False) -> None:
         """Everything written so far is whole."""
         output, rejects = (0 if file is None else file.size for file in (self.data, self.rejects))
-        self.reached = Reached(self.records, self.failed, output, rejects, ended)
+        self.reached = Progress(self.records, self.failed, output, rejects, ended)
 
     def _save(self) -> None:
         """Have the disk keep what was reached."""
@@ -363,7 +363,7 @@ class LastingSink:
                 file.sync()
         self._save_as(self.reached)
 
-    def _save_as(self, reached: Reached) -> None:
+    def _save_as(self, reached: Progress) -> None:
         if self.question is not None:
             try:
                 Journal(self.question, reached).write(self.journal)

@@ -15,14 +15,14 @@ from attnviz.cli.output import note
 from attnviz.cli.rejects import Failures, stopping
 from attnviz.cli.sinks import Sinks
 from attnviz.core.errors import AttnvizError
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.runs.engines import open_engine
 from attnviz.runs.engines.here import Here
-from attnviz.runs.many_texts import AttendWindow, Outcome, Record, attend_all
+from attnviz.runs.many_texts import AttendChunk, Outcome, Record, attend_all
 from attnviz.runs.pipeline import Result, check_choice
-from attnviz.storage.texts import windows
+from attnviz.storage.texts import chunks
 
 
 def run_texts(
@@ -50,7 +50,7 @@ def run_texts(
     check_choice(options.choice)
     check_origin(options.origin, command)
     stopping(options)
-    work = AttendWindow(options.origin, options.choice, command, options.many.batch_size)
+    work = AttendChunk(options.origin, options.choice, command, options.many.batch_size)
     again = None if input_file in (None, "-") else Path(str(input_file))
     with open_engine(*sharing(options)) as engine, Sinks(options, many, command, again) as sinks:
         if sinks.complete:
@@ -59,7 +59,7 @@ def run_texts(
             work.open()
         loaded = time.perf_counter()
         ready = more_of_stdin(input_file) if many else None
-        found = attend_all(work, windows(texts, ready=ready), engine, sinks.done)
+        found = attend_all(work, chunks(texts, ready=ready), engine, sinks.done)
         total = partial(count_texts, input_file, command, options)
         done = write_all(found, sinks, options, total if many else None)
         sinks.finish()
@@ -103,7 +103,7 @@ def write_all(
     """
     done = 0
     notes, failures = Notes(), Failures(stopping(options), sinks.skip)
-    with heard_by(None if options.output.quiet else notes.say):
+    with notices_to(None if options.output.quiet else notes.say):
         shown = total is not None and not options.output.quiet and sys.stderr.isatty()
         for record, outcome in _with_progress(found, total) if total and shown else found:
             if isinstance(outcome, AttnvizError):

@@ -38,7 +38,7 @@ from attnviz.runs.outputs import (
 from attnviz.runs.pipeline import Result, check_kept
 
 if TYPE_CHECKING:
-    from attnviz.cli.resumable import LastingSink
+    from attnviz.cli.resumable import ResumableSink
 
 SUFFIXES = (".html", ".htm")
 
@@ -329,7 +329,7 @@ def check_places(options: Options) -> dict[str, Path]:
 
 def open_lasting(
     options: Options, many: bool, command: str, input_file: Path | None, width: int
-) -> LastingSink | None:
+) -> ResumableSink | None:
     """The data file in shards, or one that an interrupted run leaves to go on with.
 
     None where neither can be: the file then appears whole or not at all.
@@ -358,7 +358,7 @@ def open_lasting(
         return None
     # Most runs have one text, and need none of what makes files last.
     from attnviz.cli.journal import question_of
-    from attnviz.cli.resumable import LastingSink, can_last
+    from attnviz.cli.resumable import ResumableSink, can_last
 
     if not shard_size and not (again and FORMATS[name].grows and can_last(path)):
         return None
@@ -367,7 +367,7 @@ def open_lasting(
         return make_renderer(name, Display(width=width, many=True, first=first, begun=begun))
 
     make(0, False)
-    return LastingSink(
+    return ResumableSink(
         path,
         make,
         grows=FORMATS[name].grows,

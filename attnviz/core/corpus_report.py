@@ -35,7 +35,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
+class TopExample:
     """A sentence in which a head fires strongly, by its strongest link.
 
     Attributes:
@@ -109,7 +109,7 @@ class StreamReport:
     class_even: NDArray[np.float64]
     paired: int
     pairs: tuple[Pair, ...]
-    firings: tuple[Firing, ...]
+    firings: tuple[TopExample, ...]
     rows: tuple[HeadRow, ...]
 
 

@@ -21,7 +21,7 @@ BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Explained:
+class AttentionGradients:
     """One output of a model, and how it changes with each attention weight.
 
     Attributes:
@@ -40,7 +40,7 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transformed:
+class ValueVectors:
     """What each head makes of each key before its weight scales it, fₕ(xⱼ), as inner products.
 
     Attributes:

@@ -14,7 +14,7 @@ Listener = Callable[[str], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
-def announce(text: str) -> None:
+def notify(text: str) -> None:
     """Say something now, before the result that it is about is there."""
     listener = _listener.get()
     if listener is not None:
@@ -22,7 +22,7 @@ def announce(text: str) -> None:
 
 
 @contextmanager
-def heard_by(listener: Listener | None) -> Iterator[None]:
+def notices_to(listener: Listener | None) -> Iterator[None]:
     """Hand what is announced meanwhile to a listener; None: to nobody."""
     token = _listener.set(listener)
     try:

@@ -9,7 +9,7 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import UsageError
 
 
-def goes_on(text: str, start: int) -> bool:
+def continues_word(text: str, start: int) -> bool:
     """True where a piece that starts here goes on with a word; scripts without spaces have none.
 
     Such a piece is labelled "##ing" for every tokenizer, as WordPiece writes it.

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
-from attnviz.core.lens_inputs import Explained, Transformed
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.storage.texts import Text
 
 
@@ -53,13 +53,13 @@ class Batching(Protocol):
 class Explaining(Protocol):
     """A source whose model predicts something, so that a prediction can be explained."""
 
-    def explain_self(self, text: str, wanted: str | None = None) -> Explained:
+    def explain_self(self, text: str, wanted: str | None = None) -> AttentionGradients:
         """The prediction from a text, or the wanted one, with gradients."""
         ...
 
     def explain_cross(
         self, source: str, target: str | None = None, wanted: str | None = None
-    ) -> Explained:
+    ) -> AttentionGradients:
         """A token of the target, with gradients."""
         ...
 
@@ -68,10 +68,10 @@ class Explaining(Protocol):
 class Transforming(Protocol):
     """A source that knows what its weights add up."""
 
-    def transform_self(self, text: str) -> Transformed:
+    def transform_self(self, text: str) -> ValueVectors:
         """What each head makes of each token of a text."""
         ...
 
-    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
         """What each head makes of each token of a pair."""
         ...

@@ -7,23 +7,23 @@ from dataclasses import replace
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError
-from attnviz.core.lens_inputs import Explained, Transformed
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Explaining, Source, Transforming
 
-EVERY = "all"
+ALL_LENSES = "all"
 """The name under which every lens is shown side by side."""
 
-Ask = Callable[[Needs], Explained | Transformed]
+Ask = Callable[[Needs], AttentionGradients | ValueVectors]
 """What answers with more than weights, or raises that there is no more."""
 
 
 def needs_head(lens: str) -> bool:
     """True where what a model predicts will be asked for."""
-    return lens == EVERY or (lens in LENSES and LENSES[lens].needs == "gradients")
+    return lens == ALL_LENSES or (lens in LENSES and LENSES[lens].needs == "gradients")
 
 
-def see(
+def apply_lens(
     lens: str,
     attend: Callable[[], Attention],
     ask: Ask,
@@ -44,11 +44,11 @@ def see(
         UsageError: the lens does not apply here; the message says why and which does.
     """
 
-    def ask_prepared(needs: Needs) -> Explained | Transformed:
+    def ask_prepared(needs: Needs) -> AttentionGradients | ValueVectors:
         found = ask(needs)
         return replace(found, attention=prepare(found.attention))
 
-    if lens == EVERY:
+    if lens == ALL_LENSES:
         return every_lens(prepare(attend()), ask_prepared, insisted=insisted)
     if lens != "raw" and LENSES[lens].needs != "weights":
         explained: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
@@ -66,12 +66,12 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
     provenance = attention.provenance
     notes, settings = list(provenance.notes), dict(provenance.settings)
     # What was insisted on is asked for first: if it cannot be had, no other lens works in vain.
-    asked: dict[Needs, Explained | Transformed] = {}
+    asked: dict[Needs, AttentionGradients | ValueVectors] = {}
     if insisted:
         asked["gradients"] = ask("gradients")
     for name, entry in LENSES.items():
         try:
-            given: Attention | Explained | Transformed = attention
+            given: Attention | AttentionGradients | ValueVectors = attention
             if entry.needs != "weights":
                 given = asked[entry.needs] if entry.needs in asked else ask(entry.needs)
             found: Attention = entry.load()(given)
@@ -92,14 +92,14 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
     return replace(attention, maps=tuple(maps), provenance=provenance)
 
 
-def ask_source(
+def ask_model(
     source: Source,
     needs: Needs,
     texts: tuple[str, str | None],
     *,
     alone: bool,
     wanted: str | None = None,
-) -> Explained | Transformed:
+) -> AttentionGradients | ValueVectors:
     """What a lens needs beyond weights.
 
     Args:
@@ -132,7 +132,7 @@ def ask_source(
     return source.transform_self(text) if alone else source.transform_cross(text, target)
 
 
-def ask_nobody(needs: Needs) -> Explained | Transformed:
+def no_model(needs: Needs) -> AttentionGradients | ValueVectors:
     """The answer where only maps are left.
 
     Raises:

@@ -12,7 +12,7 @@ from attnviz.core.registry import Command
 from attnviz.models import Source
 
 if TYPE_CHECKING:
-    from attnviz.models.hugging_face.capture.extent import Extent
+    from attnviz.models.hugging_face.capture.extent import Region
 
 POCKET = "pocket"
 
@@ -133,14 +133,14 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
     return replace(model, extent=_extent_of(origin))
 
 
-def _extent_of(origin: Origin) -> Extent:
+def _extent_of(origin: Origin) -> Region:
     """How much of a text is wanted."""
-    from attnviz.models.hugging_face.capture.extent import Extent
+    from attnviz.models.hugging_face.capture.extent import Region
 
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )
-    return Extent(origin.max_size, rows, window, links=origin.top, keep_qk=origin.keep_qk)
+    return Region(origin.max_size, rows, window, links=origin.top, keep_qk=origin.keep_qk)
 
 
 def _open_pocket(origin: Origin) -> Source:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance, Token
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.lens_inputs import Transformed, inner_products
+from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
 from attnviz.core.registry import MECHANISMS, Command
 from attnviz.mechanisms.arrays import Array
@@ -180,11 +180,11 @@ class OwnLayer:
             (cross,), self._provenance(), source=source, target=target, projections=projections
         )
 
-    def transform_self(self, text: str) -> Transformed:
+    def transform_self(self, text: str) -> ValueVectors:
         """The values of a text's words, as each head sees them; there is no output projection."""
         return self._transform(self.attend_self(text))
 
-    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
         """The values of the source's words, as each head sees them.
 
         Raises:
@@ -192,10 +192,10 @@ class OwnLayer:
         """
         return self._transform(self.attend_cross(source, target))
 
-    def _transform(self, attention: Attention) -> Transformed:
+    def _transform(self, attention: Attention) -> ValueVectors:
         value = self._project("value", self.embedding.embed(attention.main.key_tokens))
         products = inner_products(split_heads(value, self.heads), None)
-        return Transformed(attention, (products[None],), projected=False)
+        return ValueVectors(attention, (products[None],), projected=False)
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from attnviz.core.errors import AttnvizError
-from attnviz.core.notices import announce
+from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
@@ -29,12 +29,12 @@ from attnviz.storage.texts import BadText, Text
 
 Record = Text | BadText
 Outcome = Result | AttnvizError
-Window = Sequence[Record]
+Chunk = Sequence[Record]
 Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
-class AttendWindow:
+class AttendChunk:
     """Work on one window, anywhere: it can be pickled, and opens the source where it runs.
 
     Attributes:
@@ -57,7 +57,7 @@ class AttendWindow:
         """
         return opened(self.origin, self.command, needs_head(self.choice.lens))
 
-    def results(self, window: Window) -> Iterator[Outcome]:
+    def results(self, window: Chunk) -> Iterator[Outcome]:
         """What becomes of each record, as it is asked for.
 
         Raises:
@@ -65,7 +65,7 @@ class AttendWindow:
         """
         return attend_window(self.open(), window, self.choice, self.command, self.batch_size)
 
-    def __call__(self, window: Window) -> list[Outcome]:
+    def __call__(self, window: Chunk) -> list[Outcome]:
         """What becomes of each record, all at once, as it is sent from one process to another.
 
         Raises:
@@ -87,7 +87,7 @@ def opened(origin: Origin, command: Command, with_head: bool = False) -> Source:
 
 
 def attend_all(
-    work: AttendWindow, windows: Iterable[Window], engine: Engine, done: int = 0
+    work: AttendChunk, windows: Iterable[Chunk], engine: Engine, done: int = 0
 ) -> Iterator[tuple[Record, Outcome]]:
     """Each record with what became of it, in order.
 
@@ -103,7 +103,7 @@ def attend_all(
     """
     number = 0
 
-    def left() -> Iterator[Window]:
+    def left() -> Iterator[Chunk]:
         """The windows that are not all done; engines ask for some before any has been worked on."""
         nonlocal number
         end = 0
@@ -121,7 +121,7 @@ def attend_all(
 
 
 def _worked(
-    work: AttendWindow, windows: Iterable[Window], engine: Engine
+    work: AttendChunk, windows: Iterable[Chunk], engine: Engine
 ) -> Iterator[tuple[Record, Outcome]]:
     if isinstance(engine, Here):
         # Here nothing is sent, and a long text's maps need not wait for its company's.
@@ -132,7 +132,7 @@ def _worked(
 
 
 def each(
-    found: Iterable[tuple[Window, Sequence[Made] | AttnvizError]],
+    found: Iterable[tuple[Chunk, Sequence[Made] | AttnvizError]],
 ) -> Iterator[tuple[Record, Made | AttnvizError]]:
     """Each record of some windows with what became of it."""
     for window, made in found:
@@ -143,12 +143,12 @@ def each(
 
 
 def side_by_side(
-    work: Callable[[Window], Made], windows: Iterable[Window], engine: Engine
-) -> Iterator[tuple[Window, Made | AttnvizError]]:
+    work: Callable[[Chunk], Made], windows: Iterable[Chunk], engine: Engine
+) -> Iterator[tuple[Chunk, Made | AttnvizError]]:
     """Each window beside what an engine made of it, or why it made nothing."""
-    sent: deque[Window] = deque()
+    sent: deque[Chunk] = deque()
 
-    def sending() -> Iterator[Window]:
+    def sending() -> Iterator[Chunk]:
         for window in windows:
             sent.append(window)
             yield window
@@ -157,7 +157,7 @@ def side_by_side(
         yield sent.popleft(), found
 
 
-def named(number: int, window: Window) -> str:
+def named(number: int, window: Chunk) -> str:
     """A window by its first and last record, for messages."""
     first, last = window[0], window[-1]
     return f"{first.where or 'the first text'} to {last.where or 'the last'}"
@@ -170,7 +170,7 @@ OTHER = {"en": "fr", "fr": "en"}
 
 
 @dataclass(frozen=True, slots=True)
-class AlignWindow:
+class AlignChunk:
     """Work on one window of pairs whose words are to be aligned, likewise.
 
     Attributes:
@@ -189,7 +189,7 @@ class AlignWindow:
     against: str = "input"
     batch_size: int | None = None
 
-    def __call__(self, window: Window) -> list[Aligned | AttnvizError]:
+    def __call__(self, window: Chunk) -> list[Aligned | AttnvizError]:
         """What becomes of each record.
 
         Raises:
@@ -203,7 +203,7 @@ class AlignWindow:
         aligned = aligner.align(pairs, self.batch_size)
         found = [_placed(r, r.error if isinstance(r, BadText) else next(aligned)) for r in window]
         for text in aligner.notes:
-            announce(text)
+            notify(text)
         return found
 
 

@@ -16,11 +16,11 @@ from attnviz.analyses.tokens import check_special, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream, views
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
-from attnviz.core.lens_inputs import Explained, Transformed
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
 from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Batching, PairSource, Source
-from attnviz.models.lens import EVERY, Ask, ask_nobody, ask_source, needs_head, see
+from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_model, needs_head, no_model
 from attnviz.models.open import open_source
 from attnviz.renderers import Display
 from attnviz.runs.outputs import (
@@ -32,7 +32,7 @@ from attnviz.runs.outputs import (
     picture_bytes,
     picture_suffix,
 )
-from attnviz.storage.texts import BadText, Text, check_text, windows
+from attnviz.storage.texts import BadText, Text, check_text, chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,7 +146,7 @@ def check_choice(choice: Choice) -> None:
         if selection is not None:
             check_selection(selection, what)
     check_reduction(choice.reduce, choice.over)
-    choose(choice.lens, ("raw", *LENSES, EVERY), "lens")
+    choose(choice.lens, ("raw", *LENSES, ALL_LENSES), "lens")
     if choice.explain is not None and not needs_head(choice.lens):
         raise UsageError("--target says what --lens gradient explains: add --lens gradient")
     check_special(choice.special)
@@ -184,7 +184,7 @@ def attend_texts(
     Raises:
         AttnvizError: a text given directly failed, or every line would fail likewise.
     """
-    for window in windows(texts):
+    for window in chunks(texts):
         yield from attend_window(source, window, choice, command, batch_size)
 
 
@@ -223,7 +223,7 @@ def _attend_together(
 ) -> Iterator[Attention | InputError] | None:
     """The raw maps of texts in order, where they can be had of many at once; else None."""
     needed = LENSES[choice.lens].needs if choice.lens in LENSES else "weights"
-    if needed != "weights" or choice.lens == EVERY or command == "co":
+    if needed != "weights" or choice.lens == ALL_LENSES or command == "co":
         return None
     if len(texts) < 2 or batch_size == 1 or not isinstance(source, Batching):
         return None
@@ -246,7 +246,7 @@ def _attend_next(
     found = next(together)
     if isinstance(found, InputError):
         raise found
-    return choose_from(lambda: found, ask_nobody, choice, text)
+    return choose_from(lambda: found, no_model, choice, text)
 
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
@@ -257,9 +257,9 @@ def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> 
             return attend_alone(source, text)
         return source.attend_cross(text.text, text.target)
 
-    def ask(needs: Needs) -> Explained | Transformed:
+    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
         texts = text.text, text.target
-        return ask_source(source, needs, texts, alone=command == "self", wanted=choice.explain)
+        return ask_model(source, needs, texts, alone=command == "self", wanted=choice.explain)
 
     return choose_from(attend, ask, choice, text)
 
@@ -286,7 +286,7 @@ def apply_choice(attention: Attention, choice: Choice) -> Result:
     Raises:
         UsageError: a lens that needs the model.
     """
-    return choose_from(lambda: attention, ask_nobody, choice, Text(attention.id, ""))
+    return choose_from(lambda: attention, no_model, choice, Text(attention.id, ""))
 
 
 def choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text: Text) -> Result:
@@ -311,7 +311,7 @@ def choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text:
         return label_tokens(attention, named)
 
     insisted = choice.explain is not None
-    attention = see(choice.lens, attend, ask, prepare, insisted=insisted)
+    attention = apply_lens(choice.lens, attend, ask, prepare, insisted=insisted)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)

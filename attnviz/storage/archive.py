@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Outbox(io.RawIOBase):
+class ByteBuffer(io.RawIOBase):
     """Collects what is written to it until it is taken."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class ArchiveWriter:
     """
 
     def __init__(self) -> None:
-        self.out = Outbox()
+        self.out = ByteBuffer()
         self.archive = zipfile.ZipFile(self.out, "w")
         self.index = _Packed()
         self.count = 0

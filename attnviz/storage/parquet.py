@@ -15,7 +15,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, OutputError
-from attnviz.storage.archive import Outbox
+from attnviz.storage.archive import ByteBuffer
 from attnviz.storage.documents import dump_json, from_document, parse_json, to_document
 
 MAGIC = b"PAR1"
@@ -45,7 +45,7 @@ class ParquetWriter:
         except ImportError as error:
             raise OutputError(MISSING) from error
         self.schema = _schema()
-        self.out = Outbox()
+        self.out = ByteBuffer()
         # Weights hardly repeat, so that a dictionary of them would only cost time.
         self.writer = Writer(
             self.out, self.schema, compression="zstd", use_dictionary=False, write_statistics=["id"]

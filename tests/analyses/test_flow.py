@@ -11,7 +11,7 @@ from attnviz.analyses.lenses.flow import MOST_SOLVES, flow, flows
 from attnviz.analyses.lenses.layered import Layered, with_residual
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 
 
 def rows(seed: int, *shape: int) -> np.ndarray:
@@ -90,7 +90,7 @@ def test_one_query_of_many_keys_is_within_the_bound() -> None:
 
 def test_its_cost_is_said_and_bounded() -> None:
     heard: list[str] = []
-    with heard_by(heard.append):
+    with notices_to(heard.append):
         found = flow(text(rows(0, 2, 1, 4, 4)))
     assert "16 maximum-flow problems" in heard[0]
     assert heard[0] in found.provenance.notes

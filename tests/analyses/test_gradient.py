@@ -14,7 +14,7 @@ from attnviz.analyses.lenses.gradient import (
 )
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import Explained
+from attnviz.core.lens_inputs import AttentionGradients
 from tests.samples import checked
 
 
@@ -37,9 +37,9 @@ def item(stream: str, weights: np.ndarray) -> AttentionMap:
 
 def explained(
     stream: str, weights: np.ndarray, changes: np.ndarray, positions: tuple[int, ...] = (0,)
-) -> Explained:
+) -> AttentionGradients:
     attention = Attention((item(stream, weights),), Provenance("file", "test"), text="x")
-    return Explained(attention, (changes,), positions, "POSITIVE", 0.981)
+    return AttentionGradients(attention, (changes,), positions, "POSITIVE", 0.981)
 
 
 def by_the_loop(weights: np.ndarray, changes: np.ndarray) -> list[list[float]]:
@@ -182,7 +182,7 @@ def test_a_pair_gives_the_source_and_what_was_read_of_the_target() -> None:
     maps = tuple(item(name, rows(n, 2, 3, *shape)) for n, (name, shape) in enumerate(parts.items()))
     attention = Attention(maps, Provenance("file", "test"), source="a", target="b")
     changes = tuple(slopes(n, 2, 3, *shape) for n, shape in enumerate(parts.values()))
-    found = gradient(Explained(attention, changes, (2,), "rouge"))
+    found = gradient(AttentionGradients(attention, changes, (2,), "rouge"))
     assert [item.stream for item in found.maps] == ["cross", "decoder"]
     assert [item.weights.shape for item in found.maps] == [(1, 1, 1, 5), (1, 1, 1, 3)]
     assert found.main.query_tokens[0].text == "→ rouge"

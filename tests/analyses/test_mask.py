@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.masks import evenly, visible_keys
+from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.core.attention_map import AttentionMap, Token
 from tests.analyses.heads import even_rows, map_of, random_map
 
@@ -91,8 +91,8 @@ def test_across_two_texts_no_triangle_is_looked_for() -> None:
 @given(st.integers(1, 8), st.booleans())
 def test_an_even_look_is_the_loop_over_what_is_visible(length: int, causal: bool) -> None:
     visible = visible_keys(random_map(length, causal=causal))
-    np.testing.assert_allclose(evenly(visible)[0], even_rows(visible[0]), rtol=1e-15)
+    np.testing.assert_allclose(uniform_attention(visible)[0], even_rows(visible[0]), rtol=1e-15)
 
 
 def test_a_row_that_sees_nothing_stays_zero() -> None:
-    assert evenly(np.zeros((2, 3), dtype=bool)).tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert uniform_attention(np.zeros((2, 3), dtype=bool)).tolist() == [[0, 0, 0], [0, 0, 0]]

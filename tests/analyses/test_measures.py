@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.masks import Subject
+from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.measures.repetition import repetition
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.core.attention_map import AttentionMap
@@ -192,9 +192,9 @@ def test_a_sink_counts_heads_above_the_threshold_where_an_even_look_stays_below(
     to_first = np.zeros((length, length))
     to_first[:, 0] = 1
     spread = np.full((length, length), 0.1)
-    found = sink_fractions(Subject(map_of(np.stack([to_first, spread])[None])))
+    found = sink_fractions(MeasuredMap(map_of(np.stack([to_first, spread])[None])))
     assert found.tolist() == [0.5] + [0.0] * 9
-    assert not sink_fractions(Subject(map_of(np.eye(2)))).any()
+    assert not sink_fractions(MeasuredMap(map_of(np.eye(2)))).any()
 
 
 def test_confidence_leaves_out_a_special_end_token_only() -> None:
@@ -278,7 +278,7 @@ def test_measuring_an_even_look_gives_its_own_baseline(
     length: int, causal: bool, seed: int
 ) -> None:
     item = random_map(length, causal=causal, seed=seed)
-    flat = Subject(item).uniform[0, 0]
+    flat = MeasuredMap(item).uniform[0, 0]
     for name, measure in measure_heads(map_of(flat, stream=item.stream)).items():
         assert measure.uniform is not None
         np.testing.assert_allclose(measure.values, measure.uniform, atol=1e-6, err_msg=name)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.lenses.norm import norm, norms, norms_by_head
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.lens_inputs import Transformed, inner_products
+from attnviz.core.lens_inputs import ValueVectors, inner_products
 from tests.samples import checked
 
 
@@ -20,12 +20,12 @@ def drawn(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def transformed(weights: np.ndarray, products: np.ndarray, projected: bool = True) -> Transformed:
+def transformed(weights: np.ndarray, products: np.ndarray, projected: bool = True) -> ValueVectors:
     tokens = tuple(Token(f"t{place}") for place in range(weights.shape[-1]))
     attention = Attention(
         (AttentionMap("self", tokens, tokens, weights),), Provenance("file", "x"), text="x"
     )
-    return Transformed(attention, (products,), projected)
+    return ValueVectors(attention, (products,), projected)
 
 
 @checked

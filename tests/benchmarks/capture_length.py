@@ -23,7 +23,7 @@ from transformers import AutoModel, BertConfig, LlamaConfig
 
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import Hidden
-from attnviz.models.hugging_face.capture.extent import Extent
+from attnviz.models.hugging_face.capture.extent import Region
 
 LAYERS, HEADS, HEAD_SIZE = 6, 12, 32
 AIMS = {128: 3.5, 256: 5.5}
@@ -93,7 +93,7 @@ def compare(name: str, model: Any, tokens: int, rounds: int, left_out: Hidden) -
             return model(**inputs, use_cache=False)
 
     def pooled(size: int, links: int = 0) -> Callable[[], object]:
-        extent = Extent(max_size=size, links=links)
+        extent = Region(max_size=size, links=links)
         return lambda: capture(model, inputs, sides, extent=extent, hidden=hidden)
 
     runs = {"plain": plain, **{f"{size} × {size}": pooled(size) for size in AIMS}}

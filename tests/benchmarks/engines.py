@@ -22,7 +22,7 @@ from attnviz.core.options import Choice, Origin
 from attnviz.runs.engines import open_engine
 from attnviz.runs.engines.here import Here
 from attnviz.runs.engines.processes import Processes, cores
-from attnviz.runs.many_texts import AttendWindow
+from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import Text
 
 TEXTS, WINDOW = 2048, 256
@@ -50,7 +50,7 @@ def drawn() -> list[list[Text]]:
 def run(kind: str, workers: int, model: str | None) -> tuple[float, float]:
     """Seconds from the start of an engine to its last result, and from its first two windows on."""
     started = perf_counter()
-    work = AttendWindow(Origin(model=model), Choice(), "self")
+    work = AttendChunk(Origin(model=model), Choice(), "self")
     opened = {"here": Here, "processes": lambda: Processes(workers)}
     with opened.get(kind, lambda: open_engine("ray", workers, None))() as engine:
         outcomes = engine.map(work, drawn())

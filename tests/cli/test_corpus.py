@@ -14,13 +14,13 @@ import pytest
 from attnviz.analyses.corpus.words import WordCounts
 from attnviz.cli import corpus_work as corpus_checkpoint
 from attnviz.cli import corpus_work as corpus_study
-from attnviz.cli.corpus_work import Outcome, Shard, Study, read_frequencies, read_twice, shards
+from attnviz.cli.corpus_work import Outcome, Shard, ShardTask, read_frequencies, read_twice, shards
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
 from attnviz.runs import many_texts
-from attnviz.runs.many_texts import AttendWindow
-from attnviz.storage.texts import BadText, Text, windows
+from attnviz.runs.many_texts import AttendChunk
+from attnviz.storage.texts import BadText, Text, chunks
 from tests.analyses.corpus.samples import attention_of
 from tests.invoke import OWN, attnviz
 
@@ -147,11 +147,11 @@ def test_another_seed_moves_the_intervals_and_nothing_else(texts: Path) -> None:
     assert [row[6:8] for row in first] != [row[6:8] for row in second]
 
 
-def study() -> Study:
+def study() -> ShardTask:
     counts = WordCounts()
     counts.add(LINES)
     origin = Origin(mechanism="multi-head", heads=2, size=8)
-    return Study(AttendWindow(origin, Choice(), "self"), counts.vocabulary(), 20, 0)
+    return ShardTask(AttendChunk(origin, Choice(), "self"), counts.vocabulary(), 20, 0)
 
 
 def many(count: int) -> list[Text | BadText]:
@@ -168,7 +168,7 @@ def test_shards_of_any_size_in_any_order_give_the_same_bytes(
     texts = many(520)
     found = []
     for each, backwards in ((200, False), (130, True)):
-        monkeypatch.setattr(corpus_study, "windows", partial(windows, size=each))
+        monkeypatch.setattr(corpus_study, "windows", partial(chunks, size=each))
         parts = list(shards(texts))
         assert len(parts) > 2
         aggregates = work.empty()
@@ -238,22 +238,22 @@ def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatc
 def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run be stopped by Ctrl-C once so many shards are done, with a checkpoint after each."""
     left = iter([True] * count)
-    work = Study.__call__
+    work = ShardTask.__call__
 
-    def stopped(self: Study, shard: Shard) -> Outcome:
+    def stopped(self: ShardTask, shard: Shard) -> Outcome:
         if not next(left, False):
             raise KeyboardInterrupt
         return work(self, shard)
 
     monkeypatch.setattr(corpus_checkpoint, "SECONDS", 0.0)
-    monkeypatch.setattr(Study, "__call__", stopped)
+    monkeypatch.setattr(ShardTask, "__call__", stopped)
 
 
 @pytest.mark.parametrize("stops", [1, 2])
 def test_what_is_resumed_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:
-    monkeypatch.setattr(corpus_study, "windows", partial(windows, size=200))
+    monkeypatch.setattr(corpus_study, "windows", partial(chunks, size=200))
     path = tmp_path / "texts.jsonl"
     lines = [f'{{"text": "the cat {"sat " * (n % 3)}on mat {n}"}}' for n in range(600)]
     lines[5] = lines[400] = "{}"

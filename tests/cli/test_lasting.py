@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from attnviz.cli import resumable as module
-from attnviz.cli.journal import Journal, Reached, read_journal
-from attnviz.cli.resumable import LastingSink, Unfinished, beside
+from attnviz.cli.journal import Journal, Progress, read_journal
+from attnviz.cli.resumable import PartialFile, ResumableSink, beside
 from attnviz.core.errors import InputError, OutputError, UsageError
 from attnviz.renderers import Renderer
 
@@ -41,10 +41,10 @@ def make(first: int, begun: bool) -> Renderer:
     return Numbers(first, begun)  # type: ignore[return-value]
 
 
-def run(folder: Path, grows: bool, shard_size: int | None, resume: bool = False) -> LastingSink:
+def run(folder: Path, grows: bool, shard_size: int | None, resume: bool = False) -> ResumableSink:
     """One run over all records, from where it can begin."""
     rejects = folder / "rejects.jsonl"
-    sink = LastingSink(
+    sink = ResumableSink(
         folder / "a.txt",
         make,
         grows=grows,
@@ -109,7 +109,7 @@ def killing_at(patch: pytest.MonkeyPatch, last: int, half: bool) -> None:
             nonlocal done
             done += 1
             if done == last:
-                if half and name == "write" and kind is Unfinished:
+                if half and name == "write" and kind is PartialFile:
                     real(self, arguments[0][: len(arguments[0]) // 2])
                 elif half:
                     real(self, *arguments, **more)
@@ -119,7 +119,7 @@ def killing_at(patch: pytest.MonkeyPatch, last: int, half: bool) -> None:
         patch.setattr(kind, name, act)
 
     for name in ("write", "sync", "keep"):
-        counted(Unfinished, name)
+        counted(PartialFile, name)
     for name in ("write",):
         counted(Journal, name)
     counted(type(Path()), "unlink")
@@ -131,7 +131,7 @@ def test_what_ends_early_leaves_whole_records_and_no_more(
 ) -> None:
     place = tmp_path / "a.txt"
     said: list[str] = []
-    sink = LastingSink(
+    sink = ResumableSink(
         place, make, grows=grows, shard_size=shard_size, question=QUESTION, say=said.append
     )
     for number in range(5):
@@ -148,13 +148,13 @@ def test_what_ends_early_leaves_whole_records_and_no_more(
 
 
 def test_what_ends_before_its_first_record_leaves_nothing(tmp_path: Path) -> None:
-    sink = LastingSink(tmp_path / "a.txt", make, grows=True, question=QUESTION)
+    sink = ResumableSink(tmp_path / "a.txt", make, grows=True, question=QUESTION)
     sink.leave()
     assert content(tmp_path) == {}
 
 
 def test_without_a_question_nothing_unfinished_is_kept(tmp_path: Path) -> None:
-    sink = LastingSink(tmp_path / "a.txt", make, grows=False, shard_size=2)
+    sink = ResumableSink(tmp_path / "a.txt", make, grows=False, shard_size=2)
     for number in range(3):
         sink.add(number, list)  # type: ignore[arg-type]
     sink.leave()
@@ -162,7 +162,7 @@ def test_without_a_question_nothing_unfinished_is_kept(tmp_path: Path) -> None:
 
 
 def test_where_every_record_failed_only_the_rejects_appear(tmp_path: Path) -> None:
-    sink = LastingSink(
+    sink = ResumableSink(
         tmp_path / "a.txt", make, grows=True, rejects=tmp_path / "r", question=QUESTION
     )
     sink.skip(b"bad\n")
@@ -173,10 +173,10 @@ def test_where_every_record_failed_only_the_rejects_appear(tmp_path: Path) -> No
 def test_shards_of_another_run_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
     (tmp_path / "a-00002.txt").touch()
     with pytest.raises(OutputError, match=r"'a-00002.txt' and 0 more are there from another run"):
-        LastingSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
+        ResumableSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
     (tmp_path / "a-2.txt").touch()  # this one is somebody's own
     (tmp_path / "a-00002.txt").unlink()
-    LastingSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
+    ResumableSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
 
 
 def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path: Path) -> None:
 
 def test_a_journal_comes_back_and_replaces_the_old_one_whole(tmp_path: Path) -> None:
     path = tmp_path / "j"
-    for reached in (Reached(3, 1, 70, 12), Reached(9, 2, 90, 24, True)):
+    for reached in (Progress(3, 1, 70, 12), Progress(9, 2, 90, 24, True)):
         journal = Journal({"--layer": "3"}, reached)
         journal.write(path)
         assert read_journal(path) == journal
@@ -217,4 +217,4 @@ def test_another_question_is_named_by_what_differs(tmp_path: Path) -> None:
 def test_an_unfinished_part_that_was_cut_is_named(tmp_path: Path) -> None:
     (tmp_path / ".a.txt.unfinished").write_bytes(b"12")
     with pytest.raises(OutputError, match="lacks a part of what was written: remove it"):
-        Unfinished(tmp_path / "a.txt", 3)
+        PartialFile(tmp_path / "a.txt", 3)

@@ -12,7 +12,7 @@ import pytest
 
 from attnviz.core import errors
 from attnviz.core.errors import AttnvizError, InputError, WorkerError
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 from attnviz.runs.engines.processes import AHEAD, Processes
 from tests.engines.works import (
     Deadly,
@@ -106,7 +106,7 @@ def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
 
 def test_an_error_of_the_work_comes_in_its_place_with_type_and_message() -> None:
     heard: list[str] = []
-    with heard_by(heard.append), Processes(2) as engine:
+    with notices_to(heard.append), Processes(2) as engine:
         outcomes = engine.map(failing, range(9))
         assert [next(outcomes), next(outcomes)] == [0, 1]
         with pytest.raises(InputError) as caught:

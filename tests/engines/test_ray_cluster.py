@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.core.errors import InputError, WorkerError
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 from attnviz.runs.engines import open_engine
 from attnviz.runs.engines.ray_cluster import RayCluster, share
 from tests.engines.works import Deadly, Remembering, Uneven, failing, square
@@ -57,7 +57,7 @@ def test_an_error_of_the_work_comes_in_its_place_with_type_and_message(
     cluster: RayCluster,
 ) -> None:
     heard: list[str] = []
-    with heard_by(heard.append):
+    with notices_to(heard.append):
         outcomes = cluster.map(failing, range(9))
         assert [next(outcomes), next(outcomes)] == [0, 1]
         with pytest.raises(InputError) as caught:

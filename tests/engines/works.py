@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnviz.core.errors import InputError
-from attnviz.core.notices import announce
+from attnviz.core.notices import notify
 
 
 def square(shard: int) -> int:
@@ -59,7 +59,7 @@ class Deadly:
 
 
 def failing(shard: int) -> int:
-    announce(f"shard {shard} begins")
+    notify(f"shard {shard} begins")
     if shard == 2:
         raise InputError("line 3 of 'a.txt' is empty")
     return shard

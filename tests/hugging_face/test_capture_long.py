@@ -10,16 +10,21 @@ import torch
 from transformers.modeling_utils import AttentionInterface
 
 from attnviz.core.errors import InputError, ModelError, UsageError
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 from attnviz.models.hugging_face.capture import extent as extents
 from attnviz.models.hugging_face.capture.extent import (
-    Extent,
-    Frame,
+    PooledGrid,
+    Region,
     frame_streams,
     in_blocks,
     note_of,
 )
-from attnviz.models.hugging_face.capture.kernel import layer_names, stream_of, take, watching
+from attnviz.models.hugging_face.capture.kernel import (
+    layer_names,
+    match_stream,
+    stream_of,
+    watching,
+)
 from attnviz.models.hugging_face.load.errors import remedy
 from attnviz.storage.documents import from_document, to_document
 
@@ -27,7 +32,7 @@ TEXT = "The professor who supervised the student published the paper."
 
 
 def read(model, text=TEXT, **wanted):
-    return replace(model, extent=Extent(**wanted)).attend_self(text)
+    return replace(model, extent=Region(**wanted)).attend_self(text)
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "t5"])
@@ -120,7 +125,7 @@ def test_a_pooled_map_travels_through_a_document(loaded):
 def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
     monkeypatch.delattr("attnviz.models.hugging_face.capture.readings.strongest")
     said = []
-    with heard_by(said.append):
+    with notices_to(said.append):
         assert read(loaded("bert"), max_size=5, links=0).main.links == ()
     assert not any("strongest links" in note for note in said)
 
@@ -148,7 +153,7 @@ class Shape:
 
 def frame(tokens, free, monkeypatch, **wanted):
     monkeypatch.setattr(extents, "free_bytes", lambda device: free)
-    return frame_streams(Shape, {"causal": (tokens, tokens)}, Extent(**wanted))["causal"]
+    return frame_streams(Shape, {"causal": (tokens, tokens)}, Region(**wanted))["causal"]
 
 
 def test_many_heads_get_smaller_maps(monkeypatch):
@@ -168,7 +173,7 @@ def test_a_size_that_does_not_fit_names_one_that_does(monkeypatch):
 
 def test_the_note_names_the_largest_block():
     axis = in_blocks(0, 48_213, 256)
-    note = note_of(Frame(axis, axis), (48_213, 48_213))
+    note = note_of(PooledGrid(axis, axis), (48_213, 48_213))
     assert note.startswith("48,213 tokens: the maps are pooled to 256 × 256 blocks of 189 tokens")
 
 
@@ -202,10 +207,10 @@ def test_a_modules_path_tells_its_stream(path, stream):
 
 
 def test_a_model_of_one_stack_has_one_stream_whatever_it_is_called():
-    assert take("encoder", {"self": ()}) == take("decoder", {"self": ()}) == "self"
-    assert take("cross", {"self": ()}) is None
-    assert take("vision", {"self": ()}) is None
-    assert take("self", {"encoder": (), "decoder": (), "cross": ()}) is None
+    assert match_stream("encoder", {"self": ()}) == match_stream("decoder", {"self": ()}) == "self"
+    assert match_stream("cross", {"self": ()}) is None
+    assert match_stream("vision", {"self": ()}) is None
+    assert match_stream("self", {"encoder": (), "decoder": (), "cross": ()}) is None
 
 
 def test_layers_are_numbered_by_their_paths_and_counted_where_these_agree():
@@ -259,7 +264,7 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
     monkeypatch.setattr(
         model.model, "forward", lambda *a, **k: (order.append("run"), forward(*a, **k))[1]
     )
-    with heard_by(order.append):
+    with notices_to(order.append):
         found = read(model, max_size=5)
     assert "pooled to 5 × 5 blocks" in order[0]
     assert "--top 0 leaves them out" in order[1]

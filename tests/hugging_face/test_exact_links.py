@@ -17,7 +17,7 @@ from attnviz.models.hugging_face.capture.exact_links import (
     strongest,
     strongest_in,
 )
-from attnviz.models.hugging_face.capture.extent import Axis, Extent, Frame, in_blocks
+from attnviz.models.hugging_face.capture.extent import Axis, PooledGrid, Region, in_blocks
 from attnviz.models.hugging_face.capture.pooling import read_frame
 from tests.hugging_face.test_probe import sdpa
 
@@ -64,7 +64,7 @@ def assert_same(found, expected, weights, atol=1e-6):
 def test_no_stronger_link_is_missing(most, heads, groups, causal, sharp, rows, monkeypatch):
     monkeypatch.setattr(exact_links, "ROWS", rows)
     call, weights = sdpa(heads=heads, groups=groups, causal=causal, sharp=sharp)
-    frame = Frame(in_blocks(0, 21, most), in_blocks(0, 21, most))
+    frame = PooledGrid(in_blocks(0, 21, most), in_blocks(0, 21, most))
     found = found_in(call, frame, HIDDEN, 5)
     assert_same(found, brute_force(weights.numpy(), HIDDEN, 5), weights)
 
@@ -73,7 +73,7 @@ def test_only_queries_and_keys_of_the_frame_count():
     call, weights = sdpa(causal=False)
     part = torch.zeros_like(weights)
     part[:, 4:15, 6:20] = weights[:, 4:15, 6:20]
-    found = found_in(call, Frame(Axis(4, 15, 3), Axis(6, 20, 5)), HIDDEN, 6)
+    found = found_in(call, PooledGrid(Axis(4, 15, 3), Axis(6, 20, 5)), HIDDEN, 6)
     assert_same(found, brute_force(part.numpy(), HIDDEN, 6), weights)
 
 
@@ -83,8 +83,8 @@ def test_half_precision_misses_nothing_that_rounding_does_not_hide(dtype, atol):
     call = replace(call, **{name: getattr(call, name).to(dtype) for name in
                             ("query", "key", "value", "output")})  # fmt: skip
     wide = replace(call, query=call.query.float(), key=call.key.float(), value=call.value.float())
-    frame = Frame(in_blocks(0, 40, 5), in_blocks(0, 40, 5))
-    whole = Frame(in_blocks(0, 40, 40), in_blocks(0, 40, 40))
+    frame = PooledGrid(in_blocks(0, 40, 5), in_blocks(0, 40, 5))
+    whole = PooledGrid(in_blocks(0, 40, 40), in_blocks(0, 40, 40))
     weights = read_frame(wide, whole)[0].numpy()
     assert_same(found_in(call, frame, HIDDEN, 9), brute_force(weights, HIDDEN, 9), weights, atol)
 
@@ -103,8 +103,8 @@ def test_a_kernel_that_does_something_else_is_asked_for_its_rows(monkeypatch):
     monkeypatch.setattr(
         row_weights, "exact_rows", lambda *given: (asked.append(1), exact_rows(*given))[1]
     )
-    weights = read_frame(odd, Frame(in_blocks(0, 21, 21), in_blocks(0, 21, 21)))[0].numpy()
-    found = found_in(odd, Frame(in_blocks(0, 21, 4), in_blocks(0, 21, 4)), HIDDEN, 5)
+    weights = read_frame(odd, PooledGrid(in_blocks(0, 21, 21), in_blocks(0, 21, 21)))[0].numpy()
+    found = found_in(odd, PooledGrid(in_blocks(0, 21, 4), in_blocks(0, 21, 4)), HIDDEN, 5)
     assert asked
     assert_same(found, brute_force(weights, HIDDEN, 5), weights)
 
@@ -114,7 +114,7 @@ def test_equal_links_are_taken_from_the_start():
     even = torch.zeros_like(call.query)
     output = call.kernel(call.module, even, call.key, call.value, None)[0]
     even_call = replace(call, query=even, output=output)
-    frame = Frame(in_blocks(0, 21, 4), in_blocks(0, 21, 4))
+    frame = PooledGrid(in_blocks(0, 21, 4), in_blocks(0, 21, 4))
     for head in found_in(even_call, frame, Hidden(keys=(0,), itself=True), 4):
         assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
@@ -134,7 +134,9 @@ def test_few_rows_are_opened_where_blocks_rule_out_the_others(monkeypatch):
         "row_weights",
         lambda *given: (opened.append(given[2].numel()), rows(*given))[1],
     )
-    found_in(call, Frame(in_blocks(0, 400, 100), in_blocks(0, 400, 100)), Hidden(itself=True), 5)
+    found_in(
+        call, PooledGrid(in_blocks(0, 400, 100), in_blocks(0, 400, 100)), Hidden(itself=True), 5
+    )
     assert sum(opened) < 400
 
 
@@ -149,7 +151,7 @@ def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
     model = loaded(kind)
     text = "The professor who supervised the student published the paper. " * 2
     text = text if kind != "bert" else text[:62]
-    pooled = replace(model, extent=Extent(max_size=4, links=6)).attend_self(text).main
+    pooled = replace(model, extent=Region(max_size=4, links=6)).attend_self(text).main
     whole = model.attend_self(text).main
     special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
     keys = special if kind == "bert" else tuple({*special, 0})

@@ -8,7 +8,7 @@ import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture.extent import Axis, Frame, in_blocks, whole
+from attnviz.models.hugging_face.capture.extent import Axis, PooledGrid, in_blocks, whole
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.pooling import pool_array, read_frame
 from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses
@@ -63,7 +63,7 @@ def test_the_gradient_by_the_values_gives_whole_rows(heads, groups):
 @pytest.mark.parametrize("most", [1, 4, 5, 20, 21, 100])
 def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
     call, weights = sdpa()
-    frame = Frame(in_blocks(0, 21, most), in_blocks(0, 21, most))
+    frame = PooledGrid(in_blocks(0, 21, most), in_blocks(0, 21, most))
     found = read_frame(call, frame)[0]
     expected = torch.stack([
         torch.stack([weights[:, a:b, c:d].sum(2).mean(1) for c, d in frame.keys.spans], -1)
@@ -74,8 +74,14 @@ def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
     np.testing.assert_allclose(pool_array(weights.numpy(), frame), expected.numpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("frame", [Frame(Axis(3, 5), whole(21)), Frame(Axis(3, 9), Axis(3, 9)),
-                                   Frame(Axis(2, 21, 4), Axis(5, 20, 3))])  # fmt: skip
+@pytest.mark.parametrize(
+    "frame",
+    [
+        PooledGrid(Axis(3, 5), whole(21)),
+        PooledGrid(Axis(3, 9), Axis(3, 9)),
+        PooledGrid(Axis(2, 21, 4), Axis(5, 20, 3)),
+    ],
+)
 def test_a_part_of_the_text_is_the_part_of_the_whole(frame):
     call, weights = sdpa(heads=2, groups=1, tokens=21)
     found = read_frame(call, frame)[0].numpy()

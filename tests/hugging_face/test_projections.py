@@ -11,12 +11,12 @@ from transformers import AutoConfig, AutoModel
 
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import Extent
+from attnviz.models.hugging_face.capture.extent import Region
 from tests.hugging_face.test_families import inputs_of, make
 
 TEXT = "The professor who supervised the student published the paper."
 PAIR = "The red car is fast", "La voiture rouge est rapide"
-KEEP = Extent(keep_qk=True)
+KEEP = Region(keep_qk=True)
 
 
 def scores_of(kept):
@@ -84,7 +84,7 @@ def test_a_position_bias_comes_after_the_product_that_is_kept(loaded):
 
 def test_rows_keep_their_own_queries_and_every_key(loaded):
     whole = replace(loaded("bert"), extent=KEEP).attend_self(TEXT)
-    rows = replace(loaded("bert"), extent=Extent(rows=(2, 4), keep_qk=True)).attend_self(TEXT)
+    rows = replace(loaded("bert"), extent=Region(rows=(2, 4), keep_qk=True)).attend_self(TEXT)
     kept = rows.projections["self"].of(rows.main)
     np.testing.assert_allclose(kept.query, whole.projections["self"].query[:, :, 2:5], atol=1e-6)
     np.testing.assert_allclose(rows.weights, softmax(scores_of(kept), "self"), atol=1e-5)
@@ -93,7 +93,7 @@ def test_rows_keep_their_own_queries_and_every_key(loaded):
 @pytest.mark.parametrize("part", [{"window": (1, 4)}, {"max_size": 4}])
 def test_a_part_without_every_key_by_itself_is_refused(part, loaded):
     with pytest.raises(UsageError, match="--keep-qk needs every key by itself"):
-        replace(loaded("bert"), extent=Extent(**part, keep_qk=True)).attend_self(TEXT)
+        replace(loaded("bert"), extent=Region(**part, keep_qk=True)).attend_self(TEXT)
 
 
 def test_layers_that_scale_differently_are_refused(folder_of):

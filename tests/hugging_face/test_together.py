@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from attnviz.core.errors import AttentionError, InputError, ModelError
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 from attnviz.models.hugging_face import batching as company
 from attnviz.models.hugging_face import model as together
-from attnviz.models.hugging_face.capture.extent import Extent
+from attnviz.models.hugging_face.capture.extent import Region
 from attnviz.models.hugging_face.load.devices import NoRoomError
 from attnviz.storage.texts import Text
 
@@ -143,7 +143,7 @@ def test_no_more_maps_are_held_than_there_is_room_for(loaded, passes, monkeypatc
 
 
 def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
-    for extent in (Extent(max_size=2), Extent(window=(0, 2)), Extent(rows=(1, 2))):
+    for extent in (Region(max_size=2), Region(window=(0, 2)), Region(rows=(1, 2))):
         model = replace(loaded("bert"), extent=extent)
         texts = alone(*LINES)
         check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
@@ -165,7 +165,7 @@ def test_where_padding_leaks_only_equal_lengths_come_together(loaded, monkeypatc
     monkeypatch.setattr(company, "padded", leaky(company.padded))
     texts = alone(*LINES, *LINES)
     said = []
-    with heard_by(said.append):
+    with notices_to(said.append):
         found = list(model.attend_many(texts, alone=True))
     check(found, one_by_one(model, texts, True))
     assert passes[:2] == [12, 1]
@@ -197,7 +197,7 @@ def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
 
     monkeypatch.setattr(company, "capture_many", small)
     said = []
-    with heard_by(said.append):
+    with notices_to(said.append):
         check(list(model.attend_many(texts, alone=True)), expected)
     assert all("the memory ran out with" in note for note in said)
     assert said
@@ -239,7 +239,7 @@ def failing_once(run):
 
 def test_what_an_architecture_refuses_is_said_once_and_nothing_about_batches(loaded):
     said = []
-    with heard_by(said.append), pytest.raises(AttentionError):
+    with notices_to(said.append), pytest.raises(AttentionError):
         list(loaded("mamba").attend_many(alone(*LINES), alone=True))
     assert said == []
 
@@ -250,7 +250,7 @@ def test_a_head_that_cannot_read_several_texts_at_once_reads_one_by_one(
     model = loaded("bert")
     monkeypatch.setattr(company, "capture_many", alone_only(company.capture_many))
     texts, said = alone(*LINES, *LINES), []
-    with heard_by(said.append):
+    with notices_to(said.append):
         check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
     assert said[0].startswith("only texts of equal length are read together")
     assert said[1].startswith("texts are read one by one")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.attention_map import Attention, Provenance, Token
-from attnviz.models.hugging_face.batching import Together
+from attnviz.models.hugging_face.batching import BatchRunner
 from attnviz.models.hugging_face.inputs.prepared import Prepared
 from attnviz.models.hugging_face.load.errors import quiet
 from attnviz.models.hugging_face.model import HuggingFaceModel
@@ -68,7 +68,7 @@ def loaded(name):
 def test_each_text_has_the_numbers_that_it_has_alone(name):
     model = loaded(name)
     texts = list(texts_of(model.model, FAMILIES[name].kind))
-    together = Together(model, dict(enumerate(texts)), None)
+    together = BatchRunner(model, dict(enumerate(texts)), None)
     found = together.read()
     assert together.known.company == ("even" if name in EVEN else "padded")
     assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))

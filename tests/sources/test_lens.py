@@ -11,11 +11,11 @@ import pytest
 from attnviz.analyses.lenses.norm import norm
 from attnviz.core.attention_map import Attention, Focus
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.core.lens_inputs import Explained, Transformed
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
 from attnviz.mechanisms.dot_product import split_heads
-from attnviz.models.lens import ask_nobody, ask_source, needs_head, see
+from attnviz.models.lens import apply_lens, ask_model, needs_head, no_model
 from attnviz.models.open import open_source
 from attnviz.models.own import OwnLayer
 from tests.invoke import OWN, attnviz
@@ -33,13 +33,13 @@ def given(words: str = "a b c") -> Attention:
     return attention_of(item, text=words, focus={"self": Focus("1", "0", "it is named")})
 
 
-def ask(needs: Needs) -> Explained | Transformed:
+def ask(needs: Needs) -> AttentionGradients | ValueVectors:
     attention = given()
     weights = attention.weights
     if needs == "gradients":
-        return Explained(attention, (np.ones_like(weights),), (1,), "b", 0.5)
+        return AttentionGradients(attention, (np.ones_like(weights),), (1,), "b", 0.5)
     layers, heads, _, keys = weights.shape
-    return Transformed(attention, (np.tile(np.eye(heads), (layers, keys, 1, 1)),), projected=True)
+    return ValueVectors(attention, (np.tile(np.eye(heads), (layers, keys, 1, 1)),), projected=True)
 
 
 def same(attention: Attention) -> Attention:
@@ -47,18 +47,18 @@ def same(attention: Attention) -> Attention:
 
 
 def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first() -> None:
-    found = see("all", given, ask, same)
+    found = apply_lens("all", given, ask, same)
     assert [item.stream for item in found.maps] == ["raw", *LENSES]
     assert found.provenance.steps == ("lens all",)
     assert found.provenance.focus == {"raw": Focus("1", "0", "it is named")}
     assert found.provenance.settings["output"] == "b"
-    alone = {name: see(name, given, ask, same).main for name in LENSES}
+    alone = {name: apply_lens(name, given, ask, same).main for name in LENSES}
     for item in found.maps[1:]:
         np.testing.assert_array_equal(item.weights, alone[item.stream].weights)
 
 
 def test_a_lens_that_does_not_apply_is_left_out_and_said() -> None:
-    found = see("all", given, ask_nobody, same)
+    found = apply_lens("all", given, no_model, same)
     assert [item.stream for item in found.maps] == ["raw", "rollout", "flow"]
     left = [note for note in found.provenance.notes if "left out" in note]
     assert [note.split()[1] for note in left] == ["gradient", "norm"]
@@ -66,15 +66,15 @@ def test_a_lens_that_does_not_apply_is_left_out_and_said() -> None:
 
 def test_what_was_asked_for_by_name_is_not_left_out() -> None:
     with pytest.raises(UsageError, match="saved maps hold its weights only"):
-        see("all", given, ask_nobody, same, insisted=True)
+        apply_lens("all", given, no_model, same, insisted=True)
 
 
 def test_a_bug_is_not_left_out() -> None:
-    def fail(needs: Needs) -> Explained:
+    def fail(needs: Needs) -> AttentionGradients:
         raise ValueError(needs)
 
     with pytest.raises(ValueError, match="gradients"):
-        see("all", given, fail, same)
+        apply_lens("all", given, fail, same)
 
 
 def test_maps_are_prepared_before_any_lens_looks() -> None:
@@ -83,7 +83,7 @@ def test_maps_are_prepared_before_any_lens_looks() -> None:
         item = replace(attention.main, query_tokens=tokens, key_tokens=tokens)
         return replace(attention, maps=(item,))
 
-    for item in see("all", given, ask, renamed).maps:
+    for item in apply_lens("all", given, ask, renamed).maps:
         assert all(token.label == "X" for token in item.key_tokens)
 
 
@@ -94,8 +94,8 @@ def test_only_predictions_need_a_head() -> None:
 
 def test_an_own_layer_has_values_and_no_output_projection() -> None:
     layer = own(size=8, heads=2)
-    found = ask_source(layer, "values", (TEXT, None), alone=True)
-    assert isinstance(found, Transformed)
+    found = ask_model(layer, "values", (TEXT, None), alone=True)
+    assert isinstance(found, ValueVectors)
     assert not found.projected
     vectors = layer.embedding.embed(found.attention.main.key_tokens)
     value = split_heads(vectors @ layer.embedding.projection("value"), 2)
@@ -107,7 +107,7 @@ def test_an_own_layer_has_values_and_no_output_projection() -> None:
 
 def test_an_own_layer_predicts_nothing() -> None:
     with pytest.raises(UsageError, match="predicts anything: use --lens rollout, flow or norm"):
-        ask_source(own(), "gradients", (TEXT, None), alone=True)
+        ask_model(own(), "gradients", (TEXT, None), alone=True)
 
 
 def test_a_file_of_weights_knows_neither(tmp_path: Path) -> None:
@@ -116,19 +116,19 @@ def test_a_file_of_weights_knows_neither(tmp_path: Path) -> None:
     source = open_source(Origin(weights=path), "self")
     for needs in ("gradients", "values"):
         with pytest.raises(UsageError, match="use --lens rollout or flow"):
-            ask_source(source, needs, ("", None), alone=True)  # type: ignore[arg-type]
+            ask_model(source, needs, ("", None), alone=True)  # type: ignore[arg-type]
 
 
 def test_a_sentence_pair_is_told_its_lenses() -> None:
     with pytest.raises(UsageError, match="raw, rollout or flow only"):
-        ask_source(own(), "values", ("a", "b"), alone=True)
+        ask_model(own(), "values", ("a", "b"), alone=True)
 
 
 def test_a_model_that_cannot_is_left_out_like_any_other() -> None:
-    def cannot(needs: Needs) -> Explained:
+    def cannot(needs: Needs) -> AttentionGradients:
         raise ModelError("it has no head")
 
-    found = see("all", given, cannot, same)
+    found = apply_lens("all", given, cannot, same)
     assert "lens gradient is left out: it has no head" in found.provenance.notes
 
 

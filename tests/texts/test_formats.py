@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.storage.texts import BadText, Text
-from attnviz.storage.texts.formats import Reading, format_of_file, is_packed, read_texts
+from attnviz.storage.texts.formats import FileFormat, format_of_file, is_packed, read_texts
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_name_says_the_format(name: str, expected: str | None) -> None:
 @given(st.binary())
 def test_any_bytes_give_texts_or_reasons_and_every_line_back(data: bytes) -> None:
     for input_format in ("txt", "jsonl"):
-        found = list(read_texts(io.BytesIO(data), "'a'", Reading(input_format, keep_blank=True)))
+        found = list(read_texts(io.BytesIO(data), "'a'", FileFormat(input_format, keep_blank=True)))
         lines = list(io.BytesIO(data))
         assert [text.line for text in found] == list(range(1, len(lines) + 1))
         for text, line in zip(found, lines, strict=True):
@@ -51,7 +51,7 @@ def test_any_bytes_give_texts_or_reasons_and_every_line_back(data: bytes) -> Non
 def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line: str) -> None:
     if line.isspace() or line.startswith("\ufeff"):
         return
-    (found,) = read_texts([line.encode() + b"\n"], "'a'", Reading())
+    (found,) = read_texts([line.encode() + b"\n"], "'a'", FileFormat())
     assert isinstance(found, Text)
     assert found.text == line
     assert found.raw is found.text
@@ -60,23 +60,23 @@ def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line: str) -> None:
 def test_objects_may_have_keys_of_their_own() -> None:
     line = json.dumps({"sentence": "one two", "key": 7, "tags": ["A", "B"], "id": "no"}).encode()
     columns = {"text": "sentence", "id": "key", "labels": "tags"}
-    (found,) = read_texts([line], "'a'", Reading("jsonl", columns=columns))
+    (found,) = read_texts([line], "'a'", FileFormat("jsonl", columns=columns))
     assert isinstance(found, Text)
     assert (found.id, found.text, found.labels) == ("7", "one two", ("A", "B"))
-    (bad,) = read_texts([b'{"text": "x"}'], "'a'", Reading("jsonl", columns=columns))
+    (bad,) = read_texts([b'{"text": "x"}'], "'a'", FileFormat("jsonl", columns=columns))
     assert isinstance(bad, BadText)
     assert str(bad.error) == "line 1 of 'a' has no \"sentence\""
 
 
 def test_an_object_whose_id_is_null_gets_its_number() -> None:
-    (found,) = read_texts([b'{"text": "x", "id": null}'], "'a'", Reading("jsonl"))
+    (found,) = read_texts([b'{"text": "x", "id": null}'], "'a'", FileFormat("jsonl"))
     assert isinstance(found, Text)
     assert found.id == "0"
 
 
 def test_a_line_of_a_hundred_megabytes_is_one_text() -> None:
     line = "word \u00e9 ".encode() * 12_500_000
-    first, second = read_texts([line + b"\n", b"next\n"], "'a'", Reading())
+    first, second = read_texts([line + b"\n", b"next\n"], "'a'", FileFormat())
     assert isinstance(first, Text)
     assert len(first.text) == 87_500_000
     assert second.raw == "next"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.storage.texts import BadText, Text
-from attnviz.storage.texts.formats import Reading, read_texts
+from attnviz.storage.texts.formats import FileFormat, read_texts
 from attnviz.storage.texts.lines import BrokenFileError, Lines, open_lines, unbroken
 
 
@@ -64,7 +64,7 @@ def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut: int)
     def lines() -> Iterator[bytes]:
         yield from unbroken(open_lines(io.BytesIO(data), "'a.gz'", packed=True), "'a.gz'")
 
-    *texts, last = read_texts(lines(), "'a.gz'", Reading())
+    *texts, last = read_texts(lines(), "'a.gz'", FileFormat())
     assert [text.text for text in texts if isinstance(text, Text)] == whole[: len(texts)]
     assert isinstance(last, BadText)
     assert last.line == len(texts) + 1

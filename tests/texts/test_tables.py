@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from attnviz.core.errors import InputError, UsageError
 from attnviz.storage.texts import BadText, Text
-from attnviz.storage.texts.formats import Reading, read_texts
+from attnviz.storage.texts.formats import FileFormat, read_texts
 
 CELLS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1, max_size=20
@@ -21,7 +21,7 @@ CELLS = st.text(
 
 def read(data: bytes | str, input_format: str = "csv", **how: object) -> list[Text | BadText]:
     raw = data if isinstance(data, bytes) else data.encode()
-    reading = Reading(input_format, **how)  # type: ignore[arg-type]
+    reading = FileFormat(input_format, **how)  # type: ignore[arg-type]
     return list(read_texts(io.BytesIO(raw), "'a'", reading))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.storage.texts import WINDOW, BadText, Text, windows
-from attnviz.storage.texts.batches import batches, stretches
+from attnviz.storage.texts import CHUNK_SIZE, BadText, Text, chunks
+from attnviz.storage.texts.batches import batches, chunks_by_memory
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=60)
 
@@ -16,24 +16,24 @@ def texts(count):
 
 
 def test_windows_are_full_but_for_the_last():
-    found = [len(window) for window in windows(texts(2 * WINDOW + 88))]
-    assert found == [WINDOW, WINDOW, 88]
-    assert list(windows([])) == []
+    found = [len(window) for window in chunks(texts(2 * CHUNK_SIZE + 88))]
+    assert found == [CHUNK_SIZE, CHUNK_SIZE, 88]
+    assert list(chunks([])) == []
 
 
 def test_a_window_of_long_texts_has_fewer_of_them_and_the_same_ones_each_time():
     long = [Text(str(number), "x" * 2048) for number in range(20)]
-    assert [len(window) for window in windows(long)] == [8, 8, 4]
+    assert [len(window) for window in chunks(long)] == [8, 8, 4]
 
 
 def test_a_bad_record_counts_as_one():
     mixed = [*texts(3), BadText("line 4", None), *texts(2)]
-    assert [len(window) for window in windows(mixed, size=4)] == [4, 2]
+    assert [len(window) for window in chunks(mixed, size=4)] == [4, 2]
 
 
 def test_a_window_goes_on_as_it_is_where_nothing_more_is_waiting():
     waiting = iter([True, True, False, True, False, False])
-    found = windows(texts(6), ready=lambda: next(waiting))
+    found = chunks(texts(6), ready=lambda: next(waiting))
     assert [len(window) for window in found] == [3, 2, 1]
 
 
@@ -59,7 +59,7 @@ def test_records_of_similar_length_come_together():
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))
 def test_stretches_are_consecutive_and_fit_unless_they_are_one_record(sizes, room):
-    plan = list(stretches(sizes, room))
+    plan = list(chunks_by_memory(sizes, room))
     assert [number for stretch in plan for number in stretch] == list(range(len(sizes)))
     for stretch in plan:
         assert sum(sizes[number] for number in stretch) <= room or len(stretch) == 1

@@ -22,7 +22,7 @@ from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, fi
 from attnviz.analyses.corpus.strongest import Strongest, read_texts, told
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.masks import Subject, check_measurable
+from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
@@ -145,7 +145,7 @@ class StreamTally:
             item: the map.
             attention: all that is known of the text.
         """
-        subject = Subject(item)
+        subject = MeasuredMap(item)
         measures = measure_heads(subject, repeated=False)
         texts = {"text": attention.text, "source": attention.source, "target": attention.target}
         keys = read_axis(item.key_tokens, texts.get(item.key_side) or "")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.bootstrap import BITS
 from attnviz.analyses.corpus.words import CLASSES, PAIRED, InWords
-from attnviz.analyses.masks import Subject
+from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.measures import HeadMeasure
 from attnviz.core.registry import MEASURES
 
@@ -127,7 +127,7 @@ COUNT = sum(_LENGTHS.values())
 
 
 def figures_of(
-    subject: Subject, measures: Mapping[str, HeadMeasure], classes: NDArray[np.intp]
+    subject: MeasuredMap, measures: Mapping[str, HeadMeasure], classes: NDArray[np.intp]
 ) -> NDArray[np.float64]:
     """All figures of one map.
 

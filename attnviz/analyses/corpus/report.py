@@ -13,7 +13,7 @@ from attnviz.analyses.corpus.bootstrap import LEVEL, deviation, intervals, mean,
 from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ROWS
 from attnviz.analyses.corpus.words import CLASSES
 from attnviz.analyses.heads import in_order, roles_of
-from attnviz.core.corpus_report import CorpusReport, Firing, Pair, StreamReport
+from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.measures import HeadRow, Meaning
 from attnviz.core.registry import MEASURES
 from attnviz.storage.documents import read_provenance
@@ -133,11 +133,11 @@ def _pairs(tally: StreamTally) -> Iterator[Pair]:
                        count)  # fmt: skip
 
 
-def _firings(tally: StreamTally) -> Iterator[Firing]:
+def _firings(tally: StreamTally) -> Iterator[TopExample]:
     strongest = tally.strongest
     for number, (layer, head, _) in enumerate(_heads(tally)):
         for rank, (weight, text, query, key) in enumerate(strongest.links[number].tolist(), 1):
             if weight >= 0:
                 told = strongest.texts[int(text)]
-                yield Firing(layer, head, rank, weight, told.queries[int(query)],
+                yield TopExample(layer, head, rank, weight, told.queries[int(query)],
                              told.keys[int(key)], told.id, told.texts)  # fmt: skip

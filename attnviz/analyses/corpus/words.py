@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import Subject, within_one_text
+from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.measures.shares import is_mark
 from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import Token
@@ -203,7 +203,7 @@ class InWords:
     between: NDArray[np.bool_]
 
 
-def in_words(subject: Subject, queries: Axis, keys: Axis) -> InWords:
+def in_words(subject: MeasuredMap, queries: Axis, keys: Axis) -> InWords:
     """A map over its words.
 
     Args:

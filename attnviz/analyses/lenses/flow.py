@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.lenses.layered import Layered, layered, seen_through
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
-from attnviz.core.notices import announce
+from attnviz.core.notices import notify
 
 UNIT = "largest flow from an input"
 MOST_SOLVES = 10_000
@@ -53,7 +53,7 @@ def flow(
         )
     graph = layered(attention)
     cost = f"flow takes {solves:,} maximum-flow problems over {len(item.layers)} layers"
-    announce(cost)
+    notify(cost)
     values = flows(graph, rows).astype(np.float32)[None, None]
     provenance = seen_through("flow", attention)
     shown = item.with_weights(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import Explained
+from attnviz.core.lens_inputs import AttentionGradients
 
 UNIT = "share of what speaks for the output (gradient)"
 
@@ -22,7 +22,7 @@ Matrix = NDArray[np.float64]
 """Relevance, shape (positions, positions or keys); or such a matrix for each layer."""
 
 
-def gradient(explained: Explained) -> Attention:
+def gradient(explained: AttentionGradients) -> Attention:
     """How much each input token speaks for one output, through weights it grows with.
 
     Args:
@@ -137,7 +137,7 @@ def _shares(rows: Matrix) -> Matrix:
     return shares
 
 
-def _steps(explained: Explained) -> dict[str, Matrix]:
+def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
     """Ā of every layer of each stream, layers of different shapes joined again."""
     parts: dict[str, list[Matrix]] = {}
     for item, slope in zip(explained.attention.maps, explained.gradients, strict=True):
@@ -150,7 +150,7 @@ def _steps(explained: Explained) -> dict[str, Matrix]:
     return {name: np.concatenate(parts[name]) for name in needed}
 
 
-def _name(explained: Explained) -> str:
+def _name(explained: AttentionGradients) -> str:
     """Such as "→ POSITIVE .98"."""
     if explained.probability is None:
         return f"→ {explained.output}"

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.lens_inputs import Transformed
+from attnviz.core.lens_inputs import ValueVectors
 
 UNIT = "share of a row's summed norms"
 VALUE_UNIT = "share of a row's summed value-norms"
 
 
-def norm(transformed: Transformed) -> Attention:
+def norm(transformed: ValueVectors) -> Attention:
     """How long each key's contribution to each query is, all heads added up.
 
     Args:

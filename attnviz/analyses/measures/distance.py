@@ -12,23 +12,23 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import Numbers, Subject, within_one_text
+from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import Token
 from attnviz.core.measures import HeadMeasure
 
 
-def distance(subject: Subject) -> HeadMeasure | None:
+def distance(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean over the rows i of Σ_j a_ij |i − j|."""
     return _weighted(subject, "distance", ("only itself", "only the far end"), np.abs)
 
 
-def offset(subject: Subject) -> HeadMeasure | None:
+def offset(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean over the rows i of Σ_j a_ij (j − i)."""
     return _weighted(subject, "offset", ("only the past", "only what follows"), np.positive)
 
 
 def _weighted(
-    subject: Subject, name: str, ends: tuple[str, str], kind: np.ufunc
+    subject: MeasuredMap, name: str, ends: tuple[str, str], kind: np.ufunc
 ) -> HeadMeasure | None:
     length = len(subject.item.key_tokens)
     in_line = within_one_text(subject.item) and patch_places(subject.item.key_tokens) is None
@@ -49,7 +49,7 @@ def _weighted(
 _PATCH = re.compile(r"(\d+),(\d+)")
 
 
-def patch_distance(subject: Subject) -> HeadMeasure | None:
+def patch_distance(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean over the patches of Σ_j a_ij times the way from patch i to patch j, in patches.
 
     The class token lies nowhere in the picture: its row and its column are left out, and what is

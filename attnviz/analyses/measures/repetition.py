@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from attnviz.analyses.masks import Subject, within_one_text
+from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.core.attention_map import Token
 from attnviz.core.measures import HeadMeasure
 
@@ -43,7 +43,7 @@ SHORTEST = 4
 """Tokens that must come again before it counts as a repetition."""
 
 
-def induction(subject: Subject) -> HeadMeasure | None:
+def induction(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean of A[i, i − L + 1] over the second copy.
 
     That diagonal also crosses the last token of the first copy, which has nothing to repeat yet.
@@ -51,7 +51,7 @@ def induction(subject: Subject) -> HeadMeasure | None:
     return _copying(subject, "induction", 1, "what came next the last time")
 
 
-def duplicate(subject: Subject) -> HeadMeasure | None:
+def duplicate(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean of A[i, i − L] over the second copy."""
     return _copying(subject, "duplicate", 0, "the same token the last time")
 
@@ -80,7 +80,7 @@ def repetition(tokens: tuple[Token, ...]) -> tuple[list[int], list[int]]:
     return [places[at] for at in second], [places[at - period] for at in second]
 
 
-def _copying(subject: Subject, name: str, step: int, what: str) -> HeadMeasure | None:
+def _copying(subject: MeasuredMap, name: str, step: int, what: str) -> HeadMeasure | None:
     if not within_one_text(subject.item):
         return None
     tokens = subject.item.query_tokens

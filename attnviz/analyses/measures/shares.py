@@ -10,27 +10,27 @@ import unicodedata
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import Numbers, Subject, within_one_text
+from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import Token
 from attnviz.core.measures import HeadMeasure
 
 
-def previous_token(subject: Subject) -> HeadMeasure | None:
+def previous_token(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean of a_(i, i−1) over the N − 1 rows that have a token before them."""
     return _diagonal(subject, "previous-token", -1, "the token before")
 
 
-def next_token(subject: Subject) -> HeadMeasure | None:
+def next_token(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean of a_(i, i+1) over the N − 1 rows that have a token after them; none in a causal map."""
     return _diagonal(subject, "next-token", 1, "the token after")
 
 
-def own_token(subject: Subject) -> HeadMeasure | None:
+def own_token(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean of a_ii over all N rows."""
     return _diagonal(subject, "self", 0, "itself")
 
 
-def _diagonal(subject: Subject, name: str, offset: int, what: str) -> HeadMeasure | None:
+def _diagonal(subject: MeasuredMap, name: str, offset: int, what: str) -> HeadMeasure | None:
     if not within_one_text(subject.item):
         return None
     targets = np.eye(len(subject.item.key_tokens), k=offset, dtype=bool)
@@ -40,7 +40,7 @@ def _diagonal(subject: Subject, name: str, offset: int, what: str) -> HeadMeasur
 # <same_token> Heads that look for other places of the same token.
 
 
-def same_token(subject: Subject) -> HeadMeasure | None:
+def same_token(subject: MeasuredMap) -> HeadMeasure | None:
     """Share on tokens that read the same, itself and special tokens aside.
 
     Averaged over the rows that can see such a token; across two texts the token itself is one.
@@ -61,7 +61,7 @@ def same_token(subject: Subject) -> HeadMeasure | None:
 # <first_token> Heads that rest on the first token.
 
 
-def first_token(subject: Subject) -> HeadMeasure | None:
+def first_token(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean of a_i0 over i ≥ 1: the first token has to look at itself in a causal map.
 
     Across two texts the first key, from every query.
@@ -75,7 +75,7 @@ def first_token(subject: Subject) -> HeadMeasure | None:
 # <special_token> Heads that rest on special tokens.
 
 
-def special_token(subject: Subject) -> HeadMeasure | None:
+def special_token(subject: MeasuredMap) -> HeadMeasure | None:
     """Share on special tokens ([CLS], <eos>), over the rows that can see one."""
     item = subject.item
     special = np.array([token.special for token in item.key_tokens])
@@ -86,7 +86,7 @@ def special_token(subject: Subject) -> HeadMeasure | None:
 # <punctuation> Heads that rest on punctuation marks.
 
 
-def punctuation(subject: Subject) -> HeadMeasure | None:
+def punctuation(subject: MeasuredMap) -> HeadMeasure | None:
     """Share on tokens of nothing but punctuation, over the rows that can see one."""
     item = subject.item
     marks = np.array([is_mark(token) for token in item.key_tokens])
@@ -126,7 +126,7 @@ def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Nu
     return scores
 
 
-def sink(subject: Subject) -> HeadMeasure:
+def sink(subject: MeasuredMap) -> HeadMeasure:
     """The highest score of a key that at least half of the rows see.
 
     The last keys of a causal map are seen by few rows, each of which would weigh too much.
@@ -140,7 +140,7 @@ def sink(subject: Subject) -> HeadMeasure:
     return subject.measure("sink", "share", ("no key stands out", "one key gets all"), formula)
 
 
-def sink_fractions(subject: Subject) -> Numbers:
+def sink_fractions(subject: MeasuredMap) -> Numbers:
     """For each key the share of all heads of which it is a sink, shape (keys,).
 
     In a short text, where even an even look passes the threshold, nothing is a sink.
@@ -152,7 +152,7 @@ def sink_fractions(subject: Subject) -> Numbers:
     return fractions
 
 
-def _well_seen(subject: Subject) -> NDArray[np.bool_]:
+def _well_seen(subject: MeasuredMap) -> NDArray[np.bool_]:
     counts = subject.visible.sum(axis=-2)
     rows = subject.rows.sum(axis=-1, keepdims=True)
     well: NDArray[np.bool_] = (2 * counts >= rows)[:, None]

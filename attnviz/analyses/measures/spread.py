@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import HIGH, LOW, Numbers, Subject, mean_entropy
+from attnviz.analyses.masks import HIGH, LOW, MeasuredMap, Numbers, mean_entropy
 from attnviz.core.measures import HeadMeasure
 
 
-def entropy(subject: Subject) -> HeadMeasure:
+def entropy(subject: MeasuredMap) -> HeadMeasure:
     """Mean entropy of a row, in nats; the first row of a causal map is 0 whatever the head does."""
     heads, even = subject.entropies
     values = mean_entropy(subject.item.weights, heads), mean_entropy(subject.uniform, even)
@@ -20,7 +20,7 @@ def entropy(subject: Subject) -> HeadMeasure:
     return subject.compare("entropy", "nats", (LOW, HIGH), values, top=most)
 
 
-def relative_entropy(subject: Subject) -> HeadMeasure | None:
+def relative_entropy(subject: MeasuredMap) -> HeadMeasure | None:
     """Entropy over ln(visible keys), averaged over the rows that see two keys or more."""
     seen = subject.visible.sum(axis=-1)
     rows: NDArray[np.bool_] = seen > 1
@@ -31,14 +31,14 @@ def relative_entropy(subject: Subject) -> HeadMeasure | None:
     return subject.compare("relative-entropy", "share", (LOW, HIGH), (heads, even))
 
 
-def span(subject: Subject) -> HeadMeasure:
+def span(subject: MeasuredMap) -> HeadMeasure:
     """exp(entropy) of a row, averaged: so many keys would an even look of that entropy take in."""
     heads, even = (subject.mean(np.exp(found), subject.rows) for found in subject.entropies)
     ends = ("every query looks at one key", "an even look at as many keys")
     return subject.compare("span", "keys", ends, (heads, even), top=_most(_keys(subject)))
 
 
-def _keys(subject: Subject) -> NDArray[np.int64]:
+def _keys(subject: MeasuredMap) -> NDArray[np.int64]:
     """How many keys each row sees, at least 1."""
     keys: NDArray[np.int64] = np.maximum(subject.visible.sum(axis=-1), 1)
     return keys
@@ -51,7 +51,7 @@ def _most(values: Numbers | NDArray[np.int64]) -> float:
 # <confidence> Confidence of a head (Voita et al. 2019, section 4): its mean largest weight.
 
 
-def confidence(subject: Subject) -> HeadMeasure:
+def confidence(subject: MeasuredMap) -> HeadMeasure:
     """Mean of each row's largest weight, the end token aside, which the paper leaves out.
 
     The end token is the last key where it is special.

@@ -17,14 +17,14 @@ from attnviz.cli.output import Draft, different, write_bytes
 from attnviz.cli.rejects import Failures, failures
 from attnviz.cli.run import Notes, more_of_stdin, sharing
 from attnviz.core.errors import AttnvizError, InputError, choose
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 from attnviz.models.open import check_origin
 from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AlignWindow, Record, each, side_by_side
+from attnviz.runs.many_texts import AlignChunk, Record, each, side_by_side
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.word_alignment import Aligned, Scores, check_alignment
 from attnviz.storage.matrices import read_bytes
-from attnviz.storage.texts import windows
+from attnviz.storage.texts import chunks
 
 Write = Callable[[bytes], None]
 Outcome = tuple[Record, Aligned | AttnvizError]
@@ -54,7 +54,7 @@ def run_alignment(
     different(options.output.output, options.many.rejects)
     gold = None if asked.score is None else read_gold_file(asked.score)
     choice, path = options.choice, options.output.output
-    work = AlignWindow(
+    work = AlignChunk(
         *(options.origin, choice.layer, choice.head, asked.symmetrize, asked.against),
         options.many.batch_size,
     )
@@ -63,10 +63,10 @@ def run_alignment(
         failures(options) as failed,
         Draft(path) if path else nullcontext() as draft,
         open_engine(*sharing(options)) as engine,
-        heard_by(say),
+        notices_to(say),
     ):
         write = draft.write if draft else write_bytes
-        read = windows(pairs, ready=more_of_stdin(file))
+        read = chunks(pairs, ready=more_of_stdin(file))
         found = each(side_by_side(work, read, engine))
         if gold is None:
             write_links(found, failed, write)

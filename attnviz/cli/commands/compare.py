@@ -44,7 +44,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompareRequest:
     """What is compared and where it goes.
 
     Attributes:
@@ -93,7 +93,7 @@ class Asked:
             check_writable(path)
 
 
-def run_comparison(asked: Asked) -> int:
+def run_comparison(asked: CompareRequest) -> int:
     """Compare A and B and write what was asked for; answers the exit status.
 
     Raises:
@@ -381,5 +381,7 @@ def compare(
         side(a, model_a, revision_a, layer_a, head_a),
         side(a if b is None else b, model_b, revision_b, layer_b, head_b),
     )
-    asked = Asked(sides, top, format_name, output, heatmap, grid, fail_above, options.output.quiet)
+    asked = CompareRequest(
+        sides, top, format_name, output, heatmap, grid, fail_above, options.output.quiet
+    )
     raise typer.Exit(run_comparison(asked))

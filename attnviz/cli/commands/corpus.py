@@ -16,7 +16,14 @@ from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary
 from attnviz.analyses.heads import ORDERS, check_order
-from attnviz.cli.corpus_work import Adding, Checkpoint, Study, Texts, read_frequencies, read_twice
+from attnviz.cli.corpus_work import (
+    Accumulator,
+    Checkpoint,
+    ShardTask,
+    Texts,
+    read_frequencies,
+    read_twice,
+)
 from attnviz.cli.inputs import texts_of
 from attnviz.cli.journal import question_of
 from attnviz.cli.options import (
@@ -41,12 +48,12 @@ from attnviz.cli.resumable import can_last
 from attnviz.cli.run import Notes, count_texts, sharing
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.notices import announce, heard_by
+from attnviz.core.notices import notices_to, notify
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.renderers import Display
 from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AttendWindow
+from attnviz.runs.many_texts import AttendChunk
 from attnviz.runs.outputs import as_bytes, picture_suffix
 from attnviz.runs.pipeline import check_choice
 from attnviz.storage.documents import dump_json
@@ -56,7 +63,7 @@ SUFFIXES = {".txt": "table", ".tsv": "tsv", ".json": "json", ".npz": "npz"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CorpusRequest:
     """What was asked for.
 
     Attributes:
@@ -139,7 +146,7 @@ class Asked:
 # <corpus_write> The report on a corpus, written wherever it was asked for.
 
 
-def finish(aggregates: Aggregates, asked: Asked) -> None:
+def finish(aggregates: Aggregates, asked: CorpusRequest) -> None:
     """Write the picture, the file and stdout.
 
     Raises:
@@ -164,7 +171,9 @@ def finish(aggregates: Aggregates, asked: Asked) -> None:
         write_bytes(written(report, asked.format, asked, display))
 
 
-def written(report: CorpusReport, format_name: str, asked: Asked, display: Display) -> bytes:
+def written(
+    report: CorpusReport, format_name: str, asked: CorpusRequest, display: Display
+) -> bytes:
     """The report in a format."""
     first = replace(
         report,
@@ -186,7 +195,7 @@ def written(report: CorpusReport, format_name: str, asked: Asked, display: Displ
 # written once.
 
 
-def run(asked: Asked) -> int:
+def run(asked: CorpusRequest) -> int:
     """Study a corpus and write what was asked for; answers the exit status.
 
     Raises:
@@ -196,18 +205,18 @@ def run(asked: Asked) -> int:
     options = asked.options
     checkpoint = asked.checkpoint()
     vocabulary, texts, total = _read(asked)
-    attend = AttendWindow(options.origin, options.choice, asked.command, options.many.batch_size)
-    study = Study(attend, vocabulary, asked.replicates, asked.seed)
+    attend = AttendChunk(options.origin, options.choice, asked.command, options.many.batch_size)
+    study = ShardTask(attend, vocabulary, asked.replicates, asked.seed)
     say = None if options.output.quiet else Notes().say
-    with failures(options) as failed, open_engine(*sharing(options)) as engine, heard_by(say):
-        adding = Adding(study, failed, checkpoint)
+    with failures(options) as failed, open_engine(*sharing(options)) as engine, notices_to(say):
+        adding = Accumulator(study, failed, checkpoint)
         if options.many.resume and not adding.go_on():
-            announce("there is nothing to go on with: beginning")
+            notify("there is nothing to go on with: beginning")
         left = None if total is None else total - adding.reached.records
         with _progress(left, asked) as advance:
             adding.add_all(texts, engine, advance)
         for text in adding.notes():
-            announce(text)
+            notify(text)
     if adding.aggregates.texts:
         finish(adding.aggregates, asked)
     if checkpoint is not None:
@@ -215,7 +224,7 @@ def run(asked: Asked) -> int:
     return 1 if failed.count or not adding.aggregates.texts else 0
 
 
-def _read(asked: Asked) -> tuple[Vocabulary, Texts, int | None]:
+def _read(asked: CorpusRequest) -> tuple[Vocabulary, Texts, int | None]:
     """The frequent words, the texts and, where it is known, how many these are."""
     many = asked.options.many
 
@@ -235,7 +244,9 @@ def _read(asked: Asked) -> tuple[Vocabulary, Texts, int | None]:
     return vocabulary, open_texts(), count_texts(asked.file, asked.command, asked.options)
 
 
-def _progress(total: int | None, asked: Asked) -> AbstractContextManager[Callable[[int], None]]:
+def _progress(
+    total: int | None, asked: CorpusRequest
+) -> AbstractContextManager[Callable[[int], None]]:
     """A count, a rate and the time that remains, on a terminal."""
     if asked.options.output.quiet or not sys.stderr.isatty():
         return nullcontext(lambda done: None)
@@ -374,7 +385,7 @@ def corpus(
     choose(format_name, FORMATS, "format")
     choose(show, SHOWS, "thing to show")
     check_order(order, None)
-    asked = Asked(
+    asked = CorpusRequest(
         options=options,
         file=file,
         command="cross" if cross else "self",

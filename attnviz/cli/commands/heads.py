@@ -30,7 +30,7 @@ from attnviz.cli.rejects import failures
 from attnviz.cli.run import Notes, more_of_stdin, sharing
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
-from attnviz.core.notices import announce, heard_by
+from attnviz.core.notices import notices_to, notify
 from attnviz.models import Source
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers import Display
@@ -45,18 +45,18 @@ from attnviz.renderers.text.heads import (
     treebank_tsv,
 )
 from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AttendWindow, Record, attend_all
+from attnviz.runs.many_texts import AttendChunk, Record, attend_all
 from attnviz.runs.outputs import picture_suffix
 from attnviz.runs.pipeline import attend_one, check_choice
 from attnviz.storage.conllu import Sentence, read_sentences
 from attnviz.storage.documents import dump_json
-from attnviz.storage.texts import Text, windows
+from attnviz.storage.texts import Text, chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def relations(file: str, asked: Asked) -> int:
+def relations(file: str, asked: HeadsRequest) -> int:
     """Score every head on every relation of a treebank; answers the exit status.
 
     A sentence that the model cannot take is named and left out.
@@ -115,7 +115,7 @@ def read_treebank(file: str) -> list[Sentence]:
         raise InputError(f"cannot read '{file}': {error.strerror}") from error
 
 
-def _counted(sentences: list[Sentence], asked: Asked) -> Iterator[Sentence]:
+def _counted(sentences: list[Sentence], asked: HeadsRequest) -> Iterator[Sentence]:
     """The sentences, counted on stderr where someone watches."""
     if asked.options.output.quiet or not sys.stderr.isatty():
         yield from sentences
@@ -131,7 +131,7 @@ SUFFIXES = {".txt": "table", ".tsv": "tsv", ".json": "json"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HeadsRequest:
     """What was asked for beside the shared options.
 
     Attributes:
@@ -181,7 +181,7 @@ class Asked:
             note(text)
 
 
-def measures(texts: Iterable[Record], asked: Asked, file: str | None = None) -> int:
+def measures(texts: Iterable[Record], asked: HeadsRequest, file: str | None = None) -> int:
     """Measure the heads over all texts and write what was asked for; answers the exit status.
 
     Args:
@@ -193,12 +193,12 @@ def measures(texts: Iterable[Record], asked: Asked, file: str | None = None) -> 
         AttnvizError: what would fail for every text.
     """
     options, study, similarity = asked.options, HeadStudy(), SimilarityStudy()
-    work = AttendWindow(options.origin, options.choice, "self", options.many.batch_size)
+    work = AttendChunk(options.origin, options.choice, "self", options.many.batch_size)
     wants_roles = not asked.similar or asked.overview or asked.scatter
     repeat = asked.repeat and options.origin.weights is None and wants_roles
     say = None if options.output.quiet else Notes().say
-    with failures(options) as failed, open_engine(*sharing(options)) as engine, heard_by(say):
-        read = windows(texts, ready=more_of_stdin(file))
+    with failures(options) as failed, open_engine(*sharing(options)) as engine, notices_to(say):
+        read = chunks(texts, ready=more_of_stdin(file))
         for record, found in attend_all(work, read, engine):
             if isinstance(found, AttnvizError):
                 failed.add(record, found)
@@ -209,7 +209,7 @@ def measures(texts: Iterable[Record], asked: Asked, file: str | None = None) -> 
                 failed.add(record, error)
                 continue
             for text in found.provenance.notes:
-                announce(text)
+                notify(text)
             if asked.similar or asked.scatter:
                 similarity.add(found)
     if not study.texts:
@@ -220,7 +220,7 @@ def measures(texts: Iterable[Record], asked: Asked, file: str | None = None) -> 
     return 1 if failed.count else 0
 
 
-def _repeat(source: Source, study: HeadStudy, asked: Asked) -> None:
+def _repeat(source: Source, study: HeadStudy, asked: HeadsRequest) -> None:
     """Measure what random words said twice show; a model that cannot take them goes without."""
     from attnviz.analyses.measures.repetition import repeated_words
 
@@ -237,7 +237,7 @@ def _repeat(source: Source, study: HeadStudy, asked: Asked) -> None:
     )
 
 
-def _write(study: HeadStudy, similarity: SimilarityStudy, asked: Asked) -> None:
+def _write(study: HeadStudy, similarity: SimilarityStudy, asked: HeadsRequest) -> None:
     """The pictures, then the table or the data."""
     report = study.report(asked.order, asked.role)
     if asked.role is not None and not report.rows:
@@ -280,7 +280,7 @@ def _draw(figure: Figure, path: Path, provenance: Provenance) -> None:
     write_file(path, figure_bytes(figure, picture_suffix(path), told))
 
 
-def write_report(spellings: Mapping[str, Callable[[Display], str]], asked: Asked) -> None:
+def write_report(spellings: Mapping[str, Callable[[Display], str]], asked: HeadsRequest) -> None:
     """Write a report to stdout and, if asked, to a file.
 
     Args:
@@ -427,7 +427,7 @@ def heads(
 
     choose(format_name, FORMATS, "format")
     check_order(order, role)
-    asked = heads_run.Asked(
+    asked = heads_run.HeadsRequest(
         options, order, role, similar, format_name, output, overview, scatter, not no_repeat
     )
     asked.check()

@@ -35,11 +35,11 @@ from attnviz.cli.run import Notes
 from attnviz.cli.sinks import PageSink, display_of_stdout
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.notices import heard_by
+from attnviz.core.notices import notices_to
 from attnviz.core.options import Choice, Origin
 from attnviz.core.registry import FORMATS, Needs
 from attnviz.core.tokens import parse_patch, patch_grid
-from attnviz.models.lens import see
+from attnviz.models.lens import apply_lens
 from attnviz.renderers import Display
 from attnviz.runs.outputs import as_bytes, format_of, make_renderer, picture_suffix
 from attnviz.runs.pipeline import apply_choice, check_choice
@@ -48,13 +48,13 @@ from attnviz.storage.texts import check_text
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from attnviz.core.lens_inputs import Explained, Transformed
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.models.hugging_face.vision.vision import VisionModel
     from attnviz.renderers.figures.overlay import Seen
 
 
 def look_through(
-    model: VisionModel, picture: Image, asked: Asked, size: tuple[int, int] | None
+    model: VisionModel, picture: Image, asked: ImageRequest, size: tuple[int, int] | None
 ) -> Attention:
     """A picture's attention over itself through the lens asked for, every layer and head of it.
 
@@ -68,14 +68,14 @@ def look_through(
     def attend() -> Attention:
         return model.attend_image(picture, asked.patch, size)
 
-    def ask(needs: Needs) -> Explained | Transformed:
+    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
         if needs == "gradients":
             return model.explain_image(picture, choice.explain, size)
         return model.transform_image(picture, size)
 
     if choice.lens == "flow":
         return flow_shown(attend(), asked)
-    found = see(choice.lens, attend, ask, lambda attention: attention)
+    found = apply_lens(choice.lens, attend, ask, lambda attention: attention)
     if choice.lens != "norm":
         return found
     # Heads are summed unless one is asked for, which only the map of their own has.
@@ -83,7 +83,7 @@ def look_through(
     return replace(found, maps=(found.stream(name),))
 
 
-def flow_shown(attention: Attention, asked: Asked) -> Attention:
+def flow_shown(attention: Attention, asked: ImageRequest) -> Attention:
     """The flow to the query that is shown: all pairs of a picture take half an hour.
 
     Raises:
@@ -113,7 +113,7 @@ TERMS = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_ma
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ImageRequest:
     """What was asked for beside the shared options.
 
     Attributes:
@@ -202,7 +202,7 @@ class Asked:
         check_text(self.text)
 
 
-def show(asked: Asked) -> None:
+def show(asked: ImageRequest) -> None:
     """Read the picture, ask the model, and write what was asked for.
 
     Raises:
@@ -226,7 +226,7 @@ def show(asked: Asked) -> None:
     model: Any = load(str(origin.model), **terms)
     notes = Notes()
     with ExitStack() as stack:
-        stack.enter_context(heard_by(None if asked.options.output.quiet else notes.say))
+        stack.enter_context(notices_to(None if asked.options.output.quiet else notes.say))
         path = asked.options.output.output
         draft = stack.enter_context(Draft(path)) if path else None
         if asked.text is None:
@@ -260,7 +260,7 @@ def as_jpeg(part: Any) -> bytes:
     return file.getvalue()
 
 
-def chosen(attention: Attention, asked: Asked) -> Any:
+def chosen(attention: Attention, asked: ImageRequest) -> Any:
     """What is seen from one query, selected and reduced, in this order."""
     choice = asked.seen_choice
     if asked.everything:
@@ -280,7 +280,7 @@ def seen(attention: Attention, part: Any, patch: str | None) -> Seen:
     return Seen(np.asarray(part), outlined)
 
 
-def write_pictures(found: Attention, asked: Asked, picture: Seen) -> None:
+def write_pictures(found: Attention, asked: ImageRequest, picture: Seen) -> None:
     """Draw the last chosen layer, and every chosen head, over the picture."""
     from attnviz.renderers.figures.figure import figure_bytes
     from attnviz.renderers.figures.overlay import overlay, overlay_grid
@@ -327,7 +327,7 @@ def as_one(item: AttentionMap, heads: dict[str, Any]) -> AttentionMap:
     return item.with_weights(weights, layers=heads["layers"], heads=heads["heads"])
 
 
-def write_data(found: Any, asked: Asked, draft: Draft | None) -> None:
+def write_data(found: Any, asked: ImageRequest, draft: Draft | None) -> None:
     """The numbers on stdout and, if asked, in a file."""
     display = display_of_stdout(many=False)
     every_layer = asked.options.choice.layer is not None
@@ -439,4 +439,4 @@ def image(
     attnviz image sample_inputs/shapes.png --model ./my-llava --text "Where is the tree?"
     """
     options = replace(options, choice=replace(options.choice, lens=lens))
-    show(Asked(options, Path(file), patch, image_size, overlay, text, token))
+    show(ImageRequest(options, Path(file), patch, image_size, overlay, text, token))

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, AttnvizError
-from attnviz.core.notices import announce
+from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.capture import HANDED_OVER, Captured, capture_many
 from attnviz.models.hugging_face.capture.kernel import eagerly
 from attnviz.models.hugging_face.inputs.prepared import Prepared
@@ -139,7 +139,7 @@ Read = tuple[list[Captured], Output | None]
 _KNOWN: WeakKeyDictionary[Any, dict[tuple[str, ...], Known]] = WeakKeyDictionary()
 
 
-class Together:
+class BatchRunner:
     """Some prepared texts, read in batches."""
 
     def __init__(
@@ -257,9 +257,9 @@ class Together:
         if not why:
             return
         if way.company == "even":
-            announce(f"texts are read one by one, because beside others {why}")
+            notify(f"texts are read one by one, because beside others {why}")
         else:
-            announce(f"only texts of equal length are read together, because beside padding {why}")
+            notify(f"only texts of equal length are read together, because beside padding {why}")
 
     def halve(self, batch: Sequence[Prepared]) -> list[Attention] | None:
         """Let batches be half as large from now on, and say so; of two texts none stays."""
@@ -271,5 +271,5 @@ class Together:
         self.known.tokens = len(batch) * longest // 2
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        announce(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
+        notify(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
         return None

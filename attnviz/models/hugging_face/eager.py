@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class EagerInputs:
     """What a model reads in one pass.
 
     Attributes:
@@ -52,7 +52,7 @@ class Reading:
     what: str = "text"
 
 
-def read_self(model: HuggingFaceModel, text: str) -> Reading:
+def read_self(model: HuggingFaceModel, text: str) -> EagerInputs:
     """A text as the model, or the encoder of one with two halves, reads it.
 
     Raises:
@@ -65,7 +65,7 @@ def read_self(model: HuggingFaceModel, text: str) -> Reading:
     encoder = model.family == "encoder–decoder"
     stream = {"encoder-only": "self", "decoder-only": "causal"}.get(model.family, "encoder")
     part = model.model.get_encoder() if encoder else model.model
-    return Reading(
+    return EagerInputs(
         eager_twin(part),
         model.tensors(read.inputs, part),
         {stream: ("text", "text")},
@@ -76,7 +76,7 @@ def read_self(model: HuggingFaceModel, text: str) -> Reading:
     )
 
 
-def read_cross(model: HuggingFaceModel, source: str, target: str | None) -> Reading:
+def read_cross(model: HuggingFaceModel, source: str, target: str | None) -> EagerInputs:
     """A pair as an encoder–decoder reads it; a target that is not given is generated.
 
     Raises:
@@ -86,7 +86,7 @@ def read_cross(model: HuggingFaceModel, source: str, target: str | None) -> Read
     """
     check_whole(model)
     read, goal, inputs = model.read_pair(source, target)
-    return Reading(
+    return EagerInputs(
         eager_twin(model.model),
         inputs,
         {
@@ -118,7 +118,7 @@ SMALLER = {"text": "give a shorter text", "picture": "give a smaller --image-siz
 """What needs less memory."""
 
 
-def check_reading(reading: Reading, copies: int) -> None:
+def check_reading(reading: EagerInputs, copies: int) -> None:
     """Refuse a text whose matrices would not fit, or are not weights between its tokens.
 
     Args:
@@ -145,12 +145,12 @@ def check_reading(reading: Reading, copies: int) -> None:
     )
 
 
-def run(reading: Reading) -> Any:
+def run(reading: EagerInputs) -> Any:
     """The model's output with every weight matrix in it."""
     return reading.part(**reading.inputs, output_attentions=True, return_dict=True, use_cache=False)
 
 
-def matrices(output: Any, reading: Reading) -> dict[str, list[Tensor | None]]:
+def matrices(output: Any, reading: EagerInputs) -> dict[str, list[Tensor | None]]:
     """Each stream's layers, shape (1, heads, queries, keys); None for one without attention."""
     split = getattr(output, "attentions", None) is None and len(reading.sides) > 1
     return {
@@ -159,7 +159,7 @@ def matrices(output: Any, reading: Reading) -> dict[str, list[Tensor | None]]:
     }
 
 
-def as_attention(reading: Reading, layers: Mapping[str, list[Tensor | None]]) -> Attention:
+def as_attention(reading: EagerInputs, layers: Mapping[str, list[Tensor | None]]) -> Attention:
     """The matrices as maps, checked to be attention weights of these tokens.
 
     Raises:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean
-from attnviz.core.lens_inputs import Explained, find_token, last_word
+from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
 from attnviz.models.hugging_face.eager import (
-    Reading,
+    EagerInputs,
     as_attention,
     check_reading,
     matrices,
@@ -47,7 +47,7 @@ class Chosen:
 
 
 def choose_output(
-    model: HuggingFaceModel, reading: Reading, logits: Any, wanted: str | None
+    model: HuggingFaceModel, reading: EagerInputs, logits: Any, wanted: str | None
 ) -> Chosen:
     """The output to explain.
 
@@ -100,7 +100,7 @@ def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
 
 
 def chosen_label(
-    model: HuggingFaceModel, reading: Reading, logits: Tensor, wanted: str | None
+    model: HuggingFaceModel, reading: EagerInputs, logits: Tensor, wanted: str | None
 ) -> Chosen:
     """A label of one token: of the named one, of the one most like the named label, or the last."""
     tokens = reading.tokens["text"]
@@ -122,7 +122,7 @@ def chosen_label(
 
 
 def chosen_word(
-    model: HuggingFaceModel, reading: Reading, logits: Tensor, wanted: str | None
+    model: HuggingFaceModel, reading: EagerInputs, logits: Tensor, wanted: str | None
 ) -> Chosen:
     """A token that a language model predicts.
 
@@ -156,7 +156,7 @@ def chosen_word(
     return Chosen(logits[row, number], name, logits[row].softmax(-1)[number].item(), (row,))
 
 
-def default_position(reading: Reading, ahead: int = 0, mask: int | None = None) -> int:
+def default_position(reading: EagerInputs, ahead: int = 0, mask: int | None = None) -> int:
     """The token that is explained where none is named; one past the last: the one to come."""
     side = next(iter(reading.sides.values()))[0]
     tokens, ids = reading.tokens[side], reading.ids[side]
@@ -217,7 +217,9 @@ COPIES = 6
 """How often a matrix exists while gradients are taken: weights, scores, both gradients, maps."""
 
 
-def explain_self(model: HuggingFaceModel, text: str, wanted: str | None = None) -> Explained:
+def explain_self(
+    model: HuggingFaceModel, text: str, wanted: str | None = None
+) -> AttentionGradients:
     """What the model predicts from a text, and how that hangs on each weight.
 
     Args:
@@ -242,7 +244,7 @@ def explain_self(model: HuggingFaceModel, text: str, wanted: str | None = None) 
 
 def explain_cross(
     model: HuggingFaceModel, source: str, target: str | None, wanted: str | None = None
-) -> Explained:
+) -> AttentionGradients:
     """Why an encoder–decoder writes a token of its target, and how that hangs on each weight.
 
     Args:
@@ -277,7 +279,7 @@ def check_head(model: HuggingFaceModel) -> None:
         )
 
 
-def explain(reading: Reading, choose: Callable[[Any], Chosen]) -> Explained:
+def explain(reading: EagerInputs, choose: Callable[[Any], Chosen]) -> AttentionGradients:
     """One forward and one backward pass over a text or a picture.
 
     Args:
@@ -301,10 +303,10 @@ def explain(reading: Reading, choose: Callable[[Any], Chosen]) -> Explained:
         slopes = slopes_of(chosen.score, flat, reading)
     gradients = like(attention, slopes)
     positions = chosen.positions or read_from(slopes[-1], gradients)
-    return Explained(attention, gradients, positions, chosen.name, chosen.probability)
+    return AttentionGradients(attention, gradients, positions, chosen.name, chosen.probability)
 
 
-def slopes_of(score: Tensor, weights: list[Tensor], reading: Reading) -> list[NDArray[Any]]:
+def slopes_of(score: Tensor, weights: list[Tensor], reading: EagerInputs) -> list[NDArray[Any]]:
     """∂score/∂weights of each layer, shape (heads, queries, keys).
 
     Raises:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance
 from attnviz.core.errors import AttnvizError, InputError, ModelError
-from attnviz.core.lens_inputs import Explained, Transformed
-from attnviz.models.hugging_face.batching import Together
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.models.hugging_face.batching import BatchRunner
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import DEFAULT_SIZE, WHOLE, Extent, heads_of
+from attnviz.models.hugging_face.capture.extent import DEFAULT_SIZE, WHOLE, Region, heads_of
 from attnviz.models.hugging_face.capture.maps import drowning
 from attnviz.models.hugging_face.inputs.prepared import Prepared
 from attnviz.models.hugging_face.inputs.reader import Reader, both_inputs, joined, tokenize_pair
@@ -19,7 +19,7 @@ from attnviz.models.hugging_face.load.devices import free_bytes
 from attnviz.models.hugging_face.load.errors import quiet
 from attnviz.models.hugging_face.load.tasks import Task, listening
 from attnviz.storage.texts import Text
-from attnviz.storage.texts.batches import ROOM, stretches
+from attnviz.storage.texts.batches import MEMORY_BUDGET, chunks_by_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -32,7 +32,7 @@ class HuggingFaceModel(Reader):
     """
 
     task: Task | None = None
-    extent: Extent = WHOLE
+    extent: Region = WHOLE
 
     def attend_self(self, text: str) -> Attention:
         """A text's attention over itself; of an encoder–decoder, its encoder's.
@@ -77,7 +77,7 @@ class HuggingFaceModel(Reader):
         """The attention of many texts or pairs, read together; see `hugging_face.together`."""
         return attend_many(self, texts, alone=alone, batch_size=batch_size)
 
-    def explain_self(self, text: str, wanted: str | None = None) -> Explained:
+    def explain_self(self, text: str, wanted: str | None = None) -> AttentionGradients:
         """What the model predicts from a text, with gradients; see `hugging_face.gradient`."""
         from attnviz.models.hugging_face.gradient import explain_self
 
@@ -85,19 +85,19 @@ class HuggingFaceModel(Reader):
 
     def explain_cross(
         self, source: str, target: str | None = None, wanted: str | None = None
-    ) -> Explained:
+    ) -> AttentionGradients:
         """Why a token of the target is written, with gradients; see `hugging_face.gradient`."""
         from attnviz.models.hugging_face.gradient import explain_cross
 
         return explain_cross(self, source, target, wanted)
 
-    def transform_self(self, text: str) -> Transformed:
+    def transform_self(self, text: str) -> ValueVectors:
         """What each head makes of each token; see `hugging_face.norm`."""
         from attnviz.models.hugging_face.norm import transform_self
 
         return transform_self(self, text)
 
-    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
         """What each head makes of each token of a pair; see `hugging_face.norm`."""
         from attnviz.models.hugging_face.norm import transform_cross
 
@@ -216,10 +216,10 @@ def attend_many(
     sizes = [0 if item is None else bytes_of(item, heads) for item in prepared]
     # What would take much of the room is read by itself.
     sizes = [0 if 8 * size > most else size for size in sizes]
-    for stretch in stretches(sizes, most):
+    for stretch in chunks_by_memory(sizes, most):
         items = {n: item for n in stretch if sizes[n] and (item := prepared[n]) is not None}
         with quiet():
-            found = Together(model, items, batch_size).read() if len(items) >= FEW else {}
+            found = BatchRunner(model, items, batch_size).read() if len(items) >= FEW else {}
         for number in stretch:
             if number in found:
                 yield found.pop(number)
@@ -276,4 +276,4 @@ def room() -> int:
     import torch
 
     free = free_bytes(torch.device("cpu"))
-    return ROOM if free is None or free > 4 * ROOM else ROOM // 8
+    return MEMORY_BUDGET if free is None or free > 4 * MEMORY_BUDGET else MEMORY_BUDGET // 8

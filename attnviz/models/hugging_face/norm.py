@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
-from attnviz.core.lens_inputs import Transformed, inner_products
-from attnviz.models.hugging_face.capture.kernel import Call, stream_of, take, watching
+from attnviz.core.lens_inputs import ValueVectors, inner_products
+from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watching
 from attnviz.models.hugging_face.eager import (
-    Reading,
+    EagerInputs,
     as_attention,
     check_reading,
     matrices,
@@ -53,7 +53,7 @@ class Values:
     projection: Tensor | None = None
 
 
-def transform_self(model: HuggingFaceModel, text: str) -> Transformed:
+def transform_self(model: HuggingFaceModel, text: str) -> ValueVectors:
     """What each head makes of each token of a text.
 
     Raises:
@@ -63,7 +63,7 @@ def transform_self(model: HuggingFaceModel, text: str) -> Transformed:
         return transform(read_self(model, text))
 
 
-def transform_cross(model: HuggingFaceModel, source: str, target: str | None) -> Transformed:
+def transform_cross(model: HuggingFaceModel, source: str, target: str | None) -> ValueVectors:
     """What each head makes of each token of a pair.
 
     Raises:
@@ -73,7 +73,7 @@ def transform_cross(model: HuggingFaceModel, source: str, target: str | None) ->
         return transform(read_cross(model, source, target))
 
 
-def transform(reading: Reading) -> Transformed:
+def transform(reading: EagerInputs) -> ValueVectors:
     """One pass over a text or a picture, watched.
 
     Raises:
@@ -105,7 +105,7 @@ def transform(reading: Reading) -> Transformed:
     ]
     rest = iter(products)
     stacked = tuple(np.stack([next(rest) for _ in item.layers]) for item in attention.maps)
-    return Transformed(attention, stacked, projected)
+    return ValueVectors(attention, stacked, projected)
 
 
 def products_of(item: Values, heads: int, projected: bool) -> NDArray[np.float64]:
@@ -117,7 +117,7 @@ def products_of(item: Values, heads: int, projected: bool) -> NDArray[np.float64
 
 
 @contextmanager
-def values(reading: Reading) -> Iterator[list[Values]]:
+def values(reading: EagerInputs) -> Iterator[list[Values]]:
     """Note what each attention of one pass adds up, and the projection that the sum goes into."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -126,7 +126,7 @@ def values(reading: Reading) -> Iterator[list[Values]]:
 
     def look(call: Call) -> None:
         path = paths.get(id(call.module))
-        stream = None if path is None else take(stream_of(path), reading.sides)
+        stream = None if path is None else match_stream(stream_of(path), reading.sides)
         if stream is not None:
             seen.append(Values(stream, call.value, call.output.flatten(2)))
 
@@ -142,7 +142,7 @@ def values(reading: Reading) -> Iterator[list[Values]]:
         handle.remove()
 
 
-def check_linear(item: Values, weights: Tensor, reading: Reading) -> None:
+def check_linear(item: Values, weights: Tensor, reading: EagerInputs) -> None:
     """Refuse attention whose output is not its weights times its values.
 
     Raises:

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Projections, Token
 from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import Explained, Transformed, find_token, inner_products, last_word
+from attnviz.core.lens_inputs import (
+    AttentionGradients,
+    ValueVectors,
+    find_token,
+    inner_products,
+    last_word,
+)
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.pocket.network import decode, encode, predict
@@ -72,7 +78,7 @@ def with_projections(pocket: Pocket, attention: Attention) -> Attention:
 # <norm> What each head of the pocket model makes of each key: its value through its slice of W_O.
 
 
-def transform(pocket: Pocket, attention: Attention) -> Transformed:
+def transform(pocket: Pocket, attention: Attention) -> ValueVectors:
     """What each head makes of each key, for maps that the model has made."""
     projected = projected_for(pocket, attention)
     products = tuple(
@@ -84,7 +90,7 @@ def transform(pocket: Pocket, attention: Attention) -> Transformed:
         )
         for item in attention.maps
     )
-    return Transformed(attention, products, projected=True)
+    return ValueVectors(attention, products, projected=True)
 
 
 def products_of(pocket: Pocket, name: str, projected: Mapping[str, Array]) -> NDArray[np.float64]:
@@ -99,7 +105,7 @@ def products_of(pocket: Pocket, name: str, projected: Mapping[str, Array]) -> ND
 NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
 
 
-def explain_self(pocket: Pocket, text: str, wanted: str | None = None) -> Explained:
+def explain_self(pocket: Pocket, text: str, wanted: str | None = None) -> AttentionGradients:
     """What speaks for a word of the text where it is masked, or for the next piece of a decoder.
 
     Args:
@@ -121,7 +127,7 @@ def explain_self(pocket: Pocket, text: str, wanted: str | None = None) -> Explai
 
 def explain_cross(
     pocket: Pocket, source: str, target: str | None, wanted: str | None = None
-) -> Explained:
+) -> AttentionGradients:
     """What speaks for a piece of a translation: the named one, or the last.
 
     Raises:
@@ -150,7 +156,7 @@ def place(tokens: tuple[Token, ...], wanted: str, side: str, first: int) -> int:
 
 def explain_masked(
     pocket: Pocket, attention: Attention, inputs: Inputs, wanted: str | None
-) -> Explained:
+) -> AttentionGradients:
     """A word that the encoder has to guess from the others, as in its training."""
     tokens = attention.main.query_tokens
     position = last_word(tokens) if wanted is None else place(tokens, wanted, "text", 0)
@@ -172,14 +178,14 @@ def explain_masked(
         maps=(item,),
         provenance=replace(provenance, notes=(*provenance.notes, hidden, NOTE)),
     )
-    return Explained(
+    return AttentionGradients(
         attention, (slopes,), (position,), tokens[position].text, chance(logits, number)
     )
 
 
 def explain_written(
     pocket: Pocket, attention: Attention, inputs: Inputs, position: int
-) -> Explained:
+) -> AttentionGradients:
     """A piece that the decoder writes after those before it; past the last one the likeliest."""
     weights = on_torch(pocket)
     memory, encoder = encode(weights, pocket.sizes, embedded(pocket, inputs.source))
@@ -198,7 +204,9 @@ def explain_written(
     provenance = attention.provenance
     notes = (*provenance.notes, NOTE)
     attention = replace(attention, provenance=replace(provenance, notes=notes))
-    return Explained(attention, tuple(slopes), (position - 1,), name, chance(logits, number))
+    return AttentionGradients(
+        attention, tuple(slopes), (position - 1,), name, chance(logits, number)
+    )
 
 
 def on_torch(pocket: Pocket) -> dict[str, Tensor]:

@@ -12,14 +12,14 @@ from attnviz.models.pocket.network import decode, encode
 from attnviz.models.pocket.text import (
     END,
     OTHER,
-    Reading,
+    EncodedText,
     embed_many,
     languages_of,
     own_shares,
     read_text,
 )
 from attnviz.storage.texts import Text
-from attnviz.storage.texts.batches import ROOM, Lengths, batches, stretches
+from attnviz.storage.texts.batches import MEMORY_BUDGET, Lengths, batches, chunks_by_memory
 
 if TYPE_CHECKING:
     from attnviz.models.pocket.source import Pocket
@@ -56,7 +56,7 @@ def inputs_of(pocket: Pocket, attention: Attention) -> Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class DecoderInput:
     """What a decoder reads.
 
     Attributes:
@@ -66,13 +66,13 @@ class Goal:
         translated: True where the model wrote it.
     """
 
-    reading: Reading
+    reading: EncodedText
     language: str
     notes: tuple[str, ...] = ()
     translated: bool = False
 
 
-def over_themselves(pocket: Pocket, readings: Sequence[Reading]) -> list[Attention]:
+def over_themselves(pocket: Pocket, readings: Sequence[EncodedText]) -> list[Attention]:
     """Each text's attention over itself in the encoder."""
     ended = [reading.ended() for reading in readings]
     inputs, mask = embed_many(pocket.weights, pocket.sizes, [ids for ids, _ in ended])
@@ -88,7 +88,7 @@ def over_themselves(pocket: Pocket, readings: Sequence[Reading]) -> list[Attenti
     ]
 
 
-def causally(pocket: Pocket, readings: Sequence[Reading]) -> list[Attention]:
+def causally(pocket: Pocket, readings: Sequence[EncodedText]) -> list[Attention]:
     """Each text's attention over itself in the decoder, where no position sees a later one.
 
     So padding behind a text needs no mask.
@@ -116,7 +116,9 @@ def causally(pocket: Pocket, readings: Sequence[Reading]) -> list[Attention]:
     ]
 
 
-def goals_of(pocket: Pocket, sources: Sequence[Reading], targets: Sequence[Reading]) -> list[Goal]:
+def goals_of(
+    pocket: Pocket, sources: Sequence[EncodedText], targets: Sequence[EncodedText]
+) -> list[DecoderInput]:
     """Given targets with their languages, which are told by both texts of a pair."""
     found = (
         [(pocket.to, list[str]()) for _ in targets]
@@ -124,12 +126,14 @@ def goals_of(pocket: Pocket, sources: Sequence[Reading], targets: Sequence[Readi
         else languages_of(pocket.weights, pocket.sizes, targets, sources)
     )
     return [
-        Goal(target, language, (*target.notes("the target"), *notes))
+        DecoderInput(target, language, (*target.notes("the target"), *notes))
         for target, (language, notes) in zip(targets, found, strict=True)
     ]
 
 
-def across(pocket: Pocket, sources: Sequence[Reading], goals: Sequence[Goal]) -> list[Attention]:
+def across(
+    pocket: Pocket, sources: Sequence[EncodedText], goals: Sequence[DecoderInput]
+) -> list[Attention]:
     """Each pair's attention: streams "cross", "encoder" and "decoder"."""
     weights, sizes = pocket.weights, pocket.sizes
     ended = [source.ended() for source in sources]
@@ -169,7 +173,7 @@ def across(pocket: Pocket, sources: Sequence[Reading], goals: Sequence[Goal]) ->
 TOKENS = 1024
 """Pieces of a batch at most, padding counted."""
 
-Readings = tuple[Reading, ...]
+Readings = tuple[EncodedText, ...]
 """One text, or a source and its target."""
 
 
@@ -187,7 +191,7 @@ def attend_many(
     """
     prepared = [prepare(pocket, text, alone=alone) for text in texts]
     sizes = [bytes_of(pocket, readings) if readings else 0 for readings in prepared]
-    for stretch in stretches(sizes, ROOM):
+    for stretch in chunks_by_memory(sizes, MEMORY_BUDGET):
         items = {number: item for number in stretch if (item := prepared[number])}
         found = read(pocket, items, batch_size)
         for number in stretch:

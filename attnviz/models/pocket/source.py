@@ -13,11 +13,11 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, Focus, Provenance
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
-from attnviz.core.lens_inputs import Explained, Transformed
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
-from attnviz.models.pocket.passes import Goal, across, causally, goals_of, over_themselves
+from attnviz.models.pocket.passes import DecoderInput, across, causally, goals_of, over_themselves
 from attnviz.models.pocket.text import (
     END,
     ENGLISH,
@@ -27,7 +27,7 @@ from attnviz.models.pocket.text import (
     OTHER,
     PAD,
     UNKNOWN,
-    Reading,
+    EncodedText,
     languages_of,
     load_tokenizer,
     read_text,
@@ -116,7 +116,7 @@ class Pocket:
         """
         return self.kept(self.attend_readings([read_text(text, self.tokenizer)])[0])
 
-    def attend_readings(self, readings: Sequence[Reading]) -> list[Attention]:
+    def attend_readings(self, readings: Sequence[EncodedText]) -> list[Attention]:
         """Each text's attention over itself, from one pass over all of them."""
         return (causally if self.causal else over_themselves)(self, readings)
 
@@ -136,7 +136,7 @@ class Pocket:
             language, notes = self._target_language(reading)
             text = self._write(self._memory(ids), len(ids), language)
             written = read_text(text, self.tokenizer, "target")
-            goals = [Goal(written, language, tuple(notes), translated=True)]
+            goals = [DecoderInput(written, language, tuple(notes), translated=True)]
         else:
             goals = goals_of(self, [reading], [read_text(target, self.tokenizer, "target")])
         return self.kept(across(self, [reading], goals)[0])
@@ -157,7 +157,7 @@ class Pocket:
 
         return with_projections(self, attention)
 
-    def explain_self(self, text: str, wanted: str | None = None) -> Explained:
+    def explain_self(self, text: str, wanted: str | None = None) -> AttentionGradients:
         """What speaks for a word of the text, with gradients; see `pocket.gradient`."""
         from attnviz.models.pocket.lens_inputs import explain_self
 
@@ -165,19 +165,19 @@ class Pocket:
 
     def explain_cross(
         self, source: str, target: str | None = None, wanted: str | None = None
-    ) -> Explained:
+    ) -> AttentionGradients:
         """What speaks for a piece of a translation, with gradients; see `pocket.gradient`."""
         from attnviz.models.pocket.lens_inputs import explain_cross
 
         return explain_cross(self, source, target, wanted)
 
-    def transform_self(self, text: str) -> Transformed:
+    def transform_self(self, text: str) -> ValueVectors:
         """What each head makes of each piece of a text; see `pocket.norm`."""
         from attnviz.models.pocket.lens_inputs import transform
 
         return transform(self, self.attend_self(text))
 
-    def transform_cross(self, source: str, target: str | None = None) -> Transformed:
+    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
         """What each head makes of each piece of a pair; see `pocket.norm`."""
         from attnviz.models.pocket.lens_inputs import transform
 
@@ -189,7 +189,7 @@ class Pocket:
         ids, _ = reading.ended()
         return self._write(self._memory(ids), len(ids), self._target_language(reading)[0])
 
-    def _target_language(self, source: Reading) -> tuple[str, list[str]]:
+    def _target_language(self, source: EncodedText) -> tuple[str, list[str]]:
         if self.to:
             return self.to, []
         ((language, notes),) = languages_of(self.weights, self.sizes, [source])

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
-from attnviz.core.tokens import goes_on
+from attnviz.core.tokens import continues_word
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
@@ -32,8 +32,8 @@ MARGIN = 0.3
 def languages_of(
     weights: StoredWeights,
     sizes: Sizes,
-    texts: Sequence[Reading],
-    translations: Sequence[Reading] | None = None,
+    texts: Sequence[EncodedText],
+    translations: Sequence[EncodedText] | None = None,
 ) -> list[tuple[str, list[str]]]:
     """The language in which the model would rather have written each text by itself.
 
@@ -54,7 +54,11 @@ def languages_of(
 
 
 def losses(
-    weights: StoredWeights, sizes: Sizes, targets: Sequence[Reading], memory: Array, language: str
+    weights: StoredWeights,
+    sizes: Sizes,
+    targets: Sequence[EncodedText],
+    memory: Array,
+    language: str,
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Nats a piece, <eos> included, of each target given an encoded source."""
     rows = [target.tagged(language)[0] for target in targets]
@@ -70,7 +74,7 @@ def losses(
     return np.array(found)
 
 
-def _decide(text: Reading, sums: dict[str, float]) -> tuple[str, list[str]]:
+def _decide(text: EncodedText, sums: dict[str, float]) -> tuple[str, list[str]]:
     language, other = sorted(sums, key=lambda name: sums[name])
     if sums[other] - sums[language] > MARGIN:
         return language, []
@@ -126,7 +130,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EncodedText:
     """A text in pieces.
 
     Attributes:
@@ -168,7 +172,7 @@ def special(number: int, place: int) -> Token:
     return Token(SPECIALS[number], place, place, special=True)
 
 
-def read_text(text: str, path: Path, what: str = "text") -> Reading:
+def read_text(text: str, path: Path, what: str = "text") -> EncodedText:
     """The text in pieces.
 
     Args:
@@ -193,7 +197,7 @@ def read_text(text: str, path: Path, what: str = "text") -> Reading:
         token(text, piece, span, alone=span not in shared)
         for piece, span in zip(encoding.tokens, spans, strict=True)
     )
-    return Reading(text, list(encoding.ids), tokens)
+    return EncodedText(text, list(encoding.ids), tokens)
 
 
 def token(text: str, piece: str, span: tuple[int, int], *, alone: bool = True) -> Token:
@@ -211,7 +215,7 @@ def token(text: str, piece: str, span: tuple[int, int], *, alone: bool = True) -
         start += text[start:end].index(covered)
         end = start + len(covered)
     shown = covered if alone else piece.lstrip("▁")
-    mark = "##" if shown and goes_on(text, start) else ""
+    mark = "##" if shown and continues_word(text, start) else ""
     return Token(f"{mark}{shown}" or piece, start, end)
 
 

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from attnviz.core.corpus_report import CorpusReport, Firing, Pair, StreamReport
+from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.renderers.data.heads import plain
 from attnviz.renderers.data.maps import escape
 from attnviz.storage.documents import dump_json
 
 SCHEMA = 1
-Example = TypeVar("Example", Pair, Firing)
+Example = TypeVar("Example", Pair, TopExample)
 _Rows = Iterator[tuple[Any, ...]]
 
 

@@ -102,7 +102,7 @@ class Processes:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self.crews: list[Crew] = []
+        self.crews: list[WorkerPool] = []
 
     def map(
         self,
@@ -111,7 +111,7 @@ class Processes:
         name: Callable[[int, Shard], str] = numbered,
     ) -> Iterator[Outcome | WorkerError]:
         """What the work makes of each shard; the workers end with the last of them."""
-        crew = Crew(work, self.workers)
+        crew = WorkerPool(work, self.workers)
         self.crews.append(crew)
 
         def hand_in(number: int, shard: Shard) -> Future[bytes | WorkerError]:
@@ -138,7 +138,7 @@ class Processes:
             crew.close()
 
 
-class Crew:
+class WorkerPool:
     """The workers on one piece of work: a thread for each waits for what its process answers."""
 
     def __init__(self, work: Callable[[Any], Any], workers: int) -> None:

@@ -130,7 +130,7 @@ def begin(workers: int | None, address: str | None) -> None:
         room = wanted * max(1, cores() // wanted)
         ray.init("local", num_cpus=room, include_dashboard=False, **quiet)
         return
-    knock(address)
+    check_reachable(address)
     try:
         ray.init(address, **quiet)
     except (Exception, SystemExit) as error:
@@ -138,7 +138,7 @@ def begin(workers: int | None, address: str | None) -> None:
         raise WorkerError(f"cannot join the Ray cluster at '{address}': {why}") from error
 
 
-def knock(address: str) -> None:
+def check_reachable(address: str) -> None:
     """Find out soon whether anything listens at HOST:PORT.
 
     Raises:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from attnviz.core.errors import AttnvizError, WorkerError
-from attnviz.core.notices import announce, heard_by
+from attnviz.core.notices import notices_to, notify
 
 Ticket = TypeVar("Ticket")
 Shard = TypeVar("Shard")
@@ -42,7 +42,7 @@ class Answer(Generic[Outcome]):
             Exception: what the work raised, of the same type and with the same message.
         """
         for text in self.heard:
-            announce(text)
+            notify(text)
         if self.error is not None:
             raise self.error
         return self.outcome  # type: ignore[return-value]  # None only beside an error
@@ -52,7 +52,7 @@ def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
     """Do the work in a worker; whatever goes wrong in it becomes a part of the answer."""
     heard: list[str] = []
     try:
-        with heard_by(heard.append):
+        with notices_to(heard.append):
             outcome = work(shard)
     except Exception as error:
         return Answer(tuple(heard), error=portable(error))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from attnviz.core.errors import InputError
 
-WINDOW = 1024
+CHUNK_SIZE = 1024
 """Records that are worked through together; what may depend on company stays inside a window. Read
 with others of their length, 2,000 sentences carry 7 % of padding; in windows of 256 it is 25 %."""
-LENGTHS = 1 << 25
+CHUNK_LENGTHS = 1 << 25
 """The sum of squared lengths, in characters, at which a window is full: long texts have large maps,
 and a worker hands over those of a whole window at once."""
 
@@ -79,9 +79,9 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def windows(
+def chunks(
     texts: Iterable[Text | BadText],
-    size: int = WINDOW,
+    size: int = CHUNK_SIZE,
     ready: Callable[[], bool] | None = None,
 ) -> Iterator[list[Text | BadText]]:
     """Consecutive records, so many at a time, fewer where they are long, and at the end.
@@ -97,7 +97,7 @@ def windows(
         window.append(text)
         if isinstance(text, Text):
             lengths += (len(text.text) + len(text.target or "")) ** 2
-        full = len(window) == size or lengths >= LENGTHS
+        full = len(window) == size or lengths >= CHUNK_LENGTHS
         if full or (ready is not None and not ready()):
             yield window
             window, lengths = [], 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-ROOM = 2**29
+MEMORY_BUDGET = 2**29
 """Bytes of maps that are held at once."""
 
 Lengths = tuple[int, ...]
 """How many tokens each of a record's texts has: one text, or a source and its target."""
 
 
-def stretches(sizes: Sequence[int], room: int) -> Iterator[range]:
+def chunks_by_memory(sizes: Sequence[int], room: int) -> Iterator[range]:
     """Records in order, as many at a time as fit into the room together, but one at least.
 
     Args:

@@ -21,7 +21,7 @@ INPUT_FORMATS = ("txt", "jsonl", "csv", "tsv")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FileFormat:
     """How a file of texts is read.
 
     Attributes:
@@ -49,7 +49,7 @@ def format_of_file(path: PurePath) -> str | None:
     return SUFFIXES.get(bare.suffix.lower())
 
 
-def check_reading(reading: Reading) -> None:
+def check_reading(reading: FileFormat) -> None:
     """Refuse columns of what has none.
 
     Raises:
@@ -62,7 +62,7 @@ def check_reading(reading: Reading) -> None:
         )
 
 
-def read_texts(lines: Iterable[bytes], name: str, reading: Reading) -> Iterator[Text | BadText]:
+def read_texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
     """Each line or row as a text; one that cannot be used comes as a BadText.
 
     Where the file breaks off, that is a last BadText. Blank lines are left out.
@@ -81,7 +81,7 @@ def read_texts(lines: Iterable[bytes], name: str, reading: Reading) -> Iterator[
         yield BadText(f"line {error.line + 1} of {name}", error, error.line + 1)
 
 
-def _texts(lines: Iterable[bytes], name: str, reading: Reading) -> Iterator[Text | BadText]:
+def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
     pairs, keep_blank, columns = reading.pairs, reading.keep_blank, reading.columns
     if reading.input_format in ("csv", "tsv"):
         from attnviz.storage.texts.tables import csv_rows, read_table, tsv_rows

@@ -8,7 +8,7 @@ import pytest
 from attnviz.analyses.corpus.figures import COUNT, MEASURED, OFFSETS, ROWS, by_offset, figures_of
 from attnviz.analyses.corpus.words import CLASSES
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.masks import Subject
+from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Token
 from tests.analyses.heads import random_map
 
@@ -17,7 +17,7 @@ def figures(length: int, causal: bool, special: tuple[int, ...] = (0,)):
     item = random_map(length, causal=causal)
     tokens = tuple(Token(f"w{n}", special=n in special) for n in range(length))
     item = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
-    subject = Subject(item)
+    subject = MeasuredMap(item)
     classes = np.arange(length) % len(CLASSES)
     return item, classes, figures_of(subject, measure_heads(subject, False), classes)
 

@@ -8,7 +8,7 @@ import pytest
 from attnviz.analyses.corpus.figures import WORD_BYTES, PairTable
 from attnviz.analyses.corpus.strongest import Strongest, Told
 from attnviz.analyses.corpus.words import Axis, InWords, in_words, read_axis
-from attnviz.analyses.masks import Subject
+from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import AttentionMap, Token
 
@@ -33,7 +33,7 @@ def pieces(causal: bool = False) -> AttentionMap:
 
 def words_of(item: AttentionMap) -> InWords:
     axis = read_axis(item.key_tokens, TEXT)
-    return in_words(Subject(item), axis, axis)
+    return in_words(MeasuredMap(item), axis, axis)
 
 
 def made(weights: object, words: tuple[str, ...] = ("a", "b")) -> InWords:

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Projections
 from attnviz.core.errors import AttentionError
-from attnviz.core.notices import announce
+from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.exact_links import (
     Hidden,
     Strongest,
@@ -24,8 +24,8 @@ from attnviz.models.hugging_face.capture.exact_links import (
 from attnviz.models.hugging_face.capture.extent import (
     WHOLE,
     Axis,
-    Extent,
-    Frame,
+    PooledGrid,
+    Region,
     frame_streams,
     note_of,
     whole,
@@ -39,7 +39,7 @@ from attnviz.models.hugging_face.capture.passes import (
 )
 from attnviz.models.hugging_face.capture.pooling import pool_array
 from attnviz.models.hugging_face.capture.projections import check_frames, stacked
-from attnviz.models.hugging_face.capture.readings import Wish
+from attnviz.models.hugging_face.capture.readings import CaptureSpec
 from attnviz.models.hugging_face.load.family import check_family
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def capture(
     inputs: Mapping[str, Any],
     sides: Sides,
     *,
-    extent: Extent = WHOLE,
+    extent: Region = WHOLE,
     hidden: Mapping[str, Hidden] | None = None,
 ) -> list[Captured]:
     """The attention of one forward pass over one text.
@@ -107,11 +107,11 @@ def capture(
     for stream, frame in frames.items():
         left_out = note_of(frame, sides[stream])
         if left_out:
-            announce(left_out)
+            notify(left_out)
     if extent.links and any(frame.is_pooled for frame in frames.values()):
-        announce(note_on_links(extent.links))
+        notify(note_on_links(extent.links))
     wishes = {
-        stream: Wish(
+        stream: CaptureSpec(
             frame,
             extent.links if frame.is_pooled else 0,
             (hidden or {}).get(stream, Hidden(itself=stream != "cross")),
@@ -168,7 +168,7 @@ class Stack:
 
 
 def from_kernels(
-    model: Any, inputs: Mapping[str, Any], sides: Sides, wishes: Mapping[str, Wish]
+    model: Any, inputs: Mapping[str, Any], sides: Sides, wishes: Mapping[str, CaptureSpec]
 ) -> dict[str, Stack]:
     """Each stream's layers, of those whose kernel could be watched.
 
@@ -191,7 +191,7 @@ def from_kernels(
 
 
 def by_hand(
-    model: Any, inputs: Mapping[str, Any], sides: Sides, wishes: Mapping[str, Wish]
+    model: Any, inputs: Mapping[str, Any], sides: Sides, wishes: Mapping[str, CaptureSpec]
 ) -> dict[str, Stack]:
     """Each stream's layers, as the model hands them over when it runs eagerly.
 
@@ -279,7 +279,9 @@ def all_layers(
 ) -> tuple[dict[str, dict[str, NDArray[Any]]], str]:
     """Each stream's layers by name, shape (batch, heads, queries, keys), and how they were had."""
     wishes = {
-        stream: Wish(Frame(whole(queries), whole(keys)), first=sides[0][stream][0], given=True)
+        stream: CaptureSpec(
+            PooledGrid(whole(queries), whole(keys)), first=sides[0][stream][0], given=True
+        )
         for stream, (queries, keys) in longest.items()
     }
     probed = {}

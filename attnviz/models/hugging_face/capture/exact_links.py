@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.hugging_face.capture.extent import Frame
+from attnviz.models.hugging_face.capture.extent import PooledGrid
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import key_columns, row_weights
 
@@ -60,7 +60,7 @@ Strongest = tuple[Cell, ...]
 class Bounds:
     """For each head and query the most that it gives to any block of keys."""
 
-    def __init__(self, call: Call, frame: Frame, hidden: Hidden) -> None:
+    def __init__(self, call: Call, frame: PooledGrid, hidden: Hidden) -> None:
         self.call, self.frame, self.hidden = call, frame, hidden
         keys = frame.keys
         self.apart = [key for key in hidden.keys if keys.start <= key < keys.stop]

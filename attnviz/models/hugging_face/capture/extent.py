@@ -30,7 +30,7 @@ CELL = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class Region:
     """Which part of a text's attention is wanted, and how finely.
 
     Attributes:
@@ -54,11 +54,11 @@ class Extent:
         return self.max_size is None and self.rows is None and self.window is None
 
 
-WHOLE = Extent()
+WHOLE = Region()
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PooledGrid:
     """What is read of one stream: queries in blocks by keys in blocks."""
 
     queries: Axis
@@ -76,8 +76,8 @@ class Frame:
 
 
 def frame_streams(
-    model: Any, sides: Mapping[str, tuple[int, int]], extent: Extent
-) -> dict[str, Frame]:
+    model: Any, sides: Mapping[str, tuple[int, int]], extent: Region
+) -> dict[str, PooledGrid]:
     """What to read of each stream, so that all of it fits into memory.
 
     Args:
@@ -113,15 +113,15 @@ def frame_streams(
     return frames_of(sides, extent, most)
 
 
-def describe(frames: Mapping[str, Frame]) -> str:
+def describe(frames: Mapping[str, PooledGrid]) -> str:
     """The size of the largest frame."""
     largest = max(frames.values(), key=lambda frame: frame.cells)
     return f"{largest.queries.blocks:,} × {largest.keys.blocks:,}"
 
 
 def frames_of(
-    sides: Mapping[str, tuple[int, int]], extent: Extent, most: int | None
-) -> dict[str, Frame]:
+    sides: Mapping[str, tuple[int, int]], extent: Region, most: int | None
+) -> dict[str, PooledGrid]:
     """What to read of each stream with at most so many blocks a side.
 
     Raises:
@@ -132,13 +132,13 @@ def frames_of(
         if extent.window is not None:
             first, last = within(extent.window, min(queries, keys), "--window")
             part = in_blocks(first, last + 1, most or last)
-            frames[stream] = Frame(part, part)
+            frames[stream] = PooledGrid(part, part)
         elif extent.rows is not None:
             first, last = within(extent.rows, queries, "--rows")
-            frames[stream] = Frame(Axis(first, last + 1), whole(keys))
+            frames[stream] = PooledGrid(Axis(first, last + 1), whole(keys))
         else:
             sizes = (in_blocks(0, length, most or length) for length in (queries, keys))
-            frames[stream] = Frame(*sizes)
+            frames[stream] = PooledGrid(*sizes)
     return frames
 
 
@@ -171,7 +171,7 @@ def first_number(config: Any, names: list[str]) -> int:
     return next((number for number in found if isinstance(number, int) and number), 1)
 
 
-def note_of(frame: Frame, side: tuple[int, int]) -> str:
+def note_of(frame: PooledGrid, side: tuple[int, int]) -> str:
     """What was pooled or left out of a stream, in one sentence; "" where nothing was."""
     queries, keys = frame.queries, frame.keys
     restricted = queries.stop - queries.start < side[0]

@@ -158,7 +158,7 @@ def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str
     return [str(place) for place in range(len(paths))]
 
 
-def take(stream: str, wanted: Collection[str]) -> str | None:
+def match_stream(stream: str, wanted: Collection[str]) -> str | None:
     """The stream wanted that an attention module's belongs to; None where it is not wanted.
 
     Towers aside, a model of one stack has one stream, whatever its parts are called.

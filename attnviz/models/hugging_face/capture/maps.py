@@ -10,7 +10,7 @@ import numpy as np
 from attnviz.core.attention_map import AttentionMap, Link, Projections, Provenance, Token
 from attnviz.models.hugging_face.capture.capture import HANDED_OVER, Captured
 from attnviz.models.hugging_face.capture.exact_links import Hidden, note_on_links
-from attnviz.models.hugging_face.capture.extent import Frame, note_of, whole
+from attnviz.models.hugging_face.capture.extent import PooledGrid, note_of, whole
 
 
 def as_map(
@@ -96,7 +96,7 @@ def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]])
         notes["this family attends by hand: its weights are those of a second, eager pass"] = None
     for item in captured:
         if item.queries is not None and item.keys is not None:
-            notes[note_of(Frame(item.queries, item.keys), sides[item.stream])] = None
+            notes[note_of(PooledGrid(item.queries, item.keys), sides[item.stream])] = None
     most = max(
         (len(head) for item in captured for layer in item.links for head in layer), default=0
     )

@@ -14,10 +14,10 @@ from attnviz.models.hugging_face.capture.kernel import (
     eager_twin,
     handed_over,
     layer_names,
+    match_stream,
     stream_of,
-    take,
 )
-from attnviz.models.hugging_face.capture.readings import Reading, Wish, read_calls
+from attnviz.models.hugging_face.capture.readings import CallWeights, CaptureSpec, read_calls
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
 from attnviz.models.hugging_face.load.errors import running
 
@@ -129,11 +129,11 @@ def probe_layers(
     model: Any,
     inputs: Mapping[str, Any],
     sides: Sides,
-    wishes: Mapping[str, Wish],
+    wishes: Mapping[str, CaptureSpec],
     *,
     batch: int = 1,
     calls: int | None = None,
-) -> dict[str, dict[str, Reading]]:
+) -> dict[str, dict[str, CallWeights]]:
     """Each stream's layers by name, of those whose kernel could be watched.
 
     Args:
@@ -152,8 +152,8 @@ def probe_layers(
 
     kind = model.config.model_type
 
-    def wish_for(path: str, call: Call) -> Wish | None:
-        stream = take(stream_of(path), sides)
+    def wish_for(path: str, call: Call) -> CaptureSpec | None:
+        stream = match_stream(stream_of(path), sides)
         if stream is None:
             return None
         seen, heads, queries, _ = call.query.shape
@@ -166,9 +166,13 @@ def probe_layers(
     # A model that draws by chance (ViLT its patches) must draw the same if it has to run again.
     with running(model), torch.random.fork_rng(devices):
         readings = read_calls(model, inputs, wish_for, calls)
-    found = dict[str, dict[str, Reading]]()
+    found = dict[str, dict[str, CallWeights]]()
     for stream in sides:
-        own = [reading for reading in readings if take(stream_of(reading.path), sides) == stream]
+        own = [
+            reading
+            for reading in readings
+            if match_stream(stream_of(reading.path), sides) == stream
+        ]
         names = layer_names([reading.path for reading in own], attending(model.config))
         if own:
             found[stream] = dict(zip(names, own, strict=True))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.hugging_face.capture.extent import Axis, Frame
+from attnviz.models.hugging_face.capture.extent import Axis, PooledGrid
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 # So each row of a pooled map sums to what the rows of its block sum to on average.
 
 
-def read_frame(call: Call, frame: Frame, also: Callable[[int, Any], None] | None = None) -> Any:
+def read_frame(
+    call: Call, frame: PooledGrid, also: Callable[[int, Any], None] | None = None
+) -> Any:
     """One call's attention as a frame wants it, read from its kernel.
 
     Args:
@@ -73,7 +75,7 @@ def mean_queries(masses: Any, queries: Axis) -> Any:
     return torch.cat([means, rest], 1)
 
 
-def pool_array(weights: NDArray[np.float32], frame: Frame) -> NDArray[np.float32]:
+def pool_array(weights: NDArray[np.float32], frame: PooledGrid) -> NDArray[np.float32]:
     """Weights that are at hand in full, as a frame wants them.
 
     Args:

@@ -14,7 +14,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Projections
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.models.hugging_face.capture.extent import Frame
+from attnviz.models.hugging_face.capture.extent import PooledGrid
 from attnviz.models.hugging_face.capture.kernel import Call
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Projected:
     besides: tuple[str, ...] = ()
 
 
-def check_frames(frames: Mapping[str, Frame], sides: Mapping[str, tuple[int, int]]) -> None:
+def check_frames(frames: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, int]]) -> None:
     """Refuse to keep queries and keys where rows or columns are not single tokens, or keys lack.
 
     Raises:
@@ -52,7 +52,7 @@ def check_frames(frames: Mapping[str, Frame], sides: Mapping[str, tuple[int, int
             )
 
 
-def projected_in(call: Call, frame: Frame) -> Projected:
+def projected_in(call: Call, frame: PooledGrid) -> Projected:
     """The queries of a frame and all keys of a call with a batch of one.
 
     A kernel that is told no scale divides by the root of the head size.

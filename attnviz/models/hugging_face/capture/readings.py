@@ -11,7 +11,7 @@ import numpy as np
 
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.exact_links import Bounds, Hidden, Strongest, strongest
-from attnviz.models.hugging_face.capture.extent import Frame, whole
+from attnviz.models.hugging_face.capture.extent import PooledGrid, whole
 from attnviz.models.hugging_face.capture.kernel import Call, watching
 from attnviz.models.hugging_face.capture.pooling import read_frame
 from attnviz.models.hugging_face.capture.projections import Projected, projected_in
@@ -25,7 +25,7 @@ elsewhere 1e-3."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class CallWeights:
     """The attention of one call.
 
     Attributes:
@@ -47,7 +47,7 @@ NOTHING = Hidden()
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CaptureSpec:
     """What to read of a call.
 
     Attributes:
@@ -59,7 +59,7 @@ class Wish:
         given: whether what a kernel hands over as its weights is taken for them.
     """
 
-    frame: Frame
+    frame: PooledGrid
     links: int = 0
     hidden: Hidden = NOTHING
     keep_qk: bool = False
@@ -67,16 +67,16 @@ class Wish:
     given: bool = False
 
 
-class Enough(Exception):  # noqa: N818 - it ends a pass, and is no error
+class StopForward(Exception):  # noqa: N818 - it ends a pass, and is no error
     """All that was wanted of a pass has been read."""
 
 
 def read_calls(
     model: Any,
     inputs: Mapping[str, Any],
-    wish_for: Callable[[str, Call], Wish | None],
+    wish_for: Callable[[str, Call], CaptureSpec | None],
     calls: int | None = None,
-) -> list[Reading]:
+) -> list[CallWeights]:
     """The attention of each kernel call of one pass, in order; none of a model of another kind.
 
     Args:
@@ -91,7 +91,7 @@ def read_calls(
     import torch
 
     paths = {id(module): name for name, module in model.named_modules()}
-    readings = list[Reading]()
+    readings = list[CallWeights]()
 
     def look(call: Call) -> None:
         path = paths.get(id(call.module))
@@ -99,30 +99,30 @@ def read_calls(
         if path is not None and wish is not None:
             readings.append(read_call(path, call, wish))
             if len(readings) == calls:
-                raise Enough
+                raise StopForward
 
-    with suppress(Enough), torch.no_grad(), watching(look):
+    with suppress(StopForward), torch.no_grad(), watching(look):
         model(**inputs, return_dict=True)
     return readings
 
 
-def every_weight(path: str, call: Call) -> Wish:
+def every_weight(path: str, call: Call) -> CaptureSpec:
     """Wish for whole matrices."""
-    return Wish(Frame(whole(call.query.shape[2]), whole(call.key.shape[2])))
+    return CaptureSpec(PooledGrid(whole(call.query.shape[2]), whole(call.key.shape[2])))
 
 
-def read_call(path: str, call: Call, wish: Wish) -> Reading:
+def read_call(path: str, call: Call, wish: CaptureSpec) -> CallWeights:
     """One call's attention."""
     if wish.given and call.weights is not None:
         check_mixture(path, call, call.weights, wish.first)
-        return Reading(path, call.weights.float().cpu().numpy(), how="given by its kernel")
+        return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
     bounds = Bounds(call, wish.frame, wish.hidden) if wish.links else None
     weights = read_frame(call, wish.frame, bounds.add if bounds else None)
     if not wish.frame.is_pooled and weights.shape[2:] == (call.query.shape[2], call.key.shape[2]):
         check_mixture(path, call, weights, wish.first)
     links = strongest(bounds, wish.links) if bounds else []
     projected = projected_in(call, wish.frame) if wish.keep_qk else None
-    return Reading(path, weights.numpy(), tuple(links), projected)
+    return CallWeights(path, weights.numpy(), tuple(links), projected)
 
 
 def check_mixture(path: str, call: Call, weights: Any, queries: int | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
-from attnviz.core.tokens import goes_on
+from attnviz.core.tokens import continues_word
 from attnviz.storage.texts import is_utf8
 
 Span = tuple[int, int]
@@ -265,5 +265,5 @@ def spelling(piece: str, span: Span, text: str) -> str:
         return "␣" if piece in PIECE_MARKS or piece.isspace() else piece or "∅"
     if covered.isspace():
         return "".join(BLANKS.get(character, "␣") for character in covered)
-    inside = piece.startswith("##") or goes_on(text, start)
+    inside = piece.startswith("##") or continues_word(text, start)
     return f"##{covered}" if inside else covered

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LoadOptions:
     """How a model is to be loaded.
 
     Attributes:
@@ -57,7 +57,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class LoadedParts:
     """A model as transformers loads it, with what reads its inputs.
 
     Attributes:
@@ -92,7 +92,7 @@ def load_model(
 
     Args:
         name: a folder, or a model's id on the hub (looked for in the local cache first).
-        device: one of the `Terms`, as are the next five.
+        device: one of the `LoadOptions`, as are the next five.
         dtype: the precision to compute in.
         revision: of a hub model.
         allow_pickle: whether weights may come from a pickle.
@@ -112,7 +112,7 @@ def load_model(
             return writer_kind(config, name)
         return model_kind(config, with_head=with_head)
 
-    terms = Terms(device, dtype, revision, allow_pickle, allow_code, device_map)
+    terms = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
     read = partial(load_tokenizer, allow_code=allow_code)
     loaded = assemble(name, load_parts(name, terms, read, kind_of))
     return replace(loaded, writes=generate, chats=chat)
@@ -120,10 +120,10 @@ def load_model(
 
 def load_parts(
     name: str,
-    terms: Terms,
+    terms: LoadOptions,
     load_reader: Callable[[Path, str], Any],
     kind_of: Callable[[Any], Any],
-) -> Parts:
+) -> LoadedParts:
     """A model and what reads its inputs, as they come from their folder.
 
     Args:
@@ -166,7 +166,7 @@ def load_parts(
         # accelerate has put each layer where it belongs, and moving the whole would undo it.
         model = (model if terms.device_map else model.to(place)).eval()
     task, provenance = decider(model, report, describe(name, checkpoint, model, report))
-    return Parts(model, reader, provenance, report, task)
+    return LoadedParts(model, reader, provenance, report, task)
 
 
 def decider(
@@ -182,7 +182,7 @@ def decider(
     return None, replace(provenance, notes=(*provenance.notes, lacking))
 
 
-def assemble(name: str, parts: Parts) -> HuggingFaceModel:
+def assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
     """A loaded model with what is known about it.
 
     Raises:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
-from attnviz.core.tokens import goes_on
+from attnviz.core.tokens import continues_word
 
 SUFFIXES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
@@ -100,7 +100,7 @@ def whole_words(found: Sequence[str], tokens: Sequence[Token], text: str) -> tup
     for place, (name, token) in enumerate(zip(found, tokens, strict=True)):
         before = tokens[place - 1] if place else token
         same = place > 0 and (before.start, before.end) == (token.start, token.end)
-        inside = same or goes_on(text, token.start)
+        inside = same or continues_word(text, token.start)
         if token.special:
             labels.append(None)
         elif inside and place and not before.special:

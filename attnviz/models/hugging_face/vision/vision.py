@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import Extent
+from attnviz.models.hugging_face.capture.extent import Region
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.load.errors import quiet
 from attnviz.models.hugging_face.load.tasks import Task, listening, show_decision
@@ -18,8 +18,8 @@ from attnviz.models.hugging_face.vision.windows import window_maps, windowed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from attnviz.core.lens_inputs import Explained, Transformed
-    from attnviz.models.hugging_face.eager import Reading
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.models.hugging_face.eager import EagerInputs
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -79,7 +79,7 @@ class VisionModel(PictureReader):
 
     def explain_image(
         self, picture: Image, wanted: str | None = None, size: tuple[int, int] | None = None
-    ) -> Explained:
+    ) -> AttentionGradients:
         """What the model decides about a picture, and how that hangs on each weight.
 
         Args:
@@ -102,7 +102,7 @@ class VisionModel(PictureReader):
                 reading, lambda logits: chosen_class(self.model.config, logits[0], wanted)
             )
 
-    def transform_image(self, picture: Image, size: tuple[int, int] | None = None) -> Transformed:
+    def transform_image(self, picture: Image, size: tuple[int, int] | None = None) -> ValueVectors:
         """What each head makes of each patch of a picture.
 
         Args:
@@ -118,14 +118,14 @@ class VisionModel(PictureReader):
         with quiet():
             return transform(self.read(self.tower, picture, size))
 
-    def read(self, part: Any, picture: Image, size: tuple[int, int] | None) -> Reading:
+    def read(self, part: Any, picture: Image, size: tuple[int, int] | None) -> EagerInputs:
         """A picture as the model, or its part for pictures, reads it with whole matrices."""
         from attnviz.models.hugging_face.capture.kernel import eager_twin
-        from attnviz.models.hugging_face.eager import Reading
+        from attnviz.models.hugging_face.eager import EagerInputs
 
         inputs = self.inputs(picture, size)
         rows, columns = self.grid(inputs["pixel_values"])
-        return Reading(
+        return EagerInputs(
             eager_twin(part),
             inputs,
             {"self": (SIDE, SIDE)},
@@ -142,7 +142,7 @@ class VisionModel(PictureReader):
         """Every token's attention over all tokens, special ones first, and how it was had."""
         tokens = self.tokens(inputs, rows, columns)
         sides = {"self": (len(tokens), len(tokens))}
-        found = capture(self.tower, inputs, sides, extent=Extent(max_size=len(tokens)))
+        found = capture(self.tower, inputs, sides, extent=Region(max_size=len(tokens)))
         maps = tuple(over_patches(item.layers, item.weights, tokens, tokens) for item in found)
         return maps, [item.route for item in found]
 
@@ -172,11 +172,11 @@ def load_vision_model(
         UsageError: a device, precision or revision that does not exist.
         ModelError: the model or its processor cannot be found or loaded, or reads no pictures.
     """
-    from attnviz.models.hugging_face.load.loading import Terms, load_parts
+    from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts
     from attnviz.models.hugging_face.load.parts import model_kind
     from attnviz.models.hugging_face.vision.pictures import load_processor
 
-    terms = Terms(device, dtype, revision, allow_pickle, allow_code, device_map)
+    terms = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
     parts = load_parts(name, terms, load_processor, model_kind)
     model = parts.model
     if model.main_input_name != "pixel_values" and not hasattr(model, "vision_model"):
