@@ -1,4 +1,4 @@
-"""The house keeps its order: rooms import only the rooms below them, and nothing runs in a circle."""
+"""The house keeps its order: rooms import only the rooms below, and never in a circle."""
 
 from __future__ import annotations
 
