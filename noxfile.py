@@ -76,15 +76,14 @@ def wheel(session: nox.Session) -> None:
         for wanted in (TORCH, str(next(built.glob("attnviz-*.whl")))):
             session.run(str(scripts / "pip"), "install", "-q", wanted, external=True)
         # Elsewhere than here and without PYTHONPATH, so that it is the wheel that runs.
+        program, nowhere = str(scripts / "attnviz"), {"PYTHONPATH": None}
         with session.chdir(place):
+            session.run(program, "--help", external=True, env=nowhere, silent=True)
             for asked in (
-                ("--help",),
                 ("self", "The professor who supervised the student published the paper"),
                 ("cross", "The red car is fast", "La voiture rouge est rapide"),
             ):
-                session.run(
-                    *(str(scripts / "attnviz"), *asked), external=True, env={"PYTHONPATH": None}
-                )
+                session.run(program, *asked, external=True, env=nowhere)
 
 
 def _install(session: nox.Session) -> None:

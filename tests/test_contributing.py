@@ -39,7 +39,7 @@ def test_every_door_has_its_example() -> None:
 )
 def test_a_doors_row_names_what_its_file_defines(file: str, code: str, row: str) -> None:
     module = ModuleType(file.replace("/", "."))
-    exec(compile(code, f"{file}.py", "exec"), vars(module))
+    exec(compile(code, f"<{file}>", "exec"), vars(module))
     ((_, entry),) = eval(f"{{{row}}}", vars(registry)).items()
     assert isinstance(entry, Entry)
     place, _, attribute = entry.target.partition(":")
