@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from attnviz.registry import Entry
+from attnviz.core.registry import Entry
 
 from attnviz.core import registry
 
