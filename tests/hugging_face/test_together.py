@@ -15,7 +15,6 @@ from attnviz.models.hugging_face import batching as company
 from attnviz.models.hugging_face import source as together
 from attnviz.models.hugging_face.capture.extent import Region
 from attnviz.models.hugging_face.load.devices import NoRoomError
-from attnviz.storage.texts import Text
 
 LINES = [
     "The professor who supervised the student published the paper.",
@@ -44,18 +43,15 @@ def forgetful(monkeypatch):
 
 
 def alone(*lines):
-    return [Text(str(number), line) for number, line in enumerate(lines)]
+    return [Query(line) for line in lines]
 
 
 def pairs():
-    both = zip(LINES, TARGETS, strict=True)
-    return [Text(str(number), *pair) for number, pair in enumerate(both)]
+    return [Query(*pair, "cross") for pair in zip(LINES, TARGETS, strict=True)]
 
 
-def one_by_one(model, texts, over_itself):
-    kinds = ["cross" if not over_itself else "pair" if text.target else "self" for text in texts]
-    queries = [Query(text.text, text.target, kind) for text, kind in zip(texts, kinds, strict=True)]
-    return [next(model.attend([query])) for query in queries]
+def one_by_one(model, texts):
+    return [next(model.attend([text])) for text in texts]
 
 
 def described(attention):
@@ -94,54 +90,54 @@ def passes(monkeypatch):
 def test_texts_over_themselves(kind, loaded, passes):
     model = loaded(kind)
     texts = alone(*LINES)
-    check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
+    check(list(model.attend(texts)), one_by_one(model, texts))
     assert passes == [6, 1]
 
 
 @pytest.mark.parametrize("kind", CROSS)
 def test_pairs_with_given_targets(kind, loaded, passes):
     model = loaded(kind)
-    found = list(model.attend_many(pairs(), alone=False))
-    check(found, one_by_one(model, pairs(), False))
+    found = list(model.attend(pairs()))
+    check(found, one_by_one(model, pairs()))
     assert passes == [6, 1]
 
 
 def test_a_second_window_is_compared_no_more(loaded, passes):
     model = loaded("bert")
     for _ in range(2):
-        list(model.attend_many(alone(*LINES), alone=True))
+        list(model.attend(alone(*LINES)))
     assert passes == [6, 1, 6]
 
 
 def test_a_batch_has_no_more_texts_than_asked_for(loaded, passes):
     model = loaded("bert")
     texts = alone(*LINES)
-    found = list(model.attend_many(texts, alone=True, batch_size=3))
-    check(found, one_by_one(model, texts, True))
+    found = list(model.attend(texts, batch_size=3))
+    check(found, one_by_one(model, texts))
     assert passes == [3, 1, 3]
 
 
 def test_a_text_that_fails_gives_its_error_in_its_place_and_harms_no_other(loaded):
     model = loaded("bert")
     texts = alone(*LINES[:2], "paper " * 50, *LINES[2:], "\ud800")
-    found = list(model.attend_many(texts, alone=True))
+    found = list(model.attend(texts))
     assert [type(item) for item in (found[2], found[-1])] == [InputError, InputError]
     assert "at most 32" in str(found[2])
-    good = [text for text in texts if text.id not in ("2", "7")]
-    check([*found[:2], *found[3:-1]], one_by_one(model, good, True))
+    good = [*texts[:2], *texts[3:-1]]
+    check([*found[:2], *found[3:-1]], one_by_one(model, good))
 
 
 def test_few_texts_are_read_one_by_one(loaded, passes):
-    list(loaded("bert").attend_many(alone(*LINES[:3]), alone=True))
+    list(loaded("bert").attend(alone(*LINES[:3])))
     assert passes == []
 
 
 def test_no_more_maps_are_held_than_there_is_room_for(loaded, passes, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES * 4)
-    expected = one_by_one(model, texts, True)
+    expected = one_by_one(model, texts)
     monkeypatch.setattr(together, "memory_budget", lambda: 70_000)
-    check(list(model.attend_many(texts, alone=True)), expected)
+    check(list(model.attend(texts)), expected)
     assert max(passes) < 20
 
 
@@ -149,7 +145,7 @@ def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
     for extent in (Region(max_size=2), Region(window=(0, 2)), Region(rows=(1, 2))):
         model = replace(loaded("bert"), region=extent)
         texts = alone(*LINES)
-        check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
+        check(list(model.attend(texts)), one_by_one(model, texts))
     assert passes == []
 
 
@@ -157,8 +153,8 @@ def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypa
     model = loaded("bert")
     monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", lambda *_: [])
     texts = alone(*LINES)
-    found = list(model.attend_many(texts, alone=True))
-    check(found, one_by_one(model, texts, True))
+    found = list(model.attend(texts))
+    check(found, one_by_one(model, texts))
     assert "by hand" in found[0].provenance.notes[-1]
     assert passes == [6, 1]
 
@@ -169,8 +165,8 @@ def test_where_padding_leaks_only_equal_lengths_come_together(loaded, monkeypatc
     texts = alone(*LINES, *LINES)
     said = []
     with notices_to(said.append):
-        found = list(model.attend_many(texts, alone=True))
-    check(found, one_by_one(model, texts, True))
+        found = list(model.attend(texts))
+    check(found, one_by_one(model, texts))
     assert passes[:2] == [12, 1]
     assert len(said) == 1
     assert "only texts of equal length are read together" in said[0]
@@ -190,7 +186,7 @@ def leaky(padded):
 def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES * 3)
-    expected = one_by_one(model, texts, True)
+    expected = one_by_one(model, texts)
     run = company.capture_many
 
     def small(part, inputs, sides, calls=None):
@@ -201,7 +197,7 @@ def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
     monkeypatch.setattr(company, "capture_many", small)
     said = []
     with notices_to(said.append):
-        check(list(model.attend_many(texts, alone=True)), expected)
+        check(list(model.attend(texts)), expected)
     assert all("the memory ran out with" in note for note in said)
     assert said
 
@@ -210,7 +206,7 @@ def test_a_model_that_fails_fails_in_its_turn(loaded, monkeypatch):
     model = loaded("bert")
     monkeypatch.setattr(model.model, "forward", lambda *_, **__: 1 / 0)
     monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", failing)
-    found = model.attend_many(alone(*LINES), alone=True)
+    found = model.attend(alone(*LINES))
     with pytest.raises(ModelError, match="cannot run on this text"):
         next(found)
 
@@ -222,10 +218,10 @@ def failing(*_):
 def test_where_a_proven_batch_fails_its_texts_are_read_one_by_one(loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES)
-    list(model.attend_many(texts, alone=True))
-    expected = one_by_one(model, texts, True)
+    list(model.attend(texts))
+    expected = one_by_one(model, texts)
     monkeypatch.setattr(company, "capture_many", failing_once(company.capture_many))
-    check(list(model.attend_many(texts, alone=True, batch_size=2)), expected)
+    check(list(model.attend(texts, batch_size=2)), expected)
 
 
 def failing_once(run):
@@ -243,7 +239,7 @@ def failing_once(run):
 def test_what_an_architecture_refuses_is_said_once_and_nothing_about_batches(loaded):
     said = []
     with notices_to(said.append), pytest.raises(AttentionError):
-        list(loaded("mamba").attend_many(alone(*LINES), alone=True))
+        list(loaded("mamba").attend(alone(*LINES)))
     assert said == []
 
 
@@ -254,7 +250,7 @@ def test_a_head_that_cannot_read_several_texts_at_once_reads_one_by_one(
     monkeypatch.setattr(company, "capture_many", alone_only(company.capture_many))
     texts, said = alone(*LINES, *LINES), []
     with notices_to(said.append):
-        check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
+        check(list(model.attend(texts)), one_by_one(model, texts))
     assert said[0].startswith("only texts of equal length are read together")
     assert said[1].startswith("texts are read one by one")
     assert all(note.endswith("no padding token") for note in said)
