@@ -21,7 +21,7 @@ import torch
 from transformers import AutoModel, LlamaConfig
 
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.region import Region
 
 ROUNDS = 3
 AIM = 2.2

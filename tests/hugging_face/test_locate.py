@@ -11,8 +11,12 @@ import pytest
 from huggingface_hub import errors as hub
 
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.models.hugging_face.load.cache import cache_folder, list_cached_models
-from attnviz.models.hugging_face.load.locate import locate, wanted_files
+from attnviz.models.hugging_face.load.locate import (
+    cache_folder,
+    list_cached_models,
+    locate,
+    wanted_files,
+)
 
 
 @pytest.fixture
@@ -118,13 +122,17 @@ def test_only_what_loading_reads_is_fetched():
         "onnx/model.onnx",
         "onnx/config.json",
     ]
-    assert wanted_files(names, False) == ["config.json", "tokenizer.json", "model.safetensors"]
-    assert "modeling.py" in wanted_files(names, True)
+    assert wanted_files(names, allow_code=False) == [
+        "config.json",
+        "tokenizer.json",
+        "model.safetensors",
+    ]
+    assert "modeling.py" in wanted_files(names, allow_code=True)
 
 
 def test_the_shards_of_an_index_are_fetched_with_it():
     names = ["model.safetensors.index.json", "model-1.safetensors", "model-2.safetensors", "a.bin"]
-    assert wanted_files(names, False) == names[:3]
+    assert wanted_files(names, allow_code=False) == names[:3]
 
 
 def test_the_cache_lists_models_that_can_be_loaded(cache):

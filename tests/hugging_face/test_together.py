@@ -13,8 +13,8 @@ from attnviz.core.notices import notices_to
 from attnviz.core.query import Query
 from attnviz.models.hugging_face import batching as company
 from attnviz.models.hugging_face import source as together
-from attnviz.models.hugging_face.capture.extent import Region
-from attnviz.models.hugging_face.load.devices import NoRoomError
+from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError
 
 LINES = [
     "The professor who supervised the student published the paper.",
@@ -155,7 +155,7 @@ def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypa
     texts = alone(*LINES)
     found = list(model.attend(texts))
     check(found, one_by_one(model, texts))
-    assert "by hand" in found[0].provenance.notes[-1]
+    assert "second, eager pass" in found[0].provenance.notes[-1]
     assert passes == [6, 1]
 
 
@@ -191,7 +191,7 @@ def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
 
     def small(part, inputs, sides, calls=None):
         if len(sides) > most:
-            raise NoRoomError("the memory ran out")
+            raise NotEnoughMemoryError("the memory ran out")
         return run(part, inputs, sides, calls)
 
     monkeypatch.setattr(company, "capture_many", small)

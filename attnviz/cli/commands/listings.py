@@ -77,7 +77,7 @@ def models(
 ) -> None:
     """List the models found on this machine: the shipped one and the Hugging Face cache."""
     choose(output_format, ("table", "tsv", "json"), "format")
-    from attnviz.models.hugging_face.load.cache import list_cached_models
+    from attnviz.models.hugging_face.load.locate import list_cached_models
     from attnviz.models.pocket.card import card, summary
 
     if name is not None:

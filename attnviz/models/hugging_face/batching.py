@@ -20,17 +20,17 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, AttnvizError
 from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.capture import (
-    HANDED_OVER,
+    EAGER_ROUTE,
     Captured,
     capture,
     capture_many,
 )
-from attnviz.models.hugging_face.capture.extent import heads_of
-from attnviz.models.hugging_face.capture.kernel import eagerly
+from attnviz.models.hugging_face.capture.kernel import switched_to_eager
+from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.devices import NoRoomError, free_bytes
+from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
 from attnviz.models.hugging_face.load.errors import first_line
-from attnviz.models.hugging_face.load.tasks import listening
+from attnviz.models.hugging_face.load.tasks import record_outputs
 from attnviz.models.hugging_face.model import LoadedModel, input_names, vocabulary_size
 from attnviz.storage.texts.batches import MEMORY_BUDGET, batches
 
@@ -43,19 +43,14 @@ FEW = 4
 
 
 def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
-    """The maps of one pass over one query.
-
-    Raises:
-        ModelError: the model fails.
-        AttentionError: the architecture gives out no attention weights.
-    """
-    with listening(loaded.model) as outputs:
+    """The maps of one pass over one query."""
+    with record_outputs(loaded.model) as outputs:
         captured = capture(
             encoded.part,
             loaded.tensors(encoded.inputs, encoded.part),
             encoded.sides,
-            extent=loaded.region,
-            hidden=encoded.ignored,
+            region=loaded.region,
+            ignored=encoded.ignored,
         )
     return encoded.finished(captured, loaded.task, outputs[0] if outputs else None)
 
@@ -82,8 +77,8 @@ def memory_budget() -> int:
     """
     import torch
 
-    free = free_bytes(torch.device("cpu"))
-    return MEMORY_BUDGET if free is None or free > 4 * MEMORY_BUDGET else MEMORY_BUDGET // 8
+    scarce = free_bytes(torch.device("cpu")) <= 4 * MEMORY_BUDGET
+    return MEMORY_BUDGET // 8 if scarce else MEMORY_BUDGET
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,7 +235,7 @@ class BatchRunner:
         try:
             found = self.run(batch, way)
             off = 0.0 if proven else self.compare(batch[0], found[0], way)
-        except NoRoomError:
+        except NotEnoughMemoryError:
             return self.halve(batch)
         except AttnvizError as error:
             if proven:
@@ -272,7 +267,10 @@ class BatchRunner:
         inputs = padded(rows, input_names(self.part), self.padding, model.device)
         sides = [item.sides for item in batch]
         calls = self.known.calls.get(way)
-        with listening(model) as heard, eagerly(model) if way.swift else nullcontext():
+        with (
+            record_outputs(model) as heard,
+            switched_to_eager(model) if way.swift else nullcontext(),
+        ):
             captured = capture_many(self.part, inputs, sides, calls)
         output = heard[0] if heard else None
         lengths = [len(next(iter(item.tokens.values()))) for item in batch]
@@ -286,7 +284,7 @@ class BatchRunner:
         ((alone, output),) = self.run([item], Way("even", swift=False))
         layers = sum(len(found.layers) for found in alone)
         through = self.model.task is not None or hasattr(self.model.model, "hf_device_map")
-        is_read = alone[0].route != HANDED_OVER
+        is_read = alone[0].route != EAGER_ROUTE
         self.known.calls[way] = None if through else layers * is_read
         off = max(
             float(np.abs(one.weights - other.weights).max())

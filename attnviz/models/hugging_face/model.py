@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.models.hugging_face.capture.extent import WHOLE, Region
+from attnviz.models.hugging_face.capture.region import WHOLE, Region
 from attnviz.models.hugging_face.load.family import Family
 from attnviz.models.hugging_face.load.tasks import Task
 

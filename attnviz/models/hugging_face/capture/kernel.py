@@ -11,11 +11,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +47,7 @@ class Call:
 
 
 @contextmanager
-def watching(look: Callable[[Call], None]) -> Iterator[None]:
+def watch_kernels(look: Callable[[Call], None]) -> Iterator[None]:
     """Show every kernel call of a block of code to a function, after it has been done.
 
     The models get what they would get without it. Whatever happens, transformers is left as it was.
@@ -86,7 +83,7 @@ def watching(look: Callable[[Call], None]) -> Iterator[None]:
 
 
 @contextmanager
-def eagerly(model: Any) -> Iterator[None]:
+def switched_to_eager(model: Any) -> Iterator[None]:
     """Let a model attend eagerly in a block of code, where that can be chosen as it runs.
 
     Its kernels then hand over their weights, which for short texts on a CPU costs less than to
@@ -175,7 +172,7 @@ def match_stream(stream: str, wanted: Collection[str]) -> str | None:
 _TWINS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
-def eager_twin(model: Any) -> Any:
+def eager_copy(model: Any) -> Any:
     """The model itself where it runs eagerly, else another around the same weights that does.
 
     Some families choose the class of their attention when they are made, so that asking a made
@@ -196,22 +193,22 @@ def eager_twin(model: Any) -> Any:
     return _TWINS[model]
 
 
-ATTENTIONS = {
+OUTPUT_NAMES = {
     "encoder": "encoder_attentions",
     "decoder": "decoder_attentions",
     "cross": "cross_attentions",
 }
 
 
-def handed_over(
+def output_attentions(
     model: Any, inputs: Mapping[str, Any], streams: Sequence[str]
 ) -> dict[str, Sequence[Any] | None]:
     """What a model gives out as each stream's attention, a tensor or None for each layer."""
     output = model(**inputs, output_attentions=True, return_dict=True)
     together = getattr(output, "attentions", None)
     return {
-        stream: getattr(output, ATTENTIONS[stream], None)
-        if together is None and stream in ATTENTIONS
+        stream: getattr(output, OUTPUT_NAMES[stream], None)
+        if together is None and stream in OUTPUT_NAMES
         else together
         for stream in streams
     }

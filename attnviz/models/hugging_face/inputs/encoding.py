@@ -10,19 +10,19 @@ from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.capture import Captured
-from attnviz.models.hugging_face.capture.exact_links import Hidden
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.capture.maps import (
     as_map,
-    drowning,
-    notes_of,
+    capture_notes,
+    ignored_positions,
     projections_of,
     with_routes,
 )
 from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
     Target,
-    as_chat,
-    continued,
+    apply_chat_template,
+    continue_prompt,
     generated_target,
     given_target,
 )
@@ -58,7 +58,7 @@ class EncodedQuery:
     tokens: Mapping[str, tuple[Token, ...]]
     axes: Mapping[str, tuple[str, str]]
     attention: Attention
-    ignored: Mapping[str, Hidden] = field(default_factory=dict)
+    ignored: Mapping[str, IgnoredPositions] = field(default_factory=dict)
 
     @property
     def sides(self) -> dict[str, tuple[int, int]]:
@@ -83,7 +83,7 @@ class EncodedQuery:
         """
         maps = tuple(as_map(item, self.tokens, *self.axes[item.stream]) for item in captured)
         provenance = with_routes(self.attention.provenance, [item.route for item in captured])
-        notes = (*provenance.notes, *notes_of(captured, self.sides))
+        notes = (*provenance.notes, *capture_notes(captured, self.sides))
         attention = replace(
             self.attention,
             maps=maps,
@@ -117,7 +117,7 @@ def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
 def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
     """One text: as a chat, or with what the model writes after it, where that was asked for."""
     if loaded.chat_template:
-        text = as_chat(loaded.tokenizer, text, loaded.name)
+        text = apply_chat_template(loaded.tokenizer, text, loaded.name)
     read = tokenize(loaded.tokenizer, text, marked=loaded.chat_template)
     _check_ids(loaded, read.ids, read.tokens, "text")
     if loaded.max_new_tokens is None:
@@ -130,7 +130,7 @@ def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
         raise ModelError(
             f"'{loaded.name}' has no trained language-model head: leave --generate out"
         )
-    written = continued(
+    written = continue_prompt(
         loaded.model, loaded.tokenizer, text, read, loaded.max_new_tokens, loaded.limit
     )
     provenance = _provenance(loaded, written.settings, written.notes)
@@ -168,7 +168,7 @@ def _one_sequence(
         {"text": read.tokens},
         {stream: ("text", "text")},
         Attention((), provenance, text=text),
-        {stream: drowning(read.tokens, causal=stream == "causal")},
+        {stream: ignored_positions(read.tokens, causal=stream == "causal")},
     )
 
 
@@ -242,10 +242,6 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
 
     Which text a token is of is asked of the tokenizer's `sequence_ids`, since many models
     (RoBERTa, T5) tell the two apart by marks alone and have no token types.
-
-    Raises:
-        InputError: a text is blank or not valid Unicode.
-        ModelError: the tokenizer puts nothing between two texts, or does not say which is which.
     """
     for text in (first, second):
         check_text(text)

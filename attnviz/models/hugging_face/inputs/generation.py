@@ -11,8 +11,8 @@ from attnviz.core.errors import InputError, ModelError
 from attnviz.models.hugging_face.inputs.tokens import (
     TokenizedText,
     label,
+    locate_pieces,
     pieces_of,
-    place,
     tokenize,
     tokenize_generated,
 )
@@ -44,12 +44,7 @@ QUERIES = "the decoder's input: each token looks before the next one is predicte
 
 
 def given_target(model: Any, tokenizer: Any, text: str) -> Target:
-    """A text as the decoder reads it while it predicts that text: shifted by one start token.
-
-    Raises:
-        InputError: the text is blank.
-        ModelError: the model does not say how its decoder starts.
-    """
+    """A text as the decoder reads it while it predicts that text: shifted by one start token."""
     written = tokenize(tokenizer, text, as_target=True)
     ids, tokens = list(written.ids), list(written.tokens)
     if not tokens[-1].special:
@@ -65,9 +60,6 @@ def shift(model: Any, ids: list[int]) -> list[int]:
     """What a decoder reads to predict these tokens: a start token, then all but the last of them.
 
     A model's own way is asked first: mBART starts with the language, which stands last.
-
-    Raises:
-        ModelError: the model does not say how its decoder starts.
     """
     import torch
 
@@ -94,9 +86,6 @@ def generated_target(
         inputs: the source as tensors.
         limit: how many tokens its decoder can read.
         most: how many tokens to write at most; None: LONGEST.
-
-    Raises:
-        ModelError: it wrote nothing.
     """
     import torch
 
@@ -147,12 +136,8 @@ class Continuation:
     notes: tuple[str, ...]
 
 
-def writer_kind(config: Any, name: str) -> Any:
-    """The auto class that loads a model with the head it writes with.
-
-    Raises:
-        ModelError: the architecture does not write text.
-    """
+def writer_class(config: Any, name: str) -> Any:
+    """The auto class that loads a model with the head it writes with."""
     import transformers
     from transformers.models.auto import modeling_auto as auto
 
@@ -167,7 +152,7 @@ def writer_kind(config: Any, name: str) -> Any:
     return transformers.AutoModelForCausalLM
 
 
-def continued(
+def continue_prompt(
     model: Any, tokenizer: Any, prompt: str, read: TokenizedText, most: int, limit: int | None
 ) -> Continuation:
     """A prompt with what the model writes after it, taking the likeliest token each time.
@@ -182,10 +167,6 @@ def continued(
         read: its tokens.
         most: how many tokens to write at most.
         limit: how many tokens the model reads, None where nothing says.
-
-    Raises:
-        InputError: prompt and output together would be too long.
-        ModelError: the model wrote nothing.
     """
     import torch
 
@@ -207,7 +188,7 @@ def continued(
     new = written[0, length:].tolist()
     ended = bool(new) and new[-1] in end_ids(model, tokenizer)
     new = new[:-1] if ended else new
-    output = unread(tokenizer, read.ids, new)
+    output = new_text(tokenizer, read.ids, new)
     if not output.strip():
         raise ModelError("the model wrote nothing after this text: give another one")
     tokens = (*read.tokens, *written_tokens(tokenizer, prompt, output, new))
@@ -223,7 +204,7 @@ def continued(
     return Continuation(prompt + output, both, settings, notes)
 
 
-def unread(tokenizer: Any, before: list[int], new: list[int]) -> str:
+def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
     """What new tokens add to the text, with the space that they may begin with."""
 
     def decoded(ids: list[int]) -> str:
@@ -240,17 +221,13 @@ def written_tokens(tokenizer: Any, prompt: str, output: str, ids: list[int]) -> 
     pieces, added = pieces_of(tokenizer, ids)
     offsets = [
         (start + len(prompt), end + len(prompt))
-        for start, end in place(tokenizer, pieces, added, output)
+        for start, end in locate_pieces(tokenizer, pieces, added, output)
     ]
     return label(pieces, offsets, added, prompt + output, None)
 
 
-def as_chat(tokenizer: Any, text: str, name: str) -> str:
-    """A text as the user's turn of a conversation, the way the model was taught to read one.
-
-    Raises:
-        ModelError: the model has no chat template, or one that does not work.
-    """
+def apply_chat_template(tokenizer: Any, text: str, name: str) -> str:
+    """A text as the user's turn of a conversation, the way the model was taught to read one."""
     from jinja2 import TemplateError
 
     if not tokenizer.chat_template:

@@ -62,11 +62,7 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
-    """Turn what transformers and its parts raise while they load a model into one line.
-
-    Raises:
-        ModelError: whatever it was.
-    """
+    """Turn what transformers and its parts raise while they load a model into one line."""
     from pickle import UnpicklingError
 
     from safetensors import SafetensorError
@@ -88,9 +84,6 @@ def running(model: Any, what: str = "text") -> Iterator[None]:
     Args:
         model: on its device.
         what: it runs on, a "text" or a "picture".
-
-    Raises:
-        ModelError: whatever it was.
     """
     kind = model.config.model_type
     try:

@@ -94,9 +94,6 @@ def check_family(config: Any, longest: int) -> None:
     Args:
         config: the model's configuration.
         longest: tokens of the longest side.
-
-    Raises:
-        AttentionError: it is such a family, with what it has instead.
     """
     kind = config.model_type
     reason = NOT_WEIGHTS.get(kind)

@@ -59,7 +59,7 @@ def task_of(config: Any) -> Task | None:
 
 
 @contextmanager
-def listening(model: Any) -> Iterator[list[Any]]:
+def record_outputs(model: Any) -> Iterator[list[Any]]:
     """What a model gives out in a block of code, one item a run."""
     heard = list[Any]()
     handle = model.register_forward_hook(lambda _part, _inputs, output: heard.append(output))
