@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from attnviz import __version__
-from attnviz.cli.options import OPTIONS, Options
+from attnviz.cli.options import OPTIONS
 from attnviz.core.errors import InputError, UsageError
+from attnviz.core.options import Options
 from attnviz.storage.documents import dump_json, parse_json
 from attnviz.storage.saved import shard_path
 
@@ -154,10 +155,8 @@ def _fingerprint(path: Path) -> dict[str, Any]:
 
 
 def _spelt(name: str) -> str:
-    """A field as a user writes it; typer keeps an option's first spelling as its default."""
-    option = OPTIONS.get(name)
-    spellings = (option.default, *option.param_decls) if option is not None else ()
-    return next((item for item in spellings if str(item).startswith("--")), name)
+    """A field as a user writes it."""
+    return OPTIONS[name].names.split()[0] if name in OPTIONS else name
 
 
 def _named(value: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnviz.analyses.view import divisions, views
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import OutputError, UsageError, choose, did_you_mean
-from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES
+from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES, DataKind, formats_of
 from attnviz.renderers import Display, Renderer
 
 if TYPE_CHECKING:
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from attnviz.renderers.page import Patches
 
 
-def format_of(path: Path) -> str:
-    """The data format that a file's suffix names.
+def format_of(path: Path, kind: DataKind = "maps") -> str:
+    """The format that a file's suffix names, of those that can hold a kind of data.
 
     Raises:
         UsageError: none does.
     """
-    for name, entry in FORMATS.items():
+    formats = formats_of(kind)
+    for name, entry in formats.items():
         if entry.suffix and entry.suffix == path.suffix.lower():
             return name
-    known = [entry.suffix for entry in FORMATS.values() if entry.suffix]
+    known = [entry.suffix for entry in formats.values() if entry.suffix]
     raise UsageError(
         f"'{path}' names no data format: end it in {', '.join(known)}."
         f"{did_you_mean(path.suffix, known)}"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary
 from attnviz.analyses.heads import ORDERS, check_order
@@ -30,36 +26,27 @@ from attnviz.cli.options import (
     CHOICE,
     ORIGIN,
     OUTPUT,
-    READING,
-    SHARING,
-    Options,
     completing,
     with_options,
 )
-from attnviz.cli.output import (
-    check_writable,
-    different,
-    refuse_binary_on_terminal,
-    write_bytes,
-    write_file,
-)
-from attnviz.cli.rejects import failures, stopping
+from attnviz.cli.report import Report
 from attnviz.cli.resumable import can_last
-from attnviz.cli.run import Notes, count_texts, sharing
+from attnviz.cli.run import count_texts, sharing
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.notices import notices_to, notify
+from attnviz.core.notices import notify
+from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.renderers import Display
+from attnviz.renderers.reports import Data
 from attnviz.runs.engines import open_engine
 from attnviz.runs.many_texts import AttendChunk
-from attnviz.runs.outputs import as_bytes, picture_suffix
 from attnviz.runs.pipeline import check_choice
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 
-SUFFIXES = {".txt": "table", ".tsv": "tsv", ".json": "json", ".npz": "npz"}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +63,6 @@ class CorpusRequest:
         frequencies: a file of words and counts.
         replicates: of the bootstrap.
         seed: of the bootstrap.
-        format: what stdout gets.
-        output: a file for the same.
         overview: a picture.
     """
 
@@ -90,8 +75,6 @@ class CorpusRequest:
     frequencies: Path | None
     replicates: int
     seed: int
-    format: str
-    output: Path | None
     overview: Path | None
 
     def check(self) -> None:
@@ -102,26 +85,16 @@ class CorpusRequest:
             OutputError: a place that cannot be written.
         """
         check_choice(self.options.choice)
-        stopping(self.options)
         check_origin(self.options.origin, self.command)
-        paths = different(self.output, self.overview, self.options.many.rejects)
-        if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
-            raise UsageError(f"-o '{self.output}' must end in {', '.join(SUFFIXES)}")
-        if self.overview is not None:
-            picture_suffix(self.overview)
         if self.options.many.resume and self._lasting() is None:
             raise UsageError(
                 "--resume goes on with a file that an interrupted run was to write: give the texts "
                 "as a file, and -o FILE or --overview FILE"
             )
-        if self.format == "npz":
-            refuse_binary_on_terminal("npz")
-        for path in paths:
-            check_writable(path)
 
     def _lasting(self) -> Path | None:
         """The file beside which the run's state is kept, where it can be gone on with."""
-        path = self.output or self.overview
+        path = self.options.output.output or self.overview
         if path is None or not can_last(path) or not Path(self.file).is_file():
             return None
         return path
@@ -146,49 +119,28 @@ class CorpusRequest:
 # <corpus_write> The report on a corpus, written wherever it was asked for.
 
 
-def finish(aggregates: Aggregates, asked: CorpusRequest) -> None:
-    """Write the picture, the file and stdout.
-
-    Raises:
-        OutputError: what cannot be written.
-    """
-    from attnviz.cli.sinks import display_of_stdout
-
-    report = report_of(aggregates, asked.order)
-    display = display_of_stdout(many=False)
-    if asked.overview is not None:
-        from attnviz.renderers.figures.corpus_overview import corpus_overview
-        from attnviz.renderers.figures.figure import figure_bytes
-
-        told = dump_json(asdict(report.provenance))
-        suffix = picture_suffix(asked.overview)
-        write_file(asked.overview, figure_bytes(corpus_overview(report), suffix, told))
-    if asked.output is not None:
-        format_name = SUFFIXES[asked.output.suffix.lower()]
-        plain = Display(width=display.width)
-        write_file(asked.output, written(report, format_name, asked, plain))
-    if asked.format != "none":
-        write_bytes(written(report, asked.format, asked, display))
-
-
-def written(
-    report: CorpusReport, format_name: str, asked: CorpusRequest, display: Display
-) -> bytes:
-    """The report in a format."""
+def corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
+    """The report in every form."""
     first = replace(
         report,
         streams=tuple(replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams),
     )
-    from attnviz.renderers.data import corpus as corpus_data
+    from attnviz.renderers.data import corpus as data
     from attnviz.renderers.text.corpus import corpus_table
 
-    spellings: dict[str, Callable[[], str | bytes]] = {
-        "table": lambda: corpus_table(first, asked.show, display),
-        "tsv": lambda: corpus_data.corpus_tsv(first, asked.show),
-        "json": lambda: corpus_data.corpus_json(report),
-        "npz": lambda: corpus_data.corpus_npz(report),
-    }
-    return as_bytes(spellings[format_name]())
+    def overview() -> Figure:
+        from attnviz.renderers.figures.corpus_overview import corpus_overview
+
+        return corpus_overview(report)
+
+    return Data(
+        text=lambda display: corpus_table(first, asked.show, display),
+        rows=lambda: data.corpus_tsv(first, asked.show),
+        document=lambda: data.corpus_json(report),
+        arrays=lambda: data.corpus_npz(report),
+        figures={"overview": overview},
+        about=dump_json(asdict(report.provenance)),
+    )
 
 
 # <corpus_run> One run of `attnviz corpus`: shards of texts become aggregates, and these are
@@ -204,24 +156,26 @@ def run(asked: CorpusRequest) -> int:
     asked.check()
     options = asked.options
     checkpoint = asked.checkpoint()
-    vocabulary, texts, total = _read(asked)
-    attend = AttendChunk(options.origin, options.choice, asked.command, options.many.batch_size)
-    study = ShardTask(attend, vocabulary, asked.replicates, asked.seed)
-    say = None if options.output.quiet else Notes().say
-    with failures(options) as failed, open_engine(*sharing(options)) as engine, notices_to(say):
-        adding = Accumulator(study, failed, checkpoint)
-        if options.many.resume and not adding.go_on():
-            notify("there is nothing to go on with: beginning")
-        left = None if total is None else total - adding.reached.records
-        with _progress(left, asked) as advance:
-            adding.add_all(texts, engine, advance)
-        for text in adding.notes():
-            notify(text)
-    if adding.aggregates.texts:
-        finish(adding.aggregates, asked)
+    with Report(options, "corpus", pictures={"overview": asked.overview}) as report:
+        vocabulary, texts, total = _read(asked)
+        attend = AttendChunk(options.origin, options.choice, asked.command, options.many.batch_size)
+        study = ShardTask(attend, vocabulary, asked.replicates, asked.seed)
+        with open_engine(*sharing(options)) as engine:
+            adding = Accumulator(study, report.failures, checkpoint)
+            if options.many.resume and not adding.go_on():
+                notify("there is nothing to resume: beginning")
+            left = None if total is None else total - adding.reached.records
+            with report.counted(lambda: left) as advance:
+                adding.add_all(texts, engine, advance)
+            for text in adding.notes():
+                notify(text)
+        if adding.aggregates.texts:
+            report.add(corpus_data(report_of(adding.aggregates, asked.order), asked))
+        report.finish()
+        report.say_done(f"{adding.aggregates.texts} texts")
     if checkpoint is not None:
         checkpoint.discard()
-    return 1 if failed.count or not adding.aggregates.texts else 0
+    return report.status if adding.aggregates.texts else 1
 
 
 def _read(asked: CorpusRequest) -> tuple[Vocabulary, Texts, int | None]:
@@ -244,30 +198,16 @@ def _read(asked: CorpusRequest) -> tuple[Vocabulary, Texts, int | None]:
     return vocabulary, open_texts(), count_texts(asked.file, asked.command, asked.options)
 
 
-def _progress(
-    total: int | None, asked: CorpusRequest
-) -> AbstractContextManager[Callable[[int], None]]:
-    """A count, a rate and the time that remains, on a terminal."""
-    if asked.options.output.quiet or not sys.stderr.isatty():
-        return nullcontext(lambda done: None)
-    from attnviz.cli.progress import advancing
-
-    return advancing(total)
-
-
 # <corpus> attnviz corpus.
 
-FORMATS = ("table", "tsv", "json", "npz", "none")
 SHOWS = ("measures", "positions", "classes", "pairs", "links")
 
 
 @with_options(
-    without=(
-        *("weights", "lens", "explain", "generate", "chat", "labels", "reduce", "over"),
-        *("format", "output", "heatmap", "grid", "links", "html", "open_page", "top", "verbose"),
-        *("keep_qk", "group", "words", "rows", "window"),
-    ),
-    many=(*READING, *SHARING, "resume"),
+    *("model", "compute", "mechanism", "layer", "causal", "to", "long"),
+    *("stream", "heads", "special", "reading", "sharing"),
+    also=("resume",),
+    writes="corpus",
 )
 def corpus(
     file: Annotated[
@@ -343,27 +283,6 @@ def corpus(
             help="Seed of the bootstrap.",
         ),
     ] = 0,
-    format_name: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="NAME",
-            rich_help_panel=OUTPUT,
-            help=f"What stdout gets: {', '.join(FORMATS)}.",
-            autocompletion=completing(FORMATS),
-        ),
-    ] = "table",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="The same as a file: .txt, .tsv, .json or .npz.",
-        ),
-    ] = None,
     overview: Annotated[
         Path | None,
         typer.Option(
@@ -382,7 +301,6 @@ def corpus(
 
     attnviz corpus sample_inputs/sentences.txt -o heads.npz --overview heads.png
     """
-    choose(format_name, FORMATS, "format")
     choose(show, SHOWS, "thing to show")
     check_order(order, None)
     asked = CorpusRequest(
@@ -395,8 +313,6 @@ def corpus(
         frequencies=frequencies,
         replicates=replicates,
         seed=bootstrap_seed,
-        format=format_name,
-        output=output,
         overview=overview,
     )
     raise typer.Exit(run(asked))
