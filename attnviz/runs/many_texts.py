@@ -23,7 +23,7 @@ from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source
 from attnviz.runs.engines.here import Here
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.pipeline import Result, attend_window
+from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.runs.word_alignment import Aligned, Aligner
 from attnviz.storage.texts import BadText, Text
 
@@ -63,7 +63,7 @@ class AttendChunk:
         Raises:
             AttnvizError: what would fail for every text.
         """
-        return attend_window(self.open(), window, self.choice, self.command, self.batch_size)
+        return attend_chunk(self.open(), window, self.choice, self.command, self.batch_size)
 
     def __call__(self, window: Chunk) -> list[Outcome]:
         """What becomes of each record, all at once, as it is sent from one process to another.
