@@ -103,7 +103,7 @@ class Report(AbstractContextManager["Report"]):
         self.good = self.done - self.failed
         self.sinks: list[Sink] = []
         self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
-        self.failures = Failures(options.many.on_error == "stop", self._reject)
+        self.failures = Failures(options.many.on_error == "stop", self.reject)
         if draft := self._draft(output.output, resumable):
             plain = Display(many=many, width=display.width)
             renderer = renderer_of(format_of(draft.path, kind), kind, plain)
@@ -119,13 +119,14 @@ class Report(AbstractContextManager["Report"]):
         """A file that appears whole or not at all, unless it is none or taken care of."""
         return None if path is None or taken else self.open.enter_context(Draft(path))
 
-    def _reject(self, line: bytes) -> None:
+    def reject(self, lines: bytes, count: int = 1) -> None:
+        """Count records that came to nothing, and write their lines to the file of rejects."""
         with uninterrupted():
             if self.resumable is not None:
-                self.resumable.skip(line)
+                self.resumable.skip(lines)
             if self.rejects is not None:
-                self.rejects.write(line)
-            self.failed += 1
+                self.rejects.write(lines)
+            self.failed += count
 
     def __enter__(self) -> Report:
         self.open.enter_context(notices_to(None if self.options.output.quiet else self.notes.say))

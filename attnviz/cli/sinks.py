@@ -31,8 +31,8 @@ from attnviz.runs.outputs import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.cli.resumable import ResumableSink
     from attnviz.renderers.reports import Data
+    from attnviz.runs.resumable import ResumableSink
 
 SUFFIXES = (".html", ".htm")
 
@@ -260,14 +260,14 @@ def open_resumable(
         raise UsageError("--resume reads the texts again: give them by --input FILE, not a pipe")
     if resume and not shard_size and not FORMATS[name].grows:
         raise UsageError(
-            f"--resume cannot continue half of '{path}': add --shard-size N, or write "
+            f"--resume cannot continue a part of '{path}': add --shard-size N, or write "
             f"{', '.join(item.suffix for item in FORMATS.values() if item.grows)}"
         )
     if not many:
         return None
     # Most runs have one text, and need none of what makes files last.
-    from attnviz.cli.journal import question_of
-    from attnviz.cli.resumable import ResumableSink, can_last
+    from attnviz.runs.journal import run_options
+    from attnviz.runs.resumable import ResumableSink, can_last
 
     if not shard_size and not (again and FORMATS[name].grows and can_last(path)):
         return None
@@ -282,9 +282,11 @@ def open_resumable(
         grows=FORMATS[name].grows,
         shard_size=shard_size,
         rejects=rejects if rejects and can_last(rejects) else None,
-        question=question_of(command, options, input_file) if again and input_file else None,
+        options=run_options(command, options.origin, options.choice, options.many, input_file)
+        if again and input_file
+        else None,
         resume=resume,
-        say=(lambda _: None) if options.output.quiet else note,
+        notify=(lambda _: None) if options.output.quiet else note,
     )
 
 

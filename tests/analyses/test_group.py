@@ -3,12 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.group import group_attention, named_numbers, split_sentences
+from attnviz.analyses.group import group_attention, named_numbers, read_groups, split_sentences
 from attnviz.analyses.words import merge, partition_of
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.storage.documents import from_document, to_document
-from attnviz.storage.group_file import read_groups
 
 TEXT = "It rained. The old bridge was closed."
 PIECES = ("It", "rained", ".", "The", "old", "bri", "dge", "was", "closed", ".")

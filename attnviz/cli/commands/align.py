@@ -76,7 +76,7 @@ def run_alignment(
     from attnviz.cli.run import count_texts, more_of_stdin, sharing
     from attnviz.models.open import check_origin
     from attnviz.runs.engines import open_engine
-    from attnviz.runs.many_texts import AlignChunk, each, side_by_side
+    from attnviz.runs.many_texts import AlignChunk, chunk_name, with_records, with_shards
     from attnviz.runs.pipeline import check_choice
     from attnviz.storage.texts import chunks
 
@@ -96,7 +96,7 @@ def run_alignment(
         report.counted(total) as advance,
     ):
         read = chunks(pairs, ready=more_of_stdin(file))
-        found = _counting(each(side_by_side(work, read, engine)), advance)
+        found = _counting(with_records(with_shards(work, read, engine, chunk_name)), advance)
         if gold is None:
             write_links(found, report)
         else:
