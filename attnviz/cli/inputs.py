@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 import typer
 
-from attnviz.core.errors import InputError, UsageError
+from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Options
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
@@ -95,6 +95,8 @@ def reading_of(
                 f"'{file}' ends in none of {', '.join(SUFFIXES)}, with or without .gz: "
                 f"rename it, or give --input-format {'|'.join(INPUT_FORMATS)}"
             )
+    else:
+        choose(input_format, INPUT_FORMATS, "input format")
     asked = {} if columns is None else parse_columns(columns, pairs)
     reading = FileFormat(input_format or "txt", pairs, keep_blank, asked)
     check_reading(reading)

@@ -23,7 +23,7 @@ from attnviz.cli.output import (
     refuse_binary_on_terminal,
     uninterrupted,
 )
-from attnviz.cli.rejects import Failures
+from attnviz.cli.rejects import Failures, rejected
 from attnviz.cli.sinks import (
     FileSink,
     Item,
@@ -36,17 +36,15 @@ from attnviz.cli.sinks import (
     open_resumable,
     renderer_of,
 )
-from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Options
-from attnviz.core.registry import FORMATS, DataKind, formats_of
+from attnviz.core.registry import FORMATS, DataKind, format_of, formats_of, picture_suffix
 from attnviz.renderers import Display
-from attnviz.runs.outputs import format_of, picture_suffix
-from attnviz.runs.pipeline import check_kept
 from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
+    from attnviz.core.attention_map import Attention
     from attnviz.renderers.reports import Data
 
 
@@ -103,7 +101,7 @@ class Report(AbstractContextManager["Report"]):
         self.good = self.done - self.failed
         self.sinks: list[Sink] = []
         self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
-        self.failures = Failures(options.many.on_error == "stop", self.reject)
+        self.failures = Failures(options.many.on_error == "stop")
         if draft := self._draft(output.output, resumable):
             plain = Display(many=many, width=display.width)
             renderer = renderer_of(format_of(draft.path, kind), kind, plain)
@@ -194,6 +192,7 @@ class Report(AbstractContextManager["Report"]):
             AttnvizError: it is the end, by --on-error stop.
         """
         self.failures.add(record, error)
+        self.reject(b"" if record is None else rejected(record, error))
 
     def finish(self) -> None:
         """Complete everything; where no record came to anything, the file of rejects only."""
@@ -243,9 +242,12 @@ def check_places(
     name = output.format or next(iter(formats))
     if name not in formats:
         raise UsageError(wrong_format(name, kind))
-    check_kept(options.origin, options.choice)
-    if options.origin.keep_qk and not (output.html or output.open_page):
-        raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
+    if options.origin.keep_qk:
+        from attnviz.runs.pipeline import check_kept
+
+        check_kept(options.origin, options.choice)
+        if not (output.html or output.open_page):
+            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
     places = places_of(options, pictures).values()
     for path in places:
         picture_suffix(path)

@@ -12,26 +12,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attnviz.analyses.view import views
 from attnviz.cli.output import Draft, check_writable, note, write_bytes, write_file
-from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
-from attnviz.core.registry import FORMATS, DataKind
+from attnviz.core.registry import FORMATS, DataKind, format_of, picture_suffix
 from attnviz.renderers import Display, Renderer, Views
-from attnviz.runs.outputs import (
-    as_bytes,
-    format_of,
-    make_renderer,
-    page_html,
-    picture_bytes,
-    picture_suffix,
-)
+from attnviz.renderers.reports import Data
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.renderers.reports import Data
+    from attnviz.core.attention_map import Attention
     from attnviz.runs.resumable import ResumableSink
 
 SUFFIXES = (".html", ".htm")
@@ -58,17 +49,18 @@ class Item:
 
 def item_of(result: Attention | Data, options: Options) -> Item:
     """A result with its usual views and pictures."""
-    if not isinstance(result, Attention):
+    if isinstance(result, Data):
         return Item(result, tuple, result.figures)
+    from attnviz.analyses.view import views
+
     every_layer = options.choice.layer is not None
     return Item(result, cache(lambda: views(result, every_layer, options.origin.top)))
 
 
 def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
     """A fresh renderer of a kind of data."""
-    if kind == "maps":
-        return make_renderer(format_name, display)
-    renderer: Renderer = FORMATS[format_name].load_report()(display)
+    entry = FORMATS[format_name]
+    renderer: Renderer = (entry.load() if kind == "maps" else entry.load_report())(display)
     return renderer
 
 
@@ -137,6 +129,11 @@ def _written(renderer: Renderer, item: Item) -> bytes:
     return as_bytes(renderer.add(data, item.views))
 
 
+def as_bytes(part: str | bytes) -> bytes:
+    """Text as UTF-8; bytes as they are."""
+    return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
+
+
 class PictureSink:
     """A picture of each result: FILE for one, FILE-0, FILE-1, … for several."""
 
@@ -165,11 +162,14 @@ class PictureSink:
         """Nothing more: every picture is already complete."""
 
     def _drawn(self, item: Item) -> bytes:
-        if self.picture not in item.figures and isinstance(item.data, Attention):
-            return picture_bytes(item.data, self.picture, self.suffix)
+        data = item.data
+        if self.picture not in item.figures and not isinstance(data, Data):
+            from attnviz.runs.outputs import picture_bytes
+
+            return picture_bytes(data, self.picture, self.suffix)
         from attnviz.renderers.figures.figure import figure_bytes
 
-        about = "" if isinstance(item.data, Attention) else item.data.about
+        about = data.about if isinstance(data, Data) else ""
         return figure_bytes(item.figures[self.picture](), self.suffix, about)
 
 
@@ -198,8 +198,10 @@ class PageSink:
     def add(self, item: Item) -> None:
         """Write the text's page, and show it if it is the first."""
         attention = item.page or item.data
-        if not isinstance(attention, Attention) or (self.path is None and self.count):
+        if isinstance(attention, Data) or (self.path is None and self.count):
             return
+        from attnviz.runs.outputs import page_html
+
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
         path = _numbered(path, self.many and self.path is not None, self.count)
         page = page_html(attention, command_line(), picture=item.picture)
@@ -273,7 +275,7 @@ def open_resumable(
         return None
 
     def make(first: int, begun: bool) -> Renderer:
-        return make_renderer(name, Display(width=width, many=True, first=first, begun=begun))
+        return renderer_of(name, "maps", Display(width=width, many=True, first=first, begun=begun))
 
     make(0, False)
     return ResumableSink(

@@ -7,7 +7,10 @@ analysis, format or picture is one new file and one line here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
+
+from attnviz.core.errors import UsageError, did_you_mean
 
 Command = Literal["self", "cross", "co"]
 Needs = Literal["weights", "gradients", "values"]
@@ -275,14 +278,6 @@ DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
 """What each kind of data can be written as, its usual form first."""
 
 
-def formats_of(kind: DataKind) -> dict[str, Format]:
-    """The formats that can hold a kind of data, its usual one first."""
-    forms = (*DATA_KINDS[kind], "nothing")
-    found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
-    usual = next(name for name, entry in found.items() if entry.form == forms[0])
-    return {usual: found[usual], **found}
-
-
 PICTURES: dict[str, Entry] = {
     "heatmap": Entry(
         "One matrix of weights as a heat map.",
@@ -447,3 +442,40 @@ LESSONS: dict[str, Entry] = {
         "attnviz.teach.lessons.linear:linear",
     ),
 }
+
+
+def formats_of(kind: DataKind) -> dict[str, Format]:
+    """The formats that can hold a kind of data, its usual one first."""
+    forms = (*DATA_KINDS[kind], "nothing")
+    found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
+    usual = next(name for name, entry in found.items() if entry.form == forms[0])
+    return {usual: found[usual], **found}
+
+
+def format_of(path: Path, kind: DataKind = "maps") -> str:
+    """The format that a file's suffix names, of those that can hold a kind of data.
+
+    Raises:
+        UsageError: none does.
+    """
+    formats = formats_of(kind)
+    for name, entry in formats.items():
+        if entry.suffix and entry.suffix == path.suffix.lower():
+            return name
+    known = [entry.suffix for entry in formats.values() if entry.suffix]
+    raise UsageError(
+        f"'{path}' names no data format: end it in {', '.join(known)}."
+        f"{did_you_mean(path.suffix, known)}"
+    )
+
+
+def picture_suffix(path: Path) -> str:
+    """The suffix where it names a kind of picture.
+
+    Raises:
+        UsageError: it does not.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in PICTURE_SUFFIXES:
+        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
+    return suffix
