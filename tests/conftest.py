@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+
+# One thread for each worker of pytest-xdist and each process that a test starts, set before numpy
+# and torch are imported: two threads to a core wait for each other most of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,5 +21,4 @@ def plain_surroundings() -> Iterator[None]:
         patch.setenv("COLUMNS", "80")
         patch.setenv("TERM", "xterm-256color")
         patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setenv("OMP_NUM_THREADS", "1")
         yield

@@ -7,7 +7,7 @@ truth than another; and the truth is what the same model makes of the same input
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -51,6 +51,13 @@ def in_float64() -> Iterator[None]:
 def exact_model(model: HuggingFaceModel) -> HuggingFaceModel:
     """A loaded model in float64; it is to be asked within `in_float64`."""
     return replace(model, model=exact(model.model))
+
+
+def both(model: torch.nn.Module, read: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """What is read of a model, and of the same one in float64."""
+    single = read(model)
+    with in_float64():
+        return single, read(exact(model))
 
 
 def apart(some: Iterable[Any], others: Iterable[Any]) -> float:
