@@ -40,6 +40,7 @@ def test_every_room_imports_only_the_rooms_below_it() -> None:
         ("storage/json.py", "def late():\n    from attnviz.cli.output import note"),
     ],
 )
+@pytest.mark.slow
 def test_the_check_fails_where_a_room_looks_up(tmp_path: Path, room: str, line: str) -> None:
     shutil.copytree(ROOT / "attnviz", tmp_path / "attnviz", ignore=shutil.ignore_patterns("files"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

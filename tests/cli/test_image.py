@@ -10,6 +10,8 @@ import pytest
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 from tests.invoke import attnviz
 
+pytestmark = pytest.mark.models
+
 SHAPES = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
 
 
@@ -92,6 +94,7 @@ def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
     assert attnviz(*asked, "-f", "json").status == 0
 
 
+@pytest.mark.slow
 def test_the_gradient_lens_explains_the_class_decided_or_named(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -160,6 +163,7 @@ def test_pictures_and_files_are_written(suffix: str, folder: Path, tmp_path: Pat
     assert [token["text"] for token in again["maps"][0]["query_tokens"]] == ["1,2"]
 
 
+@pytest.mark.slow
 def test_windows_are_drawn_with_their_coarser_patches(swin: Path, tmp_path: Path) -> None:
     done = attnviz(
         "image", SHAPES, "--model", swin, "--patch", "11,11", "--grid", tmp_path / "a.png",
@@ -202,6 +206,7 @@ def test_mistakes_are_one_line(
     assert message in done.mistake
 
 
+@pytest.mark.slow
 def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava: Path, tmp_path: Path) -> None:
     text = "The red car"
     asked = ("image", SHAPES, "--model", llava, "--text", text)

@@ -15,6 +15,7 @@ TEXTS = ("The cat sat.", "A dog ran")
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("saved_as", ["npz", "parquet", "json", "jsonl"])
+@pytest.mark.slow
 def test_a_pipe_gives_what_a_direct_run_gives(name: str, saved_as: str) -> None:
     for texts in (TEXTS[:1], TEXTS):
         saved = attnviz("self", *texts, *OWN, "-f", saved_as).out

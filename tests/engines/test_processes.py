@@ -173,6 +173,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_workers_end_with_the_program_however_it_ends(
     tmp_path: Path, ending: signal.Signals
 ) -> None:

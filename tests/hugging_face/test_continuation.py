@@ -98,6 +98,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)
+@pytest.mark.slow
 def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(architecture, tmp_path):
     name, settings = FAMILIES[architecture]
     config = getattr(transformers, name)(vocab_size=340, **settings, **ENDS)

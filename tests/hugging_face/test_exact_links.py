@@ -55,6 +55,7 @@ def assert_same(found, expected, weights, atol=1e-6):
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2)])
 @pytest.mark.parametrize("most", [1, 3, 10])
+@pytest.mark.slow
 def test_no_stronger_link_is_missing(most, heads, groups, causal, sharp, rows, monkeypatch):
     monkeypatch.setattr(exact_links, "ROWS", rows)
     call, weights = sdpa(heads=heads, groups=groups, causal=causal, sharp=sharp)

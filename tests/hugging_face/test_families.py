@@ -110,8 +110,11 @@ def tensors_of(output):
     return [item for item in output.to_tuple() if isinstance(item, torch.Tensor)]
 
 
+FAST = ("bert", "bloom", "clip", "gpt2", "llava", "mixtral", "t5", "vit", "whisper")
+"""Of each kind and route one that the fast tier has."""
+
 READ = [
-    name
+    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
     for name, family in FAMILIES.items()
     if family.route != "refused" and family.kind != "windows"
 ]

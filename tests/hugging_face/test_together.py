@@ -100,6 +100,7 @@ def test_texts_over_themselves(kind, loaded, passes):
 
 
 @pytest.mark.parametrize("kind", CROSS)
+@pytest.mark.slow
 def test_pairs_with_given_targets(kind, loaded, passes):
     model = loaded(kind)
     found = list(model.attend_many(pairs(), alone=False))
@@ -187,6 +188,7 @@ def leaky(padded):
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
+@pytest.mark.slow
 def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES * 3)

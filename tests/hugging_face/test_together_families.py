@@ -30,7 +30,14 @@ EVEN = ("convbert", "mobilebert")
 """Families with convolutions over positions, into which padding leaks: only texts of equal length
 are read together."""
 
-READ = [name for name, item in FAMILIES.items() if item.route != "refused" and item.kind in AXES]
+FAST = ("bert", "bloom", "convbert", "gpt2", "mixtral", "t5")
+"""Of each way of reading one that the fast tier has."""
+
+READ = [
+    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+    for name, item in FAMILIES.items()
+    if item.route != "refused" and item.kind in AXES
+]
 
 
 @pytest.fixture(autouse=True)

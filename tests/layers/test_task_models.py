@@ -47,6 +47,7 @@ def test_the_sequence_classifier_learns_a_handful_of_texts_by_heart():
     assert (model.eval()(TEXTS)[0].argmax(dim=-1) == labels).all()
 
 
+@pytest.mark.slow
 def test_the_summarizer_learns_a_handful_of_summaries_by_heart():
     model = small(Summarizer, dropout=0.0)
 

@@ -83,6 +83,7 @@ def test_texts_over_themselves(load, batches, options) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"to": "fr"}])
+@pytest.mark.slow
 def test_pairs_with_given_targets(load, batches, options) -> None:
     pocket = load(**options)
     check(list(pocket.attend_many(PAIRS, alone=False)), one_by_one(pocket, PAIRS, False))
@@ -118,6 +119,7 @@ def test_queries_and_keys_are_kept_of_each_text(load) -> None:
         np.testing.assert_allclose(own.query, its.query, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_stretches_change_nothing(load, monkeypatch, batches) -> None:
     monkeypatch.setattr(together, "ROOM", 40_000)
     check(list(load().attend_many(PAIRS, alone=False)), one_by_one(load(), PAIRS, False))

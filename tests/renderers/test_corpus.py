@@ -106,6 +106,7 @@ def labels(figure) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(2, 2), (4, 6), (12, 12), (1, 1), (30, 40)])
+@pytest.mark.slow
 def test_the_picture_has_a_portrait_of_each_head(layers: int, heads: int) -> None:
     figure = corpus_overview(corpus(3, layers, heads))
     found = [name for name in labels(figure) if name.startswith("positions ")]
@@ -134,6 +135,7 @@ def test_the_picture_names_its_measures_and_intervals() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.slow
 def test_the_picture_is_the_same_each_time(suffix: str) -> None:
     first, second = (figure_bytes(corpus_overview(corpus()), suffix) for _ in range(2))
     assert first == second

@@ -31,6 +31,7 @@ def tiles(figure, layers, heads):
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3, 3), (4, 6, 12, 12), (2, 3, 5, 9), (3, 2, 20, 4)])
+@pytest.mark.slow
 def test_every_weight_of_every_head_is_in_the_one_image(shape):
     weights = shares(*shape)
     cut = tiles(draw(weights), *shape[:2])
@@ -94,6 +95,7 @@ def test_gaps_are_white_and_zeros_are_not():
 @pytest.mark.parametrize(
     "shape", [(12, 12, 64, 64), (32, 32, 40, 40), (1, 32, 16, 16), (2, 2, 1024, 1024)]
 )
+@pytest.mark.slow
 def test_each_value_of_the_composite_is_one_pixel(shape):
     figure = draw(np.broadcast_to(np.float32(0.5), shape))
     picture, _ = picture_and_bar(figure)
