@@ -83,6 +83,7 @@ def test_flow_is_solved_for_the_query_that_looks_alone(patch: str | None, folder
     assert item["query_tokens"][0]["text"] == (patch or "[CLS]")
 
 
+@pytest.mark.slow
 def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
     asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "--image-size", 88)
     done = attnviz(*asked, "--patch", "all", "-f", "json")
@@ -129,6 +130,7 @@ def test_mistakes_about_what_is_explained_are_one_line(
     assert message in done.mistake
 
 
+@pytest.mark.slow
 def test_norms_are_shares_of_all_heads_together_or_of_one(folder: Path, tmp_path: Path) -> None:
     asked = ("image", SHAPES, "--model", folder, "--lens", "norm")
     done = attnviz(
@@ -150,7 +152,9 @@ def test_windows_are_seen_raw_only(lens: str, swin: Path) -> None:
     assert done.mistake.endswith("use --lens raw")
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize(
+    "suffix", [".png", *(pytest.param(other, marks=pytest.mark.slow) for other in (".svg", ".pdf"))]
+)
 def test_pictures_and_files_are_written(suffix: str, folder: Path, tmp_path: Path) -> None:
     one, every, data = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}", tmp_path / "c.npz"
     done = attnviz(

@@ -77,6 +77,7 @@ def test_npz_gives_back_the_very_text(text: str) -> None:
 @few
 @example(NASTY)
 @given(odd_texts)
+@pytest.mark.slow
 def test_no_line_of_a_table_is_wider_than_the_terminal(text: str) -> None:
     done = attnviz("self", text, *OWN, "-q")
     assert max(map(cell_len, done.lines)) <= 80

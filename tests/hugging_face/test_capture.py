@@ -11,6 +11,7 @@ from attnviz.errors import AttentionError, ModelError
 from attnviz.hugging_face import extent, readings
 from attnviz.hugging_face.capture import group
 from attnviz.hugging_face.layers import layer_numbers, read_layers
+from tests.hugging_face.tiny_models import but_slow
 from tests.precision import both, check_as_near
 
 TEXT = "The professor who supervised the student published the paper."
@@ -32,7 +33,7 @@ def stacked(layers):
     return torch.cat([layer.detach() for layer in layers]).numpy()
 
 
-@pytest.mark.parametrize("kind", SELF)
+@pytest.mark.parametrize("kind", but_slow(SELF))
 def test_self_attention_equals_what_transformers_hands_over(kind, folder_of, loaded):
     model = loaded(kind)
     own = AutoModel.from_pretrained(folder_of(kind), attn_implementation="eager").eval()

@@ -14,6 +14,7 @@ from attnviz.hugging_face import company, together
 from attnviz.hugging_face.devices import NoRoomError
 from attnviz.hugging_face.extent import Extent
 from attnviz.texts import Text
+from tests.hugging_face.tiny_models import but_slow
 from tests.precision import check_as_near, exact_model, in_float64, weights_of
 
 LINES = [
@@ -91,7 +92,7 @@ def passes(monkeypatch):
     return sizes
 
 
-@pytest.mark.parametrize("kind", SELF)
+@pytest.mark.parametrize("kind", but_slow(SELF))
 def test_texts_over_themselves(kind, loaded, passes):
     model = loaded(kind)
     texts = alone(*LINES)
@@ -99,7 +100,7 @@ def test_texts_over_themselves(kind, loaded, passes):
     assert passes == [6, 1]
 
 
-@pytest.mark.parametrize("kind", CROSS)
+@pytest.mark.parametrize("kind", but_slow(CROSS))
 @pytest.mark.slow
 def test_pairs_with_given_targets(kind, loaded, passes):
     model = loaded(kind)
@@ -138,6 +139,7 @@ def test_few_texts_are_read_one_by_one(loaded, passes):
     assert passes == []
 
 
+@pytest.mark.slow
 def test_no_more_maps_are_held_than_there_is_room_for(loaded, passes, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES * 4)
@@ -146,6 +148,7 @@ def test_no_more_maps_are_held_than_there_is_room_for(loaded, passes, monkeypatc
     assert max(passes) < 20
 
 
+@pytest.mark.slow
 def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
     for extent in (Extent(max_size=2), Extent(window=(0, 2)), Extent(rows=(1, 2))):
         model = replace(loaded("bert"), extent=extent)

@@ -90,6 +90,7 @@ def test_pairs_with_given_targets(load, batches, options) -> None:
     assert batches == [5]
 
 
+@pytest.mark.slow
 def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches) -> None:
     texts = [PAIRS[0], Text("1", "Hello!"), PAIRS[2]]
     found = list(load().attend_many(texts, alone=False))

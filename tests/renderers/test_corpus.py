@@ -114,6 +114,7 @@ def test_the_picture_has_a_portrait_of_each_head(layers: int, heads: int) -> Non
     assert labels(figure)["ground"] == layers * heads
 
 
+@pytest.mark.slow
 def test_bars_are_as_high_as_the_root_of_the_share() -> None:
     figure = corpus_overview(corpus())
     shares = corpus().streams[0].offset_shares[:, 0, 1]
@@ -124,6 +125,7 @@ def test_bars_are_as_high_as_the_root_of_the_share() -> None:
     assert np.abs(heights - expected[expected > 0]).max() <= 1
 
 
+@pytest.mark.slow
 def test_the_picture_names_its_measures_and_intervals() -> None:
     figure = corpus_overview(corpus())
     words = [text.get_text() for text in figure.axes[0].texts]

@@ -61,6 +61,7 @@ def test_layers_are_named_on_the_left_and_heads_on_top():
     assert middles == pytest.approx([left + tile * (i + 0.5) for i in range(3)], abs=3)
 
 
+@pytest.mark.slow
 def test_names_of_narrow_heads_are_thinned_so_that_they_do_not_touch():
     figure = draw(shares(2, 40, 6, 2), heads=tuple(f"head {i}" for i in range(40)))
     picture, _ = picture_and_bar(figure)

@@ -213,6 +213,7 @@ def test_a_matrix_too_large_to_draw_shows_its_strongest_weights_and_says_so():
     assert picture.images[0].get_extent() == [-0.5, 1599.5, 1599.5, -0.5]
 
 
+@pytest.mark.slow
 def test_a_long_side_does_not_pool_a_short_one():
     weights = shares(3100, 4)
     picture, _ = picture_and_bar(draw(weights))

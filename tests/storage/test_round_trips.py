@@ -42,6 +42,7 @@ def as_json_lines(found: list[Attention]) -> bytes:
 
 @checked
 @given(several)
+@pytest.mark.slow
 def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
     loaded = list(load_archive(dump_archive(found)))
     assert len(loaded) == len(found)
