@@ -14,6 +14,7 @@ from attnviz.core.query import Query
 from attnviz.models.hugging_face import batching as company
 from attnviz.models.hugging_face import source as together
 from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.inputs.encoding import encode
 from attnviz.models.hugging_face.load.devices import NoRoomError
 from attnviz.storage.texts import Text
 from tests.hugging_face.tiny_models import but_slow
@@ -288,8 +289,8 @@ def shortest(loaded):
         with torch.no_grad():
             for layer in model.model.encoder.layer:
                 layer.attention.self.query.weight.mul_(sharper)
-        items = [model.prepare(text, alone=True) for text in alone(*LINES)]
-        return company.Together(model, dict(enumerate(items)), None), items[1]
+        items = [encode(model, Query(line)) for line in LINES]
+        return company.BatchRunner(model, dict(enumerate(items)), None), items[1]
 
     return find
 
