@@ -10,8 +10,7 @@ import typer
 from attnviz.cli.inputs import InputOption, reading, texts_of
 from attnviz.cli.options import FILES, READING, Options, completing, with_options
 from attnviz.core.errors import UsageError, choose
-
-VARIANTS = ("parallel", "alternating", "two-stream")
+from attnviz.core.registry import CO_VARIANTS
 
 
 @with_options(
@@ -43,8 +42,8 @@ def co(
         typer.Option(
             "--variant",
             metavar="NAME",
-            help="parallel, alternating or two-stream.",
-            autocompletion=completing(VARIANTS),
+            help=f"{', '.join(CO_VARIANTS[:-1])} or {CO_VARIANTS[-1]}.",
+            autocompletion=completing(CO_VARIANTS),
         ),
     ] = "parallel",
     input_file: InputOption = None,
@@ -59,7 +58,7 @@ def co(
     """
     from attnviz.cli.run import run_texts
 
-    choose(variant, VARIANTS, "variant")
+    choose(variant, CO_VARIANTS, "variant")
     if a is not None and a != "-" and b is None:
         raise UsageError("co-attention needs two texts: attnviz co A B")
     given = [text for text in (a, b) if text is not None]
