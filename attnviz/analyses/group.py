@@ -1,4 +1,15 @@
-"""Sentences by a rule that anyone can follow."""
+"""Tokens in groups: words, sentences by a plain rule, or the groups that a file names.
+
+A file of groups holds one a line, in the order of the text:
+
+    the professor who supervised the student
+    published
+    @7-8,10
+
+A line is a piece of the text, found behind the one before it, or after @ the positions of tokens
+from 0. What no line names stays as it is. For a pair the groups of the source come first, then
+those of the target behind an empty line.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +17,22 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnviz.analyses.words import Partition, merge, partition_of, split_words, word_numbers
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
+from attnviz.storage.matrices import read_bytes
 
-if TYPE_CHECKING:
-    from attnviz.storage.group_file import Group
+Group = str | tuple[int, ...]
+"""A piece of the text, or positions of tokens."""
 
+_POSITIONS = re.compile(r"@\s*\d+(-\d+)?(\s*[,\s]\s*\d+(-\d+)?)*\s*")
 _CLOSING = "[\"'”’»)\\]]*"
 _END = re.compile(
     rf"(?<!\b(?:Mr|Ms|Dr|St|vs|cf))(?<!\bMrs)(?<!\bProf)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])\.+"
     rf"{_CLOSING}(?=\s)(?!\s+[a-z])|[!?…]+{_CLOSING}(?=\s)(?!\s+[a-z])|[。！？]+[”’」』）]*|\n+"
 )
 
-
-def split_sentences(text: str) -> tuple[Token, ...]:
-    """The sentences of a text, each with its place in it.
-
-    A sentence ends after . ! ? or … (and the quotes and brackets that close behind it) where white
-    space follows that no small letter follows, after 。！ or ？, and at a line break. A point ends
-    nothing after a single capital letter or a common short form (Dr., Mr., e.g.).
-    """
-    found: list[Token] = []
-    start = 0
-    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
-        piece = text[start:end]
-        if piece.strip():
-            first = start + len(piece) - len(piece.lstrip())
-            found.append(Token(piece.strip(), first, first + len(piece.strip())))
-        start = end
-    return tuple(found)
-
-
-# <group> Any partition of the tokens: words, sentences, or groups that a file names.
 
 WAYS = ("words", "sentences")
 
@@ -59,18 +51,7 @@ def check_group(how: str | None) -> None:
             f"unknown group '{how}': choose words, sentences or a file of groups."
             f"{did_you_mean(how, WAYS)}"
         )
-    groups_of(how)
-
-
-def groups_of(how: str) -> list[list[Group]]:
-    """The groups that a file names.
-
-    Raises:
-        InputError: it names none.
-    """
-    from attnviz.storage.group_file import read_groups
-
-    return read_groups(Path(how))
+    read_groups(Path(how))
 
 
 def group_attention(attention: Attention, how: str) -> Attention:
@@ -84,7 +65,7 @@ def group_attention(attention: Attention, how: str) -> Attention:
         InputError: a file whose groups do not fit the text, or rows whose sums are no shares.
     """
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
-    given = None if how in WAYS else groups_of(how)
+    given = None if how in WAYS else read_groups(Path(how))
 
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
         if given is None:
@@ -206,3 +187,68 @@ def _first(token: Token, text: str) -> int:
 
 def _spelt(group: Group) -> str:
     return group if isinstance(group, str) else "@" + ",".join(map(str, group))
+
+
+def read_groups(path: Path) -> list[list[Group]]:
+    """The groups of each text: of one, or of a source and a target.
+
+    Raises:
+        InputError: the file cannot be read, holds no group, or more than two lists of them.
+    """
+    try:
+        lines = read_bytes(path).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{path}' is not valid UTF-8") from error
+    texts: list[list[Group]] = [[]]
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            if texts[-1]:
+                texts.append([])
+            continue
+        texts[-1].append(_group(line.strip(), f"line {number} of '{path}'"))
+    texts = [groups for groups in texts if groups]
+    if not texts:
+        raise InputError(f"'{path}' names no group: write one a line")
+    if len(texts) > 2:
+        raise InputError(
+            f"'{path}' holds {len(texts)} lists of groups between empty lines: "
+            "one for a text, two for a source and a target"
+        )
+    return texts
+
+
+def _group(line: str, where: str) -> Group:
+    if not line.startswith("@"):
+        return line
+    if not _POSITIONS.fullmatch(line):
+        raise InputError(f"{where} is no list of positions: write @0-3,7")
+    return tuple(_positions(re.findall(r"\d+(?:-\d+)?", line), where))
+
+
+def _positions(parts: Sequence[str], where: str) -> list[int]:
+    found: list[int] = []
+    for part in parts:
+        low, dash, high = part.partition("-")
+        last = int(high) if dash else int(low)
+        if last < int(low) or last > 10_000_000:
+            raise InputError(f"{where} has the positions {part}, which run backwards or too far")
+        found += range(int(low), last + 1)
+    return found
+
+
+def split_sentences(text: str) -> tuple[Token, ...]:
+    """The sentences of a text, each with its place in it.
+
+    A sentence ends after . ! ? or … (and the quotes and brackets that close behind it) where white
+    space follows that no small letter follows, after 。！ or ？, and at a line break. A point ends
+    nothing after a single capital letter or a common short form (Dr., Mr., e.g.).
+    """
+    found: list[Token] = []
+    start = 0
+    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
+        piece = text[start:end]
+        if piece.strip():
+            first = start + len(piece) - len(piece.lstrip())
+            found.append(Token(piece.strip(), first, first + len(piece.strip())))
+        start = end
+    return tuple(found)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import sharpest, strongest_links
-from attnviz.analyses.masks import entropy
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
     DECISION,
@@ -124,7 +124,9 @@ CLEAR = 0.5
 
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
-    entropies = np.full(len(item.heads), np.nan) if item.is_pooled else entropy(item).values[0]
+    entropies = (
+        np.full(len(item.heads), np.nan) if item.is_pooled else mean_entropy(item.weights)[0]
+    )
     lines = []
     for place, head in enumerate(item.heads):
         layer = item.layers[0]

@@ -185,6 +185,21 @@ def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> N
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """A text of two parts that was read as one sequence.
+
+    Attributes:
+        kind: what the parts are.
+        start: the character at which the second begins, counted from 0.
+        counts: the tokens of each part, where they were counted.
+    """
+
+    kind: Literal["pair", "prompt and output"]
+    start: int
+    counts: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Focus:
     """The layer and head that a reader should see first in a stream, and why."""
 
@@ -227,6 +242,19 @@ class Provenance:
         is_path = self.model.startswith((".", "/", "~")) or self.model.count("/") > 1
         name = self.model.rstrip("/").rpartition("/")[2] if is_path else self.model
         return name + (" (untrained)" if self.trained is False else "")
+
+
+def typed_facts(provenance: Provenance) -> dict[str, Any]:
+    """The fields of an `Attention` that a saved document keeps in its provenance alone."""
+    settings = provenance.settings
+    facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
+    lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
+    facts["lens"] = lenses[-1] if lenses else "raw"
+    if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
+        counts = tuple(settings.get(f"{part} tokens") for part in ("prompt", "output"))
+        known = None if None in counts else counts
+        facts["parts"] = Parts(settings[PARTS], int(settings[SECOND_PART]), known)
+    return facts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,6 +302,9 @@ class Attention:
         target: of a pair, the text whose tokens are queries.
         id: the record's own name, or its number in the input.
         projections: for a stream, its queries and keys, if they were kept.
+        parts: of a text in two parts, where the second begins.
+        decision: what a model with a head decided about the text, in words.
+        lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -283,6 +314,16 @@ class Attention:
     target: str | None = None
     id: str = "0"
     projections: Mapping[str, Projections] = field(default_factory=dict)
+    parts: Parts | None = None
+    decision: str = ""
+    lens: str = "raw"
+
+    def __post_init__(self) -> None:  # SHIM until every source sets these itself
+        facts = typed_facts(self.provenance)
+        unset = (None, "", "raw")
+        for name, value in facts.items():
+            if getattr(self, name) in unset:
+                object.__setattr__(self, name, value)
 
     @property
     def main(self) -> AttentionMap:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.attention_map import AttentionMap, Provenance
+    from attnviz.core.registry import RoleKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,12 +47,14 @@ class Role:
     Attributes:
         name: "previous-token", "induction", ….
         share: how much of its attention goes there.
-        uniform: how much an even look would give.
+        uniform: how much uniform attention would give.
+        kind: "acts", what it does where it can, or "rests", where it looks when it cannot.
     """
 
     name: str
     share: float
     uniform: float
+    kind: RoleKind = "acts"
 
     @property
     def lift(self) -> float:
@@ -69,7 +72,7 @@ class HeadRow:
         head: its own name.
         values: a number for each measure; NaN where it says nothing.
         uniform: what uniform attention under the same mask gives, likewise.
-        roles: what it clearly does, the clearest first.
+        roles: what it clearly does, the clearest first, and then where it clearly rests.
     """
 
     stream: str
@@ -78,6 +81,10 @@ class HeadRow:
     values: Mapping[str, float]
     uniform: Mapping[str, float]
     roles: tuple[Role, ...] = ()
+
+    def clearest(self, kind: RoleKind) -> Role | None:
+        """Its clearest role of a kind, if it has one."""
+        return next((role for role in self.roles if role.kind == kind), None)
 
 
 @dataclass(frozen=True, slots=True)

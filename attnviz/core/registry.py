@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 Command = Literal["self", "cross", "co"]
 Needs = Literal["weights", "gradients", "values"]
+RoleKind = Literal["acts", "rests"]
+"""What a role says of a head: what it does where it can, or where it rests when it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,15 @@ class Measure(Entry):
 
     Attributes:
         short: a column heading of few letters.
-        role: True where a head is called after it, once it beats uniform attention clearly.
+        role: the kind of role that a head has once it beats uniform attention clearly; None: none.
+        color: of the role, red, green and blue, told apart by the colour-blind too (most are Okabe
+            and Ito's, 2008).
         repeated: True where it is read off a repeated sequence.
     """
 
     short: str
-    role: bool = False
+    role: RoleKind | None = None
+    color: tuple[int, int, int] | None = None
     repeated: bool = False
 
 
@@ -262,17 +267,17 @@ MEASURES: dict[str, Measure] = {
         "rel",
     ),
     "span": Measure(
-        "How many keys an even look of the same entropy would take in.",
+        "How many keys uniform attention of the same entropy would cover.",
         "attnviz.analyses.measures.spread:span",
         "span",
     ),
     "confidence": Measure(
-        "Mean of each row's largest weight, the end token aside.",
+        "Mean of each row's largest weight, without the end token.",
         "attnviz.analyses.measures.spread:confidence",
         "conf",
     ),
     "distance": Measure(
-        "Mean distance between a token and what it looks at, in tokens.",
+        "Mean distance between a token and the tokens it attends to, in tokens.",
         "attnviz.analyses.measures.distance:distance",
         "dist",
     ),
@@ -282,7 +287,7 @@ MEASURES: dict[str, Measure] = {
         "offs",
     ),
     "patch-distance": Measure(
-        "Mean way between a patch of a picture and what it looks at, in patches.",
+        "Mean distance between a patch of a picture and those it attends to, in patches.",
         "attnviz.analyses.measures.distance:patch_distance",
         "way",
     ),
@@ -290,43 +295,50 @@ MEASURES: dict[str, Measure] = {
         "Share that goes to the token before.",
         "attnviz.analyses.measures.shares:previous_token",
         "prev",
-        role=True,
+        role="acts",
+        color=(0, 114, 178),
     ),
     "next-token": Measure(
         "Share that goes to the token after.",
         "attnviz.analyses.measures.shares:next_token",
         "next",
-        role=True,
+        role="acts",
+        color=(86, 180, 233),
     ),
     "self": Measure(
         "Share that stays on the token itself.",
         "attnviz.analyses.measures.shares:own_token",
         "self",
-        role=True,
+        role="acts",
+        color=(68, 68, 68),
     ),
     "same-token": Measure(
         "Share that goes to other places of the same token.",
         "attnviz.analyses.measures.shares:same_token",
         "same",
-        role=True,
+        role="acts",
+        color=(204, 121, 167),
     ),
     "first-token": Measure(
         "Share that goes to the first token, from all the others.",
         "attnviz.analyses.measures.shares:first_token",
         "first",
-        role=True,
+        role="rests",
+        color=(230, 159, 0),
     ),
     "special-token": Measure(
         "Share that goes to special tokens.",
         "attnviz.analyses.measures.shares:special_token",
         "spec",
-        role=True,
+        role="rests",
+        color=(213, 94, 0),
     ),
     "punctuation": Measure(
         "Share that goes to punctuation marks.",
         "attnviz.analyses.measures.shares:punctuation",
         "punc",
-        role=True,
+        role="rests",
+        color=(240, 228, 66),
     ),
     "sink": Measure(
         "Attention that the strongest key gets from those who see it (Gu 2024).",
@@ -334,17 +346,19 @@ MEASURES: dict[str, Measure] = {
         "sink",
     ),
     "induction": Measure(
-        "On a repeated sequence, share that goes to what came next the last time.",
+        "On a repeated sequence, share that goes to the token after the earlier copy.",
         "attnviz.analyses.measures.repetition:induction",
         "ind",
-        role=True,
+        role="acts",
+        color=(0, 158, 115),
         repeated=True,
     ),
     "duplicate": Measure(
-        "On a repeated sequence, share that goes to the same token the last time.",
+        "On a repeated sequence, share that goes to the earlier copy of the token.",
         "attnviz.analyses.measures.repetition:duplicate",
         "dup",
-        role=True,
+        role="acts",
+        color=(140, 211, 184),
         repeated=True,
     ),
 }
@@ -361,12 +375,12 @@ LENSES: dict[str, Lens] = {
         "attnviz.analyses.lenses.flow:flow",
     ),
     "gradient": Lens(
-        "How much each input token speaks for one output, through weights it grows with.",
+        "Attribution of one output to each input token, by gradient-weighted attention.",
         "attnviz.analyses.lenses.gradient:gradient",
         "gradients",
     ),
     "norm": Lens(
-        "How long each key's contribution to each query is, all heads added up.",
+        "Length of each key's contribution to each query, over all heads together.",
         "attnviz.analyses.lenses.norm:norm",
         "values",
     ),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.core.registry import MEASURES
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -141,18 +143,7 @@ def _luminance(color: Color) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-# <role_colors> A colour for each role of a head, told apart by the colour-blind too (Okabe and
-# Ito 2008).
-
 ROLE_COLORS: dict[str, Color] = {
-    "previous-token": (0, 114, 178),
-    "next-token": (86, 180, 233),
-    "self": (68, 68, 68),
-    "same-token": (204, 121, 167),
-    "first-token": (230, 159, 0),
-    "special-token": (213, 94, 0),
-    "punctuation": (240, 228, 66),
-    "induction": (0, 158, 115),
-    "duplicate": (140, 211, 184),
+    name: measure.color for name, measure in MEASURES.items() if measure.color is not None
 }
 UNNAMED: Color = (238, 240, 243)

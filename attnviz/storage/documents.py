@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import orjson
 
-from attnviz.core.attention_map import Attention, AttentionMap, Focus, Link, Provenance, Token
+from attnviz.core.attention_map import (
+    Attention,
+    AttentionMap,
+    Focus,
+    Link,
+    Provenance,
+    Token,
+    typed_facts,
+)
 from attnviz.core.errors import InputError
 
 HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -86,13 +94,15 @@ def from_document(document: Any) -> Attention:
             f"a document of schema {document.get('schema')!r}: this attnviz reads schema {SCHEMA}"
         )
     try:
+        provenance = read_provenance(document.get("provenance", {}))
         return Attention(
             maps=tuple(_read_map(item) for item in document["maps"]),
-            provenance=read_provenance(document.get("provenance", {})),
+            provenance=provenance,
             id=str(document.get("id", "0")),
             text=document.get("text"),
             source=document.get("source"),
             target=document.get("target"),
+            **typed_facts(provenance),
         )
     except KeyError as error:
         raise InputError(f"the document lacks {error}") from error

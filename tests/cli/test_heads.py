@@ -174,7 +174,7 @@ def test_minilms_previous_token_head_is_found_and_comes_first(
     assert first["roles"][0]["share"] > 0.99
     special = [head["values"]["special-token"] for head in document["heads"]]
     assert np.mean(special) == pytest.approx(0.54, abs=0.02)
-    assert document["sinks"].startswith("[CLS] is a sink of ")
+    assert document["sinks"].startswith("'[CLS]' is a sink of ")
 
 
 def test_a_treebank_says_which_head_finds_what(capfd: pytest.CaptureFixture[str]) -> None:

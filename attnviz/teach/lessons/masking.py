@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import row_entropy
+from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.dot_product import causal, causal_mask, scaled
 from attnviz.models.own import SeededEmbedding, split_words
 from attnviz.teach.lessons.lesson import Cell, Lesson

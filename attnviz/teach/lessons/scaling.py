@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.analyses.masks import row_entropy
+from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.arrays import transpose
 from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.teach.lessons.lesson import Lesson
