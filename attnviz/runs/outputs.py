@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.analyses.view import divisions, views
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import OutputError, UsageError, choose, did_you_mean
-from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES
+from attnviz.core.errors import OutputError, choose
+from attnviz.core.registry import FORMATS, PICTURES
 from attnviz.renderers import Display, Renderer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.renderers.page import Patches
-
-
-def format_of(path: Path) -> str:
-    """The data format that a file's suffix names.
-
-    Raises:
-        UsageError: none does.
-    """
-    for name, entry in FORMATS.items():
-        if entry.suffix and entry.suffix == path.suffix.lower():
-            return name
-    known = [entry.suffix for entry in FORMATS.values() if entry.suffix]
-    raise UsageError(
-        f"'{path}' names no data format: end it in {', '.join(known)}."
-        f"{did_you_mean(path.suffix, known)}"
-    )
-
-
-def picture_suffix(path: Path) -> str:
-    """The suffix where it names a kind of picture.
-
-    Raises:
-        UsageError: it does not.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in PICTURE_SUFFIXES:
-        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
-    return suffix
 
 
 def make_renderer(format_name: str, display: Display) -> Renderer:

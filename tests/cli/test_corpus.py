@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from attnviz.analyses.corpus.words import WordCounts
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
+from attnviz.core.query import Query
 from attnviz.runs import corpus, many_texts
 from attnviz.runs.corpus import (
     Shard,
@@ -128,10 +130,10 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-f", "csv"), "unknown format 'csv'"),
+        (("-f", "parquet"), "format 'parquet' cannot hold what this command writes"),
         (("--show", "pair"), "Did you mean 'pairs'?"),
         (("--sort", "entropi"), "Did you mean 'entropy'?"),
-        (("-o", "found.csv"), "must end in .txt, .tsv, .json, .npz"),
+        (("-o", "found.parquet"), "end it in .txt, .json, .jsonl, .csv, .tsv, .npz"),
         (("--overview", "found.gif"), "names no picture"),
         (("--mechanism", "nope"), "nope"),
     ],
@@ -222,11 +224,14 @@ def test_rejects_hold_the_lines_that_failed(tmp_path: Path) -> None:
 class Pooled:
     """A source whose second text comes in blocks."""
 
-    def attend_self(self, text: str) -> Attention:
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention]:
         attention = attention_of(0)
         item = attention.main
-        blocks = (2, 2) if text == "long" else (1, 1)
-        return replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
+        for query in queries:
+            blocks = (2, 2) if query.text == "long" else (1, 1)
+            yield replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
 
 
 def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
