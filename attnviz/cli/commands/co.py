@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import PLACES, VIEW, in_words, with_options
+from attnviz.cli.options import PLACES, VIEW, in_words, one_of, with_options
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
+from attnviz.core.registry import CO_VARIANTS
 
-Variant = Literal["parallel", "alternating", "two-stream"]
-VARIANTS = get_args(Variant)
+if TYPE_CHECKING:
+    Variant = str
+else:
+    Variant = one_of(CO_VARIANTS)
 
 
 @with_options("layer", "compute", *VIEW, *PLACES, "reading", "files")
@@ -23,7 +26,7 @@ def co(
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
     variant: Annotated[
-        Variant, typer.Option("--variant", metavar="NAME", help=f"{in_words(VARIANTS)}.")
+        Variant, typer.Option("--variant", metavar="NAME", help=f"{in_words(CO_VARIANTS)}.")
     ] = "parallel",
     input_file: InputOption = None,
     *,
