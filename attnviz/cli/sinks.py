@@ -38,7 +38,7 @@ from attnviz.runs.outputs import (
 from attnviz.runs.pipeline import Result, check_kept
 
 if TYPE_CHECKING:
-    from attnviz.cli.resumable import ResumableSink
+    from attnviz.runs.resumable import ResumableSink
 
 SUFFIXES = (".html", ".htm")
 
@@ -357,8 +357,8 @@ def open_lasting(
     if not many:
         return None
     # Most runs have one text, and need none of what makes files last.
-    from attnviz.cli.journal import question_of
-    from attnviz.cli.resumable import ResumableSink, can_last
+    from attnviz.runs.journal import run_options
+    from attnviz.runs.resumable import ResumableSink, can_last
 
     if not shard_size and not (again and FORMATS[name].grows and can_last(path)):
         return None
@@ -373,9 +373,11 @@ def open_lasting(
         grows=FORMATS[name].grows,
         shard_size=shard_size,
         rejects=rejects if rejects and can_last(rejects) else None,
-        question=question_of(command, options, input_file) if again and input_file else None,
+        options=run_options(command, options.origin, options.choice, options.many, input_file)
+        if again and input_file
+        else None,
         resume=resume,
-        say=(lambda _: None) if options.output.quiet else note,
+        notify=(lambda _: None) if options.output.quiet else note,
     )
 
 

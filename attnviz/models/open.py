@@ -140,7 +140,7 @@ def _open_source(origin: Origin, command: Command, *, with_head: bool = False) -
         chat=origin.chat,
         with_head=with_head,
     )
-    return replace(model, extent=_extent_of(origin))
+    return replace(model, region=_extent_of(origin))
 
 
 def _extent_of(origin: Origin) -> Region:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,11 +15,13 @@ from attnviz.core.attention_map import Attention, AttentionMap, Projections, Pro
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
+from attnviz.core.query import Query
 from attnviz.core.registry import MECHANISMS, Command
 from attnviz.mechanisms.arrays import Array
 from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.models.kinds import attend_each, check_kind, texts_of
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -153,49 +155,42 @@ class OwnLayer:
         self.backend: Backend = choose_backend(origin.device, origin.dtype)
         self.embedding = SeededEmbedding(origin.seed, origin.size)
 
-    def attend_self(self, text: str) -> Attention:
-        """The attention of a text over itself: stream "self", or "causal"."""
-        tokens = split_words(text)
-        hides_later = self.origin.causal or self.name.startswith("causal")
-        stream = "causal" if hides_later else "self"
-        weights, kept = self._attend(tokens, tokens)
-        item = AttentionMap(stream, tokens, tokens, weights)
-        return Attention((item,), self._provenance(), text, projections=self._kept(item, kept))
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of texts ("self": stream "self" or "causal") and pairs ("cross"), one by one."""
+        return attend_each(self._attend_one, queries)
 
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The attention of the target's words over the source's: stream "cross".
-
-        Raises:
-            InputError: no target; an untrained layer cannot make one up.
-        """
-        if target is None:
-            raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
-        keys, queries = split_words(source), split_words(target)
-        weights, kept = self._attend(queries, keys)
-        cross = AttentionMap(
-            "cross", queries, keys, weights, query_side="target", key_side="source"
-        )
-        projections = self._kept(cross, kept)
-        return Attention(
-            (cross,), self._provenance(), source=source, target=target, projections=projections
-        )
-
-    def transform_self(self, text: str) -> ValueVectors:
-        """The values of a text's words, as each head sees them; there is no output projection."""
-        return self._transform(self.attend_self(text))
-
-    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
-        """The values of the source's words, as each head sees them.
-
-        Raises:
-            InputError: no target.
-        """
-        return self._transform(self.attend_cross(source, target))
-
-    def _transform(self, attention: Attention) -> ValueVectors:
+    def values(self, query: Query) -> ValueVectors:
+        """The values of the keys' words, as each head sees them; there is no output projection."""
+        attention = self._attend_one(query)
         value = self._project("value", self.embedding.embed(attention.main.key_tokens))
         products = inner_products(split_heads(value, self.heads), None)
         return ValueVectors(attention, (products[None],), projected=False)
+
+    def _attend_one(self, query: Query) -> Attention:
+        """The maps of one query.
+
+        Raises:
+            UsageError: a kind of query that needs another source.
+            InputError: no target; an untrained layer cannot write one.
+        """
+        check_kind(query, "self", "cross")
+        if query.kind == "self":
+            queries = keys = split_words(query.text)
+            weights, kept = self._attend(queries, keys)
+            hides_later = self.origin.causal or self.name.startswith("causal")
+            item = AttentionMap("causal" if hides_later else "self", queries, keys, weights)
+        elif query.target is None:
+            raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
+        else:
+            keys, queries = split_words(query.text), split_words(query.target)
+            weights, kept = self._attend(queries, keys)
+            item = AttentionMap(
+                "cross", queries, keys, weights, query_side="target", key_side="source"
+            )
+        provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
+        return Attention((item,), provenance, **texts_of(query), projections=self._kept(item, kept))
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]
@@ -225,9 +220,6 @@ class OwnLayer:
         if not self.origin.causal or self.name.startswith("causal"):
             return None
         return causal_mask(query, query.shape[-2], query.shape[-2])
-
-    def _provenance(self) -> Provenance:
-        return own_provenance(self.name, self.origin, self.heads, self.backend)
 
 
 def own_provenance(name: str, origin: Origin, heads: int, backend: Backend) -> Provenance:
@@ -293,23 +285,23 @@ class OwnCoLayer:
         self.backend = choose_backend(origin.device, origin.dtype)
         self.embedding = SeededEmbedding(origin.seed, origin.size)
 
-    def attend_self(self, text: str) -> Attention:
-        """Co-attention needs two texts.
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of pairs ("co") one by one; the streams depend on the variant."""
+        return attend_each(self._attend_one, queries)
+
+    def _attend_one(self, query: Query) -> Attention:
+        """Both directions at once.
 
         Raises:
-            UsageError: always.
-        """
-        raise UsageError("co-attention needs two texts: attnviz co A B")
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """Both directions at once; which streams there are depends on the variant.
-
-        Raises:
+            UsageError: another kind of query.
             InputError: one text only.
         """
-        if target is None:
+        check_kind(query, "co")
+        if query.target is None:
             raise InputError("co-attention needs two texts: attnviz co A B")
-        tokens = split_words(source), split_words(target)
+        tokens = split_words(query.text), split_words(query.target)
         first, second = (self.backend.array(self.embedding.embed(side)) for side in tokens)
         variant = {
             "co-parallel": self._parallel,
@@ -318,7 +310,7 @@ class OwnCoLayer:
         }[self.name]
         provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
         maps = variant(first, second, *tokens)
-        return Attention(maps, provenance, source=source, target=target)
+        return Attention(maps, provenance, **texts_of(query))
 
     def _matrix(self, name: str) -> Array:
         return self.backend.array(self.embedding.projection(name))

@@ -12,13 +12,18 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.corpus.words import WordCounts
-from attnviz.cli import corpus_work as corpus_checkpoint
-from attnviz.cli import corpus_work as corpus_study
-from attnviz.cli.corpus_work import Outcome, Shard, ShardTask, read_frequencies, read_twice, shards
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
-from attnviz.runs import many_texts
+from attnviz.runs import corpus, many_texts
+from attnviz.runs.corpus import (
+    Shard,
+    ShardResult,
+    ShardTask,
+    read_frequencies,
+    read_twice,
+    shards,
+)
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import BadText, Text, chunks
 from tests.analyses.corpus.samples import attention_of
@@ -168,7 +173,7 @@ def test_shards_of_any_size_in_any_order_give_the_same_bytes(
     texts = many(520)
     found = []
     for each, backwards in ((200, False), (130, True)):
-        monkeypatch.setattr(corpus_study, "windows", partial(chunks, size=each))
+        monkeypatch.setattr(corpus, "chunks", partial(chunks, size=each))
         parts = list(shards(texts))
         assert len(parts) > 2
         aggregates = work.empty()
@@ -182,7 +187,7 @@ def test_shards_of_any_size_in_any_order_give_the_same_bytes(
 def test_a_shard_says_which_records_failed() -> None:
     (shard,) = shards(many(60))
     outcome = study()(shard)
-    assert (len(shard), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
+    assert (len(shard[1]), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
     assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
 
 
@@ -240,12 +245,12 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([True] * count)
     work = ShardTask.__call__
 
-    def stopped(self: ShardTask, shard: Shard) -> Outcome:
+    def stopped(self: ShardTask, shard: Shard) -> ShardResult:
         if not next(left, False):
             raise KeyboardInterrupt
         return work(self, shard)
 
-    monkeypatch.setattr(corpus_checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(corpus, "SECONDS", 0.0)
     monkeypatch.setattr(ShardTask, "__call__", stopped)
 
 
@@ -253,7 +258,7 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_resumed_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:
-    monkeypatch.setattr(corpus_study, "windows", partial(chunks, size=200))
+    monkeypatch.setattr(corpus, "chunks", partial(chunks, size=200))
     path = tmp_path / "texts.jsonl"
     lines = [f'{{"text": "the cat {"sat " * (n % 3)}on mat {n}"}}' for n in range(600)]
     lines[5] = lines[400] = "{}"
@@ -288,7 +293,7 @@ def test_a_damaged_checkpoint_is_named(texts: Path, tmp_path: Path) -> None:
 def test_resuming_what_was_not_begun_begins(texts: Path, tmp_path: Path) -> None:
     done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
     assert done.status == 0
-    assert "nothing to go on with" in done.err
+    assert "nothing to resume" in done.err
 
 
 def test_resuming_needs_a_file_to_go_on_with(texts: Path) -> None:

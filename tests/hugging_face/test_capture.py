@@ -11,6 +11,7 @@ from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture import extent, readings
 from attnviz.models.hugging_face.capture.capture import group
 from attnviz.models.hugging_face.capture.passes import layer_numbers, read_layers
+from tests.hugging_face.ask import attend, cross
 
 TEXT = "The professor who supervised the student published the paper."
 SELF = {
@@ -38,7 +39,7 @@ def test_self_attention_equals_what_transformers_hands_over(kind, folder_of, loa
     own = own.get_encoder() if own.config.is_encoder_decoder else own
     ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
     expected = stacked(own(input_ids=ids, output_attentions=True).attentions)
-    attention = model.attend_self(TEXT)
+    attention = attend(model, TEXT)
     assert [item.stream for item in attention.maps] == [SELF[kind]]
     assert attention.weights.shape == expected.shape
     assert len(attention.tokens) == ids.shape[1]
@@ -49,7 +50,7 @@ def test_self_attention_equals_what_transformers_hands_over(kind, folder_of, loa
 @pytest.mark.parametrize("kind", WRITERS)
 def test_cross_attention_equals_what_transformers_hands_over(kind, folder_of, loaded):
     model = loaded(kind)
-    attention = model.attend_cross("The red car is fast", "La voiture rouge est rapide")
+    attention = cross(model, "The red car is fast", "La voiture rouge est rapide")
     own = AutoModelForSeq2SeqLM.from_pretrained(folder_of(kind), attn_implementation="eager").eval()
     source = torch.tensor([model.tokenizer("The red car is fast")["input_ids"]])
     labels = model.tokenizer("La voiture rouge est rapide")["input_ids"]
@@ -67,18 +68,18 @@ def test_cross_attention_equals_what_transformers_hands_over(kind, folder_of, lo
 
 
 def test_a_sliding_window_hides_what_lies_before_it(loaded):
-    weights = loaded("gemma2").attend_self(TEXT).weights
+    weights = attend(loaded("gemma2"), TEXT).weights
     assert np.tril(weights[0], -4).max() == 0
     assert np.tril(weights[1], -4).max() > 0
 
 
 def test_a_single_token_of_a_decoder_is_called_causal(loaded):
-    assert loaded("gpt2").attend_self("a").main.stream == "causal"
+    assert attend(loaded("gpt2"), "a").main.stream == "causal"
 
 
 def test_an_architecture_without_attention_is_refused(loaded):
     with pytest.raises(AttentionError, match=r"'mamba' gives out no attention weights"):
-        loaded("mamba").attend_self(TEXT)
+        attend(loaded("mamba"), TEXT)
 
 
 @pytest.mark.parametrize("nothing", [None, (), (None, None)])
@@ -121,4 +122,4 @@ def test_more_attention_than_memory_is_refused_before_the_model_runs(loaded, mon
     monkeypatch.setattr(extent, "free_bytes", lambda device: 100)
     monkeypatch.setattr(readings, "read_calls", None)
     with pytest.raises(ModelError, match=r"12 heads × .*would take about .* is free: free some"):
-        model.attend_self(TEXT)
+        attend(model, TEXT)

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from attnviz.analyses.view import describe_run, divisions
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.models.hugging_face import load_model
+from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
 from tests.invoke import attnviz
 
@@ -58,7 +59,7 @@ def stitched(steps):
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_one_pass_equals_the_stitched_steps_of_a_cache(kind, folder_of, writer):
     model = writer(kind)
-    found = model.attend_self(PROMPT)
+    found = attend(model, PROMPT)
     ids = model.tokenizer(PROMPT, return_tensors="pt")["input_ids"]
     most = found.provenance.settings["output tokens"]
     output = steps_of(folder_of(kind), AutoModelForCausalLM, {"input_ids": ids}, most)
@@ -92,7 +93,7 @@ def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(archi
     name, settings = FAMILIES[architecture]
     config = getattr(transformers, name)(vocab_size=340, **settings, **ENDS)
     folder = save(tmp_path, architecture, byte_pieces(), config)
-    found = load_model(str(folder), device="cpu", generate=6).attend_self(PROMPT)
+    found = attend(load_model(str(folder), device="cpu", generate=6), PROMPT)
     ids = byte_pieces()(PROMPT, return_tensors="pt")["input_ids"]
     most = found.provenance.settings["output tokens"]
     output = steps_of(folder, AutoModelForCausalLM, {"input_ids": ids}, most)
@@ -107,7 +108,7 @@ def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(archi
 
 def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, writer):
     model = writer("bart", 5)
-    found = model.attend_cross(PROMPT)
+    found = cross(model, PROMPT)
     inputs = model.tokenizer(PROMPT, return_tensors="pt")
     queries = len(found.main.query_tokens)
     assert queries <= 6
@@ -123,7 +124,7 @@ def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, w
 
 
 def test_prompt_and_output_are_told_apart(writer):
-    found = writer("gpt2").attend_self(PROMPT)
+    found = attend(writer("gpt2"), PROMPT)
     settings = found.provenance.settings
     first = settings["prompt tokens"]
     assert divisions(found, found.main) == (first, first)
@@ -140,18 +141,18 @@ def test_prompt_and_output_are_told_apart(writer):
 
 def test_more_than_fits_is_refused_with_what_would(writer):
     with pytest.raises(InputError, match=r"the model reads 64: --generate can be \d+ at most"):
-        writer("gpt2", 63).attend_self(PROMPT)
+        attend(writer("gpt2", 63), PROMPT)
 
 
 def test_models_that_do_not_write_say_so(folder_of, writer, loaded):
     with pytest.raises(ModelError, match=r"'bert', which writes no text"):
         load_model(str(folder_of("bert")), device="cpu", generate=3)
     with pytest.raises(ModelError, match=r"use 'attnviz cross TEXT'"):
-        writer("bart", 5).attend_self(PROMPT)
+        attend(writer("bart", 5), PROMPT)
     with pytest.raises(ModelError, match=r"no trained language-model head"):
-        replace(loaded("gpt2"), writes=3, can_generate=False).attend_self(PROMPT)
+        attend(replace(loaded("gpt2"), max_new_tokens=3, can_generate=False), PROMPT)
     with pytest.raises(UsageError, match=r"give one of them"):
-        writer("bart", 5).attend_cross("a", "b")
+        cross(writer("bart", 5), "a", "b")
     for option in (("--generate", "3"), ("--chat",)):
         done = attnviz("self", "a", *option)
         assert (done.status, done.mistake.split(":")[0]) == (
@@ -163,7 +164,7 @@ def test_models_that_do_not_write_say_so(folder_of, writer, loaded):
 def test_a_chat_is_the_rendered_template_with_its_marks(writer):
     model = writer("llama")
     model.tokenizer.chat_template = TEMPLATE
-    found = replace(model, chats=True, writes=None).attend_self("The car")
+    found = attend(replace(model, chat_template=True, max_new_tokens=None), "The car")
     assert found.text == "<s>user: The car</s><s>assistant:"
     marks = [token.text for token in found.main.query_tokens if token.special]
     assert marks == ["<s>", "</s>", "<s>"]
@@ -171,7 +172,7 @@ def test_a_chat_is_the_rendered_template_with_its_marks(writer):
     own = AutoModelForCausalLM.from_pretrained(model.name, attn_implementation="eager").eval()
     expected = torch.cat(own(torch.tensor([ids]), output_attentions=True).attentions)
     np.testing.assert_allclose(found.weights, expected.detach().numpy(), atol=1e-5)
-    answered = replace(model, chats=True).attend_self("The car")
+    answered = attend(replace(model, chat_template=True), "The car")
     assert answered.text.startswith(found.text)
     first = answered.provenance.settings["prompt tokens"]
     assert first == len(ids)
@@ -180,14 +181,14 @@ def test_a_chat_is_the_rendered_template_with_its_marks(writer):
 
 def test_a_model_without_a_template_cannot_chat(loaded):
     with pytest.raises(ModelError, match=r"has no chat template: leave --chat out"):
-        replace(loaded("gpt2"), chats=True).attend_self("a")
+        attend(replace(loaded("gpt2"), chat_template=True), "a")
 
 
 def test_a_broken_template_is_one_line(writer):
     model = writer("llama")
     model.tokenizer.chat_template = "{{ raise_exception('only\nsystems') }}"
     with pytest.raises(ModelError, match=r"^the chat template of .* fails: only$"):
-        replace(model, chats=True).attend_self("a")
+        attend(replace(model, chat_template=True), "a")
 
 
 def test_the_command_writes_and_shows_the_whole(folder_of, tmp_path):

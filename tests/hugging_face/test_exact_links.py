@@ -19,6 +19,7 @@ from attnviz.models.hugging_face.capture.exact_links import (
 )
 from attnviz.models.hugging_face.capture.extent import Axis, PooledGrid, Region, in_blocks
 from attnviz.models.hugging_face.capture.pooling import read_frame
+from tests.hugging_face.ask import attend
 from tests.hugging_face.test_probe import sdpa
 
 HIDDEN = Hidden(queries=(2,), keys=(0, 7), itself=True)
@@ -151,8 +152,8 @@ def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
     model = loaded(kind)
     text = "The professor who supervised the student published the paper. " * 2
     text = text if kind != "bert" else text[:62]
-    pooled = replace(model, extent=Region(max_size=4, links=6)).attend_self(text).main
-    whole = model.attend_self(text).main
+    pooled = attend(replace(model, region=Region(max_size=4, links=6)), text).main
+    whole = attend(model, text).main
     special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
     keys = special if kind == "bert" else tuple({*special, 0})
     for layer in range(len(whole.layers)):

@@ -10,8 +10,9 @@ import torch
 
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.core.notices import notices_to
+from attnviz.core.query import Query
 from attnviz.models.hugging_face import batching as company
-from attnviz.models.hugging_face import model as together
+from attnviz.models.hugging_face import source as together
 from attnviz.models.hugging_face.capture.extent import Region
 from attnviz.models.hugging_face.load.devices import NoRoomError
 from attnviz.storage.texts import Text
@@ -52,7 +53,9 @@ def pairs():
 
 
 def one_by_one(model, texts, over_itself):
-    return [together.by_itself(model, text, alone=over_itself) for text in texts]
+    kinds = ["cross" if not over_itself else "pair" if text.target else "self" for text in texts]
+    queries = [Query(text.text, text.target, kind) for text, kind in zip(texts, kinds, strict=True)]
+    return [next(model.attend([query])) for query in queries]
 
 
 def described(attention):
@@ -137,14 +140,14 @@ def test_no_more_maps_are_held_than_there_is_room_for(loaded, passes, monkeypatc
     model = loaded("bert")
     texts = alone(*LINES * 4)
     expected = one_by_one(model, texts, True)
-    monkeypatch.setattr(together, "room", lambda: 70_000)
+    monkeypatch.setattr(together, "memory_budget", lambda: 70_000)
     check(list(model.attend_many(texts, alone=True)), expected)
     assert max(passes) < 20
 
 
 def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
     for extent in (Region(max_size=2), Region(window=(0, 2)), Region(rows=(1, 2))):
-        model = replace(loaded("bert"), extent=extent)
+        model = replace(loaded("bert"), region=extent)
         texts = alone(*LINES)
         check(list(model.attend_many(texts, alone=True)), one_by_one(model, texts, True))
     assert passes == []

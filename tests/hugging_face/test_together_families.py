@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from attnviz.core.attention_map import Attention, Provenance, Token
-from attnviz.models.hugging_face.batching import BatchRunner
-from attnviz.models.hugging_face.inputs.prepared import Prepared
+from attnviz.models.hugging_face.batching import BatchRunner, read_one
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import quiet
-from attnviz.models.hugging_face.model import HuggingFaceModel
+from attnviz.models.hugging_face.model import LoadedModel
 from tests.hugging_face.test_families import make
 from tests.hugging_face.tiny_families import FAMILIES
 
@@ -49,12 +49,14 @@ def texts_of(model, kind):
             inputs["decoder_input_ids"] = texts[1]
             tokens = {"source": texts[0], "target": texts[1]}
         named = {name: tuple(Token(str(n)) for n in ids) for name, ids in tokens.items()}
-        yield Prepared(model, inputs, named, AXES[kind], Attention((), Provenance("test", "tiny")))
+        yield EncodedQuery(
+            model, inputs, named, AXES[kind], Attention((), Provenance("test", "tiny"))
+        )
 
 
 def loaded(name):
     model = make(name)[0]
-    return HuggingFaceModel(
+    return LoadedModel(
         name=name,
         model=model,
         tokenizer=SimpleNamespace(pad_token_id=0),
@@ -73,7 +75,7 @@ def test_each_text_has_the_numbers_that_it_has_alone(name):
     assert together.known.company == ("even" if name in EVEN else "padded")
     assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))
     for number in found:
-        alone = model.attend(texts[number])
+        alone = read_one(model, texts[number])
         for one, other in zip(alone.maps, found[number].maps, strict=True):
             assert (one.stream, one.layers) == (other.stream, other.layers)
             np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)

@@ -20,7 +20,7 @@ from attnviz.core.errors import AttnvizError, InputError, choose
 from attnviz.core.notices import notices_to
 from attnviz.models.open import check_origin
 from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AlignChunk, Record, each, side_by_side
+from attnviz.runs.many_texts import AlignChunk, Record, chunk_name, with_records, with_shards
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.word_alignment import Aligned, Scores, check_alignment
 from attnviz.storage.matrices import read_bytes
@@ -67,7 +67,7 @@ def run_alignment(
     ):
         write = draft.write if draft else write_bytes
         read = chunks(pairs, ready=more_of_stdin(file))
-        found = each(side_by_side(work, read, engine))
+        found = with_records(with_shards(work, read, engine, chunk_name))
         if gold is None:
             write_links(found, failed, write)
         else:

@@ -12,6 +12,7 @@ import torch
 from attnviz.core.errors import InputError
 from attnviz.models.pocket import load_pocket
 from attnviz.models.pocket.network import Sizes
+from tests.asked import over_source
 from tests.pocket.small import SENTENCES, SIZES
 from training.loop import Settings, first_weights, learning_rate, shapes
 from training.stages import train
@@ -46,7 +47,7 @@ def test_the_loss_falls_and_the_files_load(
     assert losses[1] < losses[0]
     folder = tmp_path / "run" / "model"
     pocket = load_pocket(folder=folder, to="fr")
-    assert pocket.attend_cross("The cat sleeps.", "Le chat dort.").weights.shape[:2] == (3, 4)
+    assert over_source(pocket, "The cat sleeps.", "Le chat dort.").weights.shape[:2] == (3, 4)
     origin = json.loads((folder / "origin.json").read_text(encoding="utf-8"))
     assert origin["data"]["pairs"] == len(SENTENCES.splitlines()) - 1
     assert origin["figures"]["unseen"]["unseen_pairs"] == 1
