@@ -42,8 +42,7 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
     side, tokens = main.query_side, main.query_tokens
     if all(token.special for token in tokens):
         side, tokens = main.key_side, main.key_tokens
-    text = {"source": attention.source, "target": attention.target}.get(side, attention.text)
-    labelled = _label(tokens, labels, text or "")
+    labelled = _label(tokens, labels, attention.text_of(side))
     maps = tuple(
         replace(
             item,
@@ -60,7 +59,7 @@ def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[T
     numbers = [number or 0 for number in word_numbers([tokens[place] for place in plain], text)]
     if len(labels) == len(plain):
         numbers = list(range(len(plain)))
-    elif not text or len(labels) != numbers[-1] + 1:
+    elif not (numbers and text) or len(labels) != numbers[-1] + 1:
         raise InputError(
             f"{len(labels)} labels for {len(plain)} tokens: "
             + " ".join(tokens[place].text for place in plain)[:200]

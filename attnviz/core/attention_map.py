@@ -340,6 +340,11 @@ class Attention:
         """Texts of the main map's query tokens."""
         return tuple(token.text for token in self.main.query_tokens)
 
+    def text_of(self, side: str) -> str:
+        """The text that the tokens of a side refer to; empty where it is not known."""
+        texts = {"text": self.text, "source": self.source, "target": self.target}
+        return texts.get(side) or ""
+
     def stream(self, name: str) -> AttentionMap:
         """The map of one stream.
 
