@@ -166,6 +166,7 @@ def many(count: int) -> list[Text | BadText]:
     return [BadText("", InputError("bad")) if n % 50 == 7 else t for n, t in enumerate(good)]
 
 
+@pytest.mark.slow
 def test_shards_of_any_size_in_any_order_give_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_shard_says_which_records_failed() -> None:
     assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
     path.write_text("".join(f"the cat {'sat ' * (n % 3)}on mat {n}\n" for n in range(300)))
@@ -255,6 +257,7 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stops", [1, 2])
+@pytest.mark.slow
 def test_what_is_resumed_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:

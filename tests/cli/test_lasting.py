@@ -75,6 +75,7 @@ def content(folder: Path) -> dict[str, bytes]:
     ("grows", "shard_size"), [(True, None), (True, 3), (False, 3), (True, 1), (False, 4)]
 )
 @pytest.mark.parametrize("half", [False, True])
+@pytest.mark.slow
 def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     grows: bool, shard_size: int | None, half: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

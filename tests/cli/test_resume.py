@@ -19,6 +19,8 @@ import pytest
 
 from tests.invoke import OWN, Done, attnviz
 
+pytestmark = pytest.mark.slow
+
 SMALL = (*OWN, "--head", "0", "-q", "-f", "none")
 COUNT = 300
 """More than a chunk of records."""

@@ -38,6 +38,7 @@ def test_a_mistake_is_one_line(
 @pytest.mark.parametrize(
     ("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
+@pytest.mark.slow
 def test_a_picture_is_written_beside_the_table(
     suffix: str, start: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

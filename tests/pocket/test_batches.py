@@ -83,12 +83,14 @@ def test_texts_over_themselves(load, batches, options) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"to": "fr"}])
+@pytest.mark.slow
 def test_pairs_with_given_targets(load, batches, options) -> None:
     pocket = load(**options)
     check(list(pocket.attend(PAIRS)), one_by_one(pocket, PAIRS))
     assert batches == [5]
 
 
+@pytest.mark.slow
 def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches) -> None:
     texts = [PAIRS[0], Query("Hello!", None, "cross"), PAIRS[2]]
     found = list(load().attend(texts))
@@ -118,6 +120,7 @@ def test_queries_and_keys_are_kept_of_each_text(load) -> None:
         np.testing.assert_allclose(own.query, its.query, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_chunks_by_memory_change_nothing(load, monkeypatch, batches) -> None:
     monkeypatch.setattr(passes, "MEMORY_BUDGET", 40_000)
     check(list(load().attend(PAIRS)), one_by_one(load(), PAIRS))

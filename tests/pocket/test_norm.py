@@ -66,6 +66,7 @@ def test_a_pair_has_them_for_each_stream():
         np.testing.assert_allclose(products, products.swapaxes(-1, -2), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_they_need_no_torch_and_gradients_do():
     for lens, expected in (("norm", False), ("gradient", True)):
         loaded, done = imported("self", PAIR[0], "--model", "pocket", "--lens", lens, "-q")

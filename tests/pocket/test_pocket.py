@@ -213,6 +213,7 @@ print(sorted({{"torch", "transformers", "safetensors", "array_api_compat"}} & se
 
 
 @pytest.mark.parametrize(("extra", "seen"), [("", "[]"), ("import safetensors", "['safetensors']")])
+@pytest.mark.slow
 def test_no_heavy_package_is_imported_and_the_probe_can_fail(extra: str, seen: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(extra=extra)],

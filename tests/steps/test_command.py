@@ -77,6 +77,7 @@ def test_files_and_stdout_come_from_one_run(
     assert json.loads(capfd.readouterr().out)["mask"][0] == [True, False, False]
 
 
+@pytest.mark.slow
 def test_neither_torch_nor_matplotlib_is_imported_for_a_table() -> None:
     code = (
         "import sys; from attnviz.cli.app import run; run(['steps', 'a b']);"

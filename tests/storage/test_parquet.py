@@ -31,6 +31,7 @@ def written(found: list[Attention]) -> bytes:
 
 @few
 @given(several)
+@pytest.mark.slow
 def test_a_file_gives_back_what_was_saved(found: list[Attention]) -> None:
     data = written(found)
     assert holds_attention(data)

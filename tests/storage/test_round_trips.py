@@ -41,6 +41,7 @@ def as_json_lines(found: list[Attention]) -> bytes:
 
 @checked
 @given(several)
+@pytest.mark.slow
 def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
     loaded = list(ArchiveReader(io.BytesIO(dump_archive(found))))
     assert len(loaded) == len(found)
@@ -49,6 +50,7 @@ def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
 
 @checked
 @given(attentions())
+@pytest.mark.slow
 def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
     assert same(attention, next(read_attention(as_document([attention]), "x")))
 
@@ -56,6 +58,7 @@ def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
 @few
 @given(several)
 @pytest.mark.parametrize("dump", [as_archive, as_json_list, as_json_lines])
+@pytest.mark.slow
 def test_every_file_of_several_texts_gives_them_back_in_order(
     dump: object, found: list[Attention]
 ) -> None:

@@ -36,6 +36,7 @@ def given(tmp_path: Path) -> list[str]:
     return [str(part) for option in options.items() for part in option]
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_the_files_load(
     given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,6 +55,7 @@ def test_the_loss_falls_and_the_files_load(
     assert origin["settings"]["steps"] == 40
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_where_one_without_a_stop_ends(given: list[str], tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(arguments([*given, "--output", str(whole), "--steps", "4"]), SMALL)

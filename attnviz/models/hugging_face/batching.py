@@ -9,7 +9,7 @@ each is read by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -152,6 +152,9 @@ TOKENS = {"cpu": 1024}
 """Tokens of a batch by the kind of device; elsewhere 16,384."""
 ALIKE = {"float16": 1e-2, "bfloat16": 2e-2}
 """How far a text's weights may be off beside others; elsewhere 1e-5."""
+ROUNDINGS, LEAK = 8, 1e-3
+"""Elsewhere also by this many times what one rounding of the text's embeddings changes, but for
+what is no rounding in any case."""
 
 Company = Literal["padded", "even", "none"]
 """Which texts may be read with others: all with padding, those of equal length, or none."""
@@ -240,6 +243,7 @@ class BatchRunner:
         try:
             found = self.run(batch, way)
             off = 0.0 if proven else self.compare(batch[0], found[0], way)
+            alike = off <= self.allowed(batch[0], off)
         except NoRoomError:
             return self.halve(batch)
         except AttnvizError as error:
@@ -248,7 +252,7 @@ class BatchRunner:
             # What has no weights at all is refused when a text is read by itself.
             self.retreat(way, "" if isinstance(error, AttentionError) else first_line(error))
             return None
-        if not off <= ALIKE.get(str(self.model.model.dtype).removeprefix("torch."), 1e-5):
+        if not alike:
             kind = self.model.model.config.model_type
             self.retreat(way, f"'{kind}' gives a text other weights, off by {off:.1g}")
             return None
@@ -283,19 +287,37 @@ class BatchRunner:
 
     def compare(self, item: EncodedQuery, beside: Read, way: Way) -> float:
         """How far a text's numbers are off beside others; and what a pass that way has to read."""
-        ((alone, output),) = self.run([item], Way("even", swift=False))
-        layers = sum(len(found.layers) for found in alone)
+        alone = self.alone(item)
+        layers = sum(len(found.layers) for found in alone[0])
         through = self.model.task is not None or hasattr(self.model.model, "hf_device_map")
-        is_read = alone[0].route != HANDED_OVER
+        is_read = alone[0][0].route != HANDED_OVER
         self.known.calls[way] = None if through else layers * is_read
+        return self.apart(alone, beside)
+
+    def alone(self, item: EncodedQuery) -> Read:
+        """What is had of a text by itself, by the model's own kernel."""
+        return self.run([item], Way("even", swift=False))[0]
+
+    def apart(self, one: Read, other: Read) -> float:
+        """How far two readings of a text are off each other, in weights and in what was decided."""
         off = max(
-            float(np.abs(one.weights - other.weights).max())
-            for one, other in zip(alone, beside[0], strict=True)
+            float(np.abs(mine.weights - its.weights).max())
+            for mine, its in zip(one[0], other[0], strict=True)
         )
-        if self.model.task is None or output is None or beside[1] is None:
+        if self.model.task is None or one[1] is None or other[1] is None:
             return off
-        scale = 1 + float(output.logits.abs().max())
-        return max(off, float((output.logits - beside[1].logits).abs().max()) / scale)
+        scale = 1 + float(one[1].logits.abs().max())
+        return max(off, float((one[1].logits - other[1].logits).abs().max()) / scale)
+
+    def allowed(self, item: EncodedQuery, off: float) -> float:
+        """How far a text's numbers may be off beside others, where they are off by so much."""
+        model = self.model.model
+        limit = ALIKE.get(str(model.dtype).removeprefix("torch."), 1e-5)
+        if not limit < off <= LEAK:
+            return limit
+        plain = self.alone(item)
+        with rounded(model):
+            return max(limit, ROUNDINGS * self.apart(plain, self.alone(item)))
 
     def retreat(self, way: Way, why: str) -> None:
         """Read by the model's own kernel from now on, else less together, and say so."""
@@ -323,3 +345,22 @@ class BatchRunner:
             torch.cuda.empty_cache()
         notify(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
         return None
+
+
+@contextmanager
+def rounded(model: Any) -> Iterator[None]:
+    """Let each number of a model's embeddings be off by one rounding, up or down by chance."""
+    import torch
+
+    def round_off(module: Any, given: Any, output: Any) -> Any:
+        generator = torch.Generator().manual_seed(0)
+        up = torch.randint(0, 2, output.shape, generator=generator).to(output) * 2 - 1
+        return output * (1 + torch.finfo(output.dtype).eps * up)
+
+    embeddings = [part for part in model.modules() if isinstance(part, torch.nn.Embedding)]
+    hooks = [part.register_forward_hook(round_off) for part in embeddings]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -47,6 +47,7 @@ WHOLE = contents(aggregates(range(TEXTS)))
 
 @settings(max_examples=25, deadline=None)
 @given(st.permutations(range(TEXTS)), st.lists(st.integers(0, TEXTS), max_size=4), st.randoms())
+@pytest.mark.slow
 def test_any_order_and_any_tree_of_merges_gives_the_same_bytes(order, cuts, random) -> None:
     ends = [0, *sorted(cuts), TEXTS]
     parts = [aggregates(order[start:end]) for start, end in pairwise(ends)]

@@ -49,6 +49,7 @@ def test_any_grouping_gives_the_same_sum(numbers: list[float], cut: int) -> None
 
 
 @given(NUMBERS)
+@pytest.mark.slow
 def test_means_and_deviations_are_those_of_numpy(numbers: list[float]) -> None:
     limbs = limbs_of(np.array(numbers))[:, :, None]
     count = np.array([len(numbers)])
