@@ -359,5 +359,5 @@ def _cross_map(
     queries: tuple[Token, ...], keys: tuple[Token, ...], weights: NDArray[np.float32]
 ) -> AttentionMap:
     """One head of a target over a source."""
-    sides = {"query_side": "target", "key_side": "source"}
-    return AttentionMap("cross", queries, keys, weights[None, None], **sides)
+    four_axes = weights[None, None]
+    return AttentionMap("cross", queries, keys, four_axes, query_side="target", key_side="source")
