@@ -122,8 +122,8 @@ def load(file: str | Path) -> list[Result]:
     Raises:
         InputError: it cannot be read, or holds no attention that is known.
     """
-    from attnviz.storage.dumps import read_any
     from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.saved import read_any
 
     path = Path(file)
     return [as_result(found) for found in read_any(read_bytes(path), f"'{path}'")]
