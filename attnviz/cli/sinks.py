@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from attnviz.analyses.view import views
 from attnviz.cli.options import Options
 from attnviz.cli.output import (
     Draft,
@@ -34,6 +33,7 @@ from attnviz.runs.outputs import (
     page_html,
     picture_bytes,
     picture_suffix,
+    views_of,
 )
 from attnviz.runs.pipeline import Result, check_kept
 
@@ -67,16 +67,18 @@ class PageSink:
 
     def add(self, result: Result, views: Views) -> None:
         """Write the text's page, and show it if it is the first."""
-        self.write(result)
+        self.write(result, shown=views)
 
-    def write(self, result: Attention, picture: bytes | None = None) -> None:
+    def write(
+        self, result: Attention, picture: bytes | None = None, shown: Views | None = None
+    ) -> None:
         """Write a page, with the picture whose patches attend if there is one."""
         if self.path is None and self.count:
             return
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
         if self.many and self.path:
             path = path.with_name(f"{path.stem}-{self.count}{path.suffix}")
-        write_file(path, as_bytes(page_html(result, command_line(), picture=picture)))
+        write_file(path, as_bytes(page_html(result, command_line(), picture=picture, shown=shown)))
         if self.shown and not self.count:
             show(path)
         self.count += 1
@@ -193,7 +195,7 @@ class PictureSink:
         if self.many:
             path = path.with_name(f"{path.stem}-{self.count}{path.suffix}")
         self.count += 1
-        write_file(path, picture_bytes(result, self.picture, self.suffix))
+        write_file(path, picture_bytes(result, self.picture, self.suffix, views))
 
     def finish(self) -> None:
         """Nothing more: every picture is already whole."""
@@ -236,7 +238,9 @@ class Sinks(AbstractContextManager["Sinks"]):
         self.open = ExitStack()
         output = options.output
         pictures = check_places(options)
-        self.every_layer = options.choice.layer is not None
+        choice = options.choice
+        self.every_layer = choice.layer is not None
+        self.as_chosen = self.every_layer or choice.head is not None or choice.reduce != "none"
         self.top = options.origin.top
         display = display_of_stdout(many)
         renderer = make_renderer(output.format, display)
@@ -274,9 +278,12 @@ class Sinks(AbstractContextManager["Sinks"]):
 
     def add(self, result: Result) -> None:
         """Write one record's result everywhere, whatever Ctrl-C says meanwhile."""
+        shown = views_of(
+            result, every_layer=self.every_layer, as_chosen=self.as_chosen, top=self.top
+        )
         with uninterrupted():
             for sink in self.sinks:
-                sink.add(result, lambda: views(result, self.every_layer, self.top))
+                sink.add(result, shown)
             self.good += 1
 
     def skip(self, reject: bytes = b"") -> None:

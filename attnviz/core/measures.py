@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import AttentionMap, Provenance
+    from attnviz.core.attention_map import AttentionMap, Focus, Provenance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,6 +155,9 @@ class View:
         run: what was run, without what of it this is.
         which: what of it this is.
         links: the strongest links over every layer and head of the stream, strongest first.
+        second: True for the mean that stands behind the head to see first; a single picture leaves
+            it out.
+        focus: the head that it shows and why, where that is one of several.
     """
 
     map: AttentionMap
@@ -165,6 +168,8 @@ class View:
     run: str = ""
     which: str = ""
     links: tuple[Link, ...] = ()
+    second: bool = False
+    focus: Focus | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.core.sinks import word_cells
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import AttentionMap
 
 Limits = tuple[float, float]
 """The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""
 Color = tuple[int, int, int]
 """Red, green and blue, each 0 to 255."""
+
+BEYOND = "special tokens and sinks beyond the scale are drawn at its end"
+"""What a scale's legend adds where some weights lie beyond its end."""
 
 LABELLED: Color = (180, 60, 0)
 SPECIAL: Color = (125, 125, 125)
@@ -92,6 +99,22 @@ def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
         return -top, top
     largest = float(weights.max())
     return 0.0, 1.0 if largest >= 0.5 else round_up(largest)
+
+
+def scale_of(item: AttentionMap) -> Limits:
+    """The scale of a map, set by its links between words.
+
+    Special tokens and sinks, which would take the scale, are drawn at its end where they lie
+    beyond (see `beyond`).
+    """
+    peaks = (np.abs(item.weights) if item.values == "signed" else item.weights).max(axis=(0, 1))
+    return limits_of(peaks[word_cells(item)], item.values)
+
+
+def beyond(item: AttentionMap, limits: Limits) -> str:
+    """What lies beyond the scale of a map, in words; empty where nothing does."""
+    largest = float(np.abs(item.weights).max())
+    return BEYOND if largest > limits[1] + 0.005 else ""
 
 
 def round_up(value: float) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, treat_special
-from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream, views
+from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
@@ -31,6 +31,7 @@ from attnviz.runs.outputs import (
     page_html,
     picture_bytes,
     picture_suffix,
+    views_of,
 )
 from attnviz.storage.texts import BadText, Text, check_text, chunks
 
@@ -65,7 +66,7 @@ class Result(Attention):
         """
         path = Path(file)
         renderer = make_renderer(format_of(path), Display())
-        data = [renderer.add(self, lambda: views(self)), renderer.finish()]
+        data = [renderer.add(self, views_of(self)), renderer.finish()]
         path.write_bytes(b"".join(as_bytes(part) for part in data))
 
     def page(self, file: str | Path | None = None) -> str:

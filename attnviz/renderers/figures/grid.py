@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.renderers.colors import INK, Limits, limits_of
+from attnviz.renderers.colors import INK, Limits, beyond, scale_of
 from attnviz.renderers.figures.figure import (
     LINE,
     TEXT_SIZE,
@@ -88,12 +88,15 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
     notes = [_reading(queries, keys)]
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
+    limits = scale_of(attention_map)
+    if told := beyond(attention_map, limits):
+        notes.append(told)
     frame = Frame(
         title=title,
         subtitle=subtitle,
         notes=("; ".join(notes), *missing_note(face)),
         unit=attention_map.unit,
-        limits=limits_of(attention_map.weights, attention_map.values),
+        limits=limits,
         face=face,
         left=int(widest) + 14 + name_room,
         top=2 * name_room,

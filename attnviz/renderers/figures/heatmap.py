@@ -13,9 +13,10 @@ from attnviz.renderers.colors import (
     PAPER,
     SPECIAL,
     Limits,
+    beyond,
     color_of,
     ink_on,
-    limits_of,
+    scale_of,
 )
 from attnviz.renderers.figures.figure import (
     LINE,
@@ -219,11 +220,12 @@ def heatmap(
     turn = np.radians(angle)
     widest, line = columns.widest(face), points(LINE * columns.size)
     name_room = int(points(LINE * TEXT_SIZE)) + 8
-    limits = limits_of(weights, attention_map.values)
+    limits = scale_of(attention_map)
+    told = beyond(attention_map, limits)
     frame = Frame(
         title=title,
         subtitle=subtitle,
-        notes=(*thinning_notes(rows, columns), *missing_note(face)),
+        notes=(*thinning_notes(rows, columns), *((told,) if told else ()), *missing_note(face)),
         unit=attention_map.unit,
         limits=limits,
         face=face,

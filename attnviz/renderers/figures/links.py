@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from attnviz.renderers.colors import FAINT, INK, LABELLED, SPECIAL, Color, color_of, limits_of
+from attnviz.renderers.colors import FAINT, INK, LABELLED, SPECIAL, Color, color_of, scale_of
 from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
@@ -139,7 +139,7 @@ def lines_of(item: AttentionMap) -> Lines:
         [token.special for token in item.key_tokens]
     )
     pale = np.broadcast_to(special & ~special.all(), size.shape).ravel()
-    top = limits_of(item.weights, item.values)[1]
+    top = scale_of(item)[1]
     flat = size.ravel()
     plain = np.flatnonzero(~pale & (flat >= FAINTEST * top))
     budget = min(max(LINES_A_QUERY * len(item.query_tokens), FEWEST_LINES), MOST_LINES)
@@ -220,7 +220,7 @@ def _naming(left: _Column, right: _Column) -> tuple[str, ...]:
 
 def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
     """A name for each kind of line, and its looks."""
-    top = limits_of(item.weights, item.values)[1]
+    top = scale_of(item)[1]
     layers, heads = item.weights.shape[:2]
     if layers * heads > 1:
         return [
@@ -244,7 +244,7 @@ def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
 
 def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
     """The scale's colour, never so light that a thin line would be lost."""
-    limits = limits_of(item.weights, item.values)
+    limits = scale_of(item)
     least = 0.45 * limits[1]
     return ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
 
@@ -327,7 +327,7 @@ def _draw(
     # Heads that agree would hide one another: each has a lane of its own.
     lane = _LANES * spacing / count if several else 0.0
     widest = min(_WIDEST, max(lane * 72 / DPI, 3 * _NARROWEST)) if several else _WIDEST
-    top = limits_of(item.weights, item.values)[1]
+    top = scale_of(item)[1]
     order = np.lexsort((np.abs(drawn.weights), ~drawn.pale))
     segments, widths, colors, styles = [], [], [], []
     for number in order.tolist():

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure
-from attnviz.renderers.colors import limits_of
+from attnviz.core.sinks import sink_place
+from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import FINE_LEVELS, Patches, deflated, encode, gap, schemes, within
 from attnviz.renderers.printable import printable
 
@@ -164,6 +165,7 @@ class Extras:
     words: Mapping[int, tuple[Words, Words]]
     projections: Mapping[int, Projections]
     patches: Mapping[int, Patches]
+    focus: Mapping[int, Focus]
 
 
 def page_document(
@@ -210,7 +212,7 @@ def _map(
     shown = within(item, room)
     codes = encode(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
-    focus = attention.provenance.focus.get(item.stream)
+    focus = extras.focus.get(number)
     words = extras.words.get(number, ((), ()))
     stream, lens = _called(attention, item)
     return {
@@ -221,11 +223,12 @@ def _map(
         "heads": [printable(head) for head in item.heads],
         "values": item.values,
         "unit": printable(item.unit),
-        "limits": limits_of(shown.weights, item.values),
+        "limits": scale_of(shown),
         "scale": codes.scale,
         "levels": codes.levels,
         "queries": _axis(attention, item.query_side, shown.query_tokens, words[0], shown.blocks[0]),
         "keys": _axis(attention, item.key_side, shown.key_tokens, words[1], shown.blocks[1]),
+        "sink": sink_place(shown),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
         "measures": [_measure(measure) for measure in extras.measures.get(number, ())],
         "links": _links(shown) if shown.is_pooled else None,

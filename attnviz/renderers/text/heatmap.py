@@ -15,7 +15,7 @@ from rich.text import Text
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import View
 from attnviz.renderers import Display, Views
-from attnviz.renderers.colors import Limits, color_of, limits_of
+from attnviz.renderers.colors import Limits, beyond, color_of, scale_of
 from attnviz.renderers.figures.figure import strongest
 from attnviz.renderers.printable import printable, shorten, two_digits
 from attnviz.renderers.text.console import console_of, written
@@ -67,11 +67,13 @@ def painted(image: NDArray[np.float32], limits: Limits, colors: str | None) -> l
 def legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text:
     """The scale: a ramp where colours run smoothly, else each step and where it begins."""
     text = Text(style="dim")
+    told = beyond(item, limits)
+    unit = printable(item.unit) + (f"; {told}" if told else "")
     if colors in ("truecolor", "256"):
         text.append(f"{two_digits(limits[0]) if limits[0] else '0'} ")
         for value in np.linspace(*limits, RAMP_WIDTH).tolist():
             text.append(" ", style=Style(bgcolor=_ink(value, limits, colors)))
-        return text.append(f" {two_digits(limits[1])} {printable(item.unit)}")
+        return text.append(f" {two_digits(limits[1])} {unit}")
     signs = (-1, 1) if limits[0] < 0 else (1,)
     for sign in signs:
         for step in SHADE_STEPS:
@@ -81,12 +83,7 @@ def legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text:
             else:
                 text.append("  ", style=Style(bgcolor=_ink(value, limits, colors)))
             text.append(f" {'from' if sign > 0 else 'to'} {two_digits(value)}  ")
-    return text.append(printable(item.unit))
-
-
-def scale_of(item: AttentionMap) -> Limits:
-    """The limits that all of a map is shown on."""
-    return limits_of(item.weights, item.values)
+    return text.append(unit)
 
 
 def _level(value: float, limits: Limits) -> int:
@@ -160,6 +157,8 @@ class TerminalHeatmap:
         """The views of one text, behind a line with the text's id where several may come."""
         console = console_of(self.display)
         for view in views():
+            if view.second:
+                continue
             if self.started:
                 console.print()
             self.started = True

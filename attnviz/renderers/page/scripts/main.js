@@ -13,7 +13,7 @@ import { createOverview } from "./overview.js";
 import { createQueryKey } from "./query_key.js";
 import { createReadout } from "./readout.js";
 import { asCsv, asPng, asSvg, download } from "./save.js";
-import { ownLimits, shownMatrix } from "./shown.js";
+import { beyond, ownLimits, shownMatrix } from "./shown.js";
 import { chosenHeads, chosenMap, createStore, spellHeads } from "./state.js";
 import { make, part } from "./surface.js";
 import { tableOf } from "./table.js";
@@ -53,7 +53,7 @@ async function refresh() {
   const state = { ...store.state };
   const map = chosenMap(page.maps, state);
   state.view = usableView(state, map);
-  if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "kept" });
+  if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "keep" });
   const heads = chosenHeads(map, state);
   const shown = await cachedMatrix(map, heads, state);
   const apart = state.view === "lines" && heads.length > 1 && heads.length <= MOST_COLORS;
@@ -92,7 +92,7 @@ function showCaption() {
 }
 
 function showScale() {
-  const { palette: colors, map } = scene;
+  const { palette: colors, map, shown } = scene;
   const bar = /** @type {HTMLCanvasElement} */ (part("scale-bar"));
   const image = new ImageData(bar.width, 1);
   for (let x = 0; x < bar.width; x++) {
@@ -101,7 +101,7 @@ function showScale() {
   }
   /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d")).putImageData(image, 0, 0);
   const [low, high] = colors.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
-  const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit])];
+  const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit + beyond(shown, colors.limits)])];
   part("scale").replaceChildren(...words);
   part("scale").setAttribute("aria-label", `colours: ${map.unit}, from ${low} to ${high}`);
 }
