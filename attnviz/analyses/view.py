@@ -39,11 +39,6 @@ def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int
     """The first token of the second part of a text; None where the text is in one piece.
 
     Special tokens between the parts belong to the first.
-
-    Args:
-        attention: whose provenance says where the second part begins.
-        tokens: the tokens of one axis.
-        side: the text that their offsets refer to.
     """
     start = attention.provenance.settings.get(SECOND_PART)
     if start is None or side != "text":
@@ -117,8 +112,6 @@ def _covers(token: Token, start: int) -> bool:
     return not token.special and token.end > token.start >= start
 
 
-# <head_line> One head in a line: what its keys receive, what it does most, and how spread it is.
-
 CLEAR = 0.5
 """A pattern is named where it holds at least half of the attention of an average row."""
 
@@ -170,9 +163,6 @@ def _patterns(weights: NDArray[np.float32], item: AttentionMap) -> list[tuple[st
         found.append(("each → the one after", float(np.diagonal(weights, 1).mean())))
         found.append(("each → itself", float(np.diagonal(weights).mean())))
     return found
-
-
-# <view> What a reader should see first: one matrix, said in words, with the heads behind it.
 
 
 def views(
@@ -229,10 +219,6 @@ def head_worth_showing(item: AttentionMap) -> Focus | None:
     A link counts where it is the strongest of its query and of its key among the links between
     different words; the head is the one whose counted links hold most, the first of equal ones. A
     head that rests on special tokens or a sink, or attends to everything alike, comes to little.
-
-    Args:
-        item: any map; None comes of one with a single head a layer, signed values, blocks of tokens
-            or fewer than three queries.
     """
     allowed = cells_between_words(item)
     if (

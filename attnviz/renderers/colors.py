@@ -89,10 +89,6 @@ def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
     Shares are shown from 0 to 1, except where the largest is below a half and would hardly be
     seen: then the scale ends at the next round number. Signed values are shown around 0, as far
     as the largest one reaches, rounded up.
-
-    Args:
-        weights: any shape.
-        values: "share" or "signed".
     """
     if values == "signed":
         top = round_up(float(np.abs(weights).max()))
@@ -127,15 +123,7 @@ def round_up(value: float) -> float:
 
 
 def colors_of(values: NDArray[np.float32], limits: Limits = (0.0, 1.0)) -> NDArray[np.uint8]:
-    """The colours of values; what lies outside the limits takes the colour of the nearer end.
-
-    Args:
-        values: any shape.
-        limits: the values at the two ends of the scale.
-
-    Returns:
-        Red, green and blue from 0 to 255; the shape of the values and a last axis of 3.
-    """
+    """The colours of values; what lies outside the limits takes the colour of the nearer end."""
     table = shades(limits)
     share = (np.asarray(values, dtype=np.float64) - limits[0]) / (limits[1] - limits[0])
     colors: NDArray[np.uint8] = table[np.rint(np.clip(share, 0, 1) * (len(table) - 1)).astype(int)]
@@ -164,9 +152,30 @@ def _luminance(color: Color) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-# <role_colors> A colour for each role of a head, told apart by the colour-blind too (Okabe and
-# Ito 2008).
+# Colours of names, told apart by the colour-blind too (after Okabe and Ito 2008).
 
+HEAD_COLORS: tuple[Color, ...] = (
+    (0, 114, 178),
+    (213, 94, 0),
+    (0, 158, 115),
+    (190, 90, 150),
+    (70, 160, 215),
+    (215, 145, 0),
+    (40, 40, 40),
+    (120, 70, 20),
+)
+"""A colour a head where a few are shown together."""
+HEAD_COLORS_ON_DARK: tuple[Color, ...] = (
+    (86, 180, 233),
+    (255, 138, 61),
+    (47, 197, 154),
+    (227, 155, 197),
+    (143, 178, 255),
+    (240, 196, 25),
+    (225, 225, 225),
+    (201, 180, 106),
+)
+"""The same heads on dark ground."""
 ROLE_COLORS: dict[str, Color] = {
     "previous-token": (0, 114, 178),
     "next-token": (86, 180, 233),

@@ -35,15 +35,7 @@ _NAME_CELLS = 18
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """How tiles are laid out along one side of the grid.
-
-    Attributes:
-        tiles: layers or heads.
-        block: weights that share a pixel.
-        scale: pixels a weight, or a block of them, takes.
-        tile: pixels of one head.
-        gap: pixels between two heads.
-    """
+    """How tiles are laid out along one side of the grid."""
 
     tiles: int
     block: int
@@ -111,7 +103,6 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
 
 
 def _reading(queries: int, keys: int) -> str:
-    """How a tile is read."""
     if queries == keys:
         return f"in each tile rows are the {queries} queries, columns the {keys} keys"
     return f"in each tile rows are {queries} queries, columns {keys} keys"

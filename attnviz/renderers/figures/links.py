@@ -14,7 +14,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from attnviz.renderers.colors import FAINT, INK, LABELLED, SPECIAL, Color, color_of, scale_of
+from attnviz.renderers.colors import (
+    FAINT,
+    HEAD_COLORS,
+    INK,
+    LABELLED,
+    SPECIAL,
+    Color,
+    color_of,
+    scale_of,
+)
 from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
@@ -35,17 +44,6 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import AttentionMap, Token
 
-HEAD_COLORS: tuple[Color, ...] = (
-    (0, 114, 178),
-    (213, 94, 0),
-    (0, 158, 115),
-    (190, 90, 150),
-    (70, 160, 215),
-    (215, 145, 0),
-    (40, 40, 40),
-    (120, 70, 20),
-)
-"""A colour a head, told apart by the colour-blind too (after Okabe and Ito 2008)."""
 MOST_HEADS = len(HEAD_COLORS)
 LINES_A_QUERY, FEWEST_LINES, MOST_LINES = 3, 20, 400
 FAINTEST = 0.05
@@ -250,7 +248,6 @@ def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
 
 
 def _line_width(share: float, widest: float = _WIDEST) -> float:
-    """Points for a share of the scale."""
     return _NARROWEST + (widest - _NARROWEST) * min(share, 1.0)
 
 

@@ -116,7 +116,6 @@ def _unit(maps: Sequence[AttentionMap]) -> str:
 
 
 def _limits(maps: Sequence[AttentionMap]) -> Limits:
-    """One scale for all."""
     limits = [scale_of(item) for item in maps]
     top = max(high for _, high in limits)
     return (-top if any(low < 0 for low, _ in limits) else 0.0), top

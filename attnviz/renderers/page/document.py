@@ -26,7 +26,16 @@ from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure
 from attnviz.core.sinks import sink_place
 from attnviz.renderers.colors import scale_of
-from attnviz.renderers.page.data import FINE_LEVELS, Patches, deflated, encode, gap, schemes, within
+from attnviz.renderers.page.data import (
+    FINE_LEVELS,
+    Patches,
+    deflated,
+    encode,
+    gap,
+    head_colors,
+    schemes,
+    within,
+)
 from attnviz.renderers.printable import printable
 
 if TYPE_CHECKING:
@@ -148,8 +157,6 @@ def _read(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-# <document> Everything the page knows but the weights, as plain values for JSON.
-
 Blobs = dict[str, str]
 Words = Sequence[int | None]
 _LONGEST_TEXT = 200
@@ -187,6 +194,7 @@ def page_document(
         "notes": [printable(note) for note in provenance.notes],
         "provenance": [[name, printable(value)] for name, value in _facts(provenance)],
         "schemes": schemes(),
+        "head_colors": head_colors(),
         "maps": maps,
     }
     return document, blobs
@@ -323,11 +331,7 @@ def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
 def _projections(
     item: AttentionMap, kept: Projections | None, name: str, blobs: Blobs
 ) -> dict[str, Any] | None:
-    """Where queries and keys are, if they were kept and stand one for each token.
-
-    Raises:
-        InputError: their shapes do not fit the map.
-    """
+    """Where queries and keys are, if they were kept and stand one for each token."""
     if kept is None or item.is_pooled:
         return None
     query, key = (np.asarray(array, np.float32) for array in (kept.query, kept.key))

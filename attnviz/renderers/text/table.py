@@ -88,7 +88,6 @@ def _table(headers: Iterable[Text | str]) -> Table:
 
 
 def _words(item: AttentionMap, room: int) -> Table:
-    """Two digits a cell under the words of the keys."""
     least = 5 + (item.values == "signed")
     labels = [row_label(token) for token in item.key_tokens]
     cap = next(
@@ -219,8 +218,6 @@ def _cell(text: str, value: float, limits: Limits) -> Text:
     return Text(text, style=f"{ink} on {paper}")
 
 
-# <table> A table for the eye: one matrix in numbers, or in shades where numbers no longer fit.
-
 BARS = "▁▂▃▄▅▆▇█"
 PROFILE_WIDTH = 16
 
@@ -319,13 +316,7 @@ def head_table(heads: Sequence[HeadLine], width: int) -> Table:
 
 
 def sparkline(profile: NDArray[np.float64], width: int, top: float) -> str:
-    """What each key receives on average, as bars; many keys share a bar, which shows their peak.
-
-    Args:
-        profile: shape (keys,).
-        width: how many bars.
-        top: what the highest bar stands for, the same for all heads beside each other.
-    """
+    """What each key receives on average, as bars; many keys share a bar, which shows their peak."""
     edges = [round(place * len(profile) / width) for place in range(width + 1)]
     peaks = [float(profile[low:high].max()) for low, high in pairwise(edges)]
     levels = (int(max(peak, 0.0) / (top or 1.0) * len(BARS)) for peak in peaks)

@@ -1,7 +1,7 @@
 /** The page: what was chosen becomes a scene, and the scene is shown. */
 
 import { captionOf, precision, remarksOn, which } from "./caption.js";
-import { onThemeChange, palette } from "./colors.js";
+import { onThemeChange, palette, setHeadColors } from "./colors.js";
 import { offered, showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { createHeatmap } from "./heatmap.js";
 import { createImage } from "./image.js";
@@ -24,8 +24,9 @@ import { createText } from "./text.js";
 /** @typedef {import("./types.js").State} State */
 
 /** More heads than these side by side could not be told apart by colour. */
-const MOST_COLORS = 8;
 const page = readDocument();
+setHeadColors(page.head_colors);
+const MOST_COLORS = page.head_colors.light.length;
 const store = createStore();
 const readout = createReadout(part("readout"));
 const overview = createOverview(part("overview"), store);

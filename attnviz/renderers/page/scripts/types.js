@@ -37,6 +37,7 @@
  * @property {string[]} notes
  * @property {[string, string][]} provenance
  * @property {Record<string, Scheme>} schemes
+ * @property {{light: string[], dark: string[]}} head_colors
  * @property {PageMap[]} maps
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
