@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from attnviz.core.registry import Entry
 
 from attnviz.core import registry
+from attnviz.core.registry import Entry
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

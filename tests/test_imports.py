@@ -124,10 +124,11 @@ def test_every_room_imports_only_the_rooms_below_it() -> None:
     ("room", "line"),
     [
         ("renderers/data/maps.py", "from attnviz.analyses.select import select"),
-        ("core/errors.py", "from attnviz.storage.read import ZIP"),
+        ("core/errors.py", "from attnviz.storage.archive import ZIP"),
         ("storage/documents.py", "def late():\n    from attnviz.cli.output import note"),
     ],
 )
+@pytest.mark.slow
 def test_the_check_fails_where_a_room_looks_up(tmp_path: Path, room: str, line: str) -> None:
     shutil.copytree(PACKAGE, tmp_path / "attnviz", ignore=shutil.ignore_patterns("files"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

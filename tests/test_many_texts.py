@@ -18,11 +18,8 @@ TEXTS = [Text(str(number), f"text {number}") for number in range(sum(SIZES))]
 class Named:
     """Work that makes of a record its id."""
 
-    def results(self, window: list[Text]) -> Iterator[str]:
-        return (text.id for text in window)
-
-    def __call__(self, window: list[Text]) -> list[str]:
-        return list(self.results(window))
+    def __call__(self, chunk: list[Text]) -> Iterator[str]:
+        return (text.id for text in chunk)
 
 
 class Eager:
@@ -36,6 +33,6 @@ class Eager:
 @pytest.mark.parametrize("done", range(sum(SIZES) + 1))
 def test_what_is_done_is_left_out_and_nothing_else(engine: Any, done: int) -> None:
     starts = [sum(SIZES[:number]) for number in range(len(SIZES))]
-    windows = (TEXTS[start : start + size] for start, size in zip(starts, SIZES, strict=True))
-    found: list[Any] = list(attend_all(Named(), windows, engine, done))  # type: ignore[arg-type]
+    parts = (TEXTS[start : start + size] for start, size in zip(starts, SIZES, strict=True))
+    found: list[Any] = list(attend_all(Named(), parts, engine, done))  # type: ignore[arg-type]
     assert found == [(text, text.id) for text in TEXTS[done:]]

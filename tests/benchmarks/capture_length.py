@@ -90,15 +90,15 @@ def compare(name: str, model: Any, tokens: int, rounds: int, left_out: IgnoredPo
     """Print one model's figures."""
     stream = "causal" if name == "llama" else "self"
     inputs = {"input_ids": torch.randint(0, 1000, (1, tokens))}
-    sides, hidden = {stream: (tokens, tokens)}, {stream: left_out}
+    sides, ignored = {stream: (tokens, tokens)}, {stream: left_out}
 
     def plain() -> object:
         with torch.no_grad():
             return model(**inputs, use_cache=False)
 
     def pooled(size: int, links: int = 0) -> Callable[[], object]:
-        extent = Region(max_size=size, links=links)
-        return lambda: capture(model, inputs, sides, extent=extent, hidden=hidden)
+        region = Region(max_size=size, links=links)
+        return lambda: capture(model, inputs, sides, region=region, ignored=ignored)
 
     runs = {"plain": plain, **{f"{size} × {size}": pooled(size) for size in AIMS}}
     runs |= {f"{size} × {size} and links": pooled(size, links=20) for size in AIMS}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -16,6 +15,7 @@ from attnviz.models.hugging_face import load_model
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
 from tests.invoke import attnviz
+from tests.precision import both, check_as_near
 
 PROMPT = "The red car is"
 WINDOW = {"sliding_window": 4}
@@ -38,12 +38,21 @@ def writer(folder_of):
 
 
 def steps_of(folder, kind, inputs, most):
-    """transformers' own attention of each step of generation, with its cache of keys."""
+    """transformers' own attention of each step of generation, with its cache of keys; and exactly.
+
+    What is written has to be the same in float64.
+    """
     model = kind.from_pretrained(folder, attn_implementation="eager").eval()
-    return model.generate(
-        **inputs, do_sample=False, num_beams=1, max_new_tokens=most, min_new_tokens=most,
-        output_attentions=True, return_dict_in_generate=True,
-    )  # fmt: skip
+
+    def write(model):
+        return model.generate(
+            **inputs, do_sample=False, num_beams=1, max_new_tokens=most, min_new_tokens=most,
+            output_attentions=True, return_dict_in_generate=True,
+        )  # fmt: skip
+
+    single, truth = both(model, write)
+    assert torch.equal(single.sequences, truth.sequences)
+    return single, truth
 
 
 def stitched(steps):
@@ -62,11 +71,11 @@ def test_one_pass_equals_the_stitched_steps_of_a_cache(kind, folder_of, writer):
     found = attend(model, PROMPT)
     ids = model.tokenizer(PROMPT, return_tensors="pt")["input_ids"]
     most = found.provenance.settings["output tokens"]
-    output = steps_of(folder_of(kind), AutoModelForCausalLM, {"input_ids": ids}, most)
+    output, truth = steps_of(folder_of(kind), AutoModelForCausalLM, {"input_ids": ids}, most)
     expected = stitched(output.attentions)
     length = expected.shape[-1]
     assert length == ids.shape[1] + most - 1  # the last token is written, and not read
-    np.testing.assert_allclose(found.weights[..., :length, :length], expected, atol=1e-5)
+    check_as_near([found.weights[..., :length, :length]], [expected], [stitched(truth.attentions)])
     assert found.weights.shape[-1] == length + 1
     written = model.tokenizer.decode(output.sequences[0])
     assert found.text == written
@@ -89,6 +98,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)
+@pytest.mark.slow
 def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(architecture, tmp_path):
     name, settings = FAMILIES[architecture]
     config = getattr(transformers, name)(vocab_size=340, **settings, **ENDS)
@@ -96,14 +106,18 @@ def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(archi
     found = attend(load_model(str(folder), device="cpu", generate=6), PROMPT)
     ids = byte_pieces()(PROMPT, return_tensors="pt")["input_ids"]
     most = found.provenance.settings["output tokens"]
-    output = steps_of(folder, AutoModelForCausalLM, {"input_ids": ids}, most)
+    output, truth = steps_of(folder, AutoModelForCausalLM, {"input_ids": ids}, most)
+    known = []
     for step, layers in enumerate(output.attentions):
         for layer, weights in enumerate(layers):
             seen = ids.shape[1] + step
             rows = slice(0 if step == 0 else seen - 1, seen)
             # A cache of a sliding window has forgotten what came before it.
-            known = found.weights[layer][:, rows, max(seen - weights.shape[-1], 0) : seen]
-            np.testing.assert_allclose(known, weights[0], atol=1e-5)
+            known.append(found.weights[layer][:, rows, max(seen - weights.shape[-1], 0) : seen])
+    own, its = (
+        [weights[0] for layers in item.attentions for weights in layers] for item in (output, truth)
+    )
+    check_as_near(known, own, its)
 
 
 def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, writer):
@@ -112,15 +126,13 @@ def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, w
     inputs = model.tokenizer(PROMPT, return_tensors="pt")
     queries = len(found.main.query_tokens)
     assert queries <= 6
-    output = steps_of(
+    steps = steps_of(
         folder_of("bart"), AutoModelForSeq2SeqLM, {"input_ids": inputs["input_ids"]}, queries - 1
     )
-    for stream, steps in (
-        ("cross", output.cross_attentions), ("decoder", output.decoder_attentions)
-    ):  # fmt: skip
-        expected = stitched(steps)
+    for stream in ("cross", "decoder"):
+        expected, truth = (stitched(output[f"{stream}_attentions"]) for output in steps)
         weights = found.stream(stream).weights[..., : expected.shape[-2], : expected.shape[-1]]
-        np.testing.assert_allclose(weights, expected, atol=1e-5)
+        check_as_near([weights], [expected], [truth])
 
 
 def test_prompt_and_output_are_told_apart(writer):
@@ -170,8 +182,11 @@ def test_a_chat_is_the_rendered_template_with_its_marks(writer):
     assert marks == ["<s>", "</s>", "<s>"]
     ids = model.tokenizer(found.text, add_special_tokens=False)["input_ids"]
     own = AutoModelForCausalLM.from_pretrained(model.name, attn_implementation="eager").eval()
-    expected = torch.cat(own(torch.tensor([ids]), output_attentions=True).attentions)
-    np.testing.assert_allclose(found.weights, expected.detach().numpy(), atol=1e-5)
+
+    def read(own):
+        return [torch.cat(own(torch.tensor([ids]), output_attentions=True).attentions).detach()]
+
+    check_as_near([found.weights], *both(own, read))
     answered = attend(replace(model, chat_template=True), "The car")
     assert answered.text.startswith(found.text)
     first = answered.provenance.settings["prompt tokens"]

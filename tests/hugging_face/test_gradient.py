@@ -290,6 +290,7 @@ def test_the_command_explains_a_class_and_says_what_it_was(folders):
     assert (wrong.status, "is no class" in wrong.mistake) == (2, True)
 
 
+@pytest.mark.slow
 def test_every_lens_of_a_classifier_stands_side_by_side(folders, tmp_path):
     folder = folders("BertForSequenceClassification")
     done = attnviz(

@@ -188,6 +188,7 @@ def test_the_provenance_says_where_the_weights_come_from(loaded, folder_of):
     assert set(provenance.versions) == {"torch", "transformers"}
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_whatever_happens(copy_of, folder_of):
     broken = copy_of("bert")
     rewrite(broken, num_hidden_layers=5)

@@ -63,6 +63,7 @@ def test_one_head_links_words_that_the_mean_over_heads_hides(attention):
 
 
 @pytest.mark.parametrize("most", [64, 20, 7])
+@pytest.mark.slow
 def test_no_head_of_a_long_text_misses_a_link(model, most):
     text = " ".join([TEXT, "while", "an editor who had read it twice was still not sure"] * 20)
     pooled = attend(replace(model, region=Region(max_size=most)), text).main

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,6 +13,7 @@ from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs import generation
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import byte_pieces
+from tests.precision import both, check_as_near
 
 
 @pytest.mark.parametrize(("kind", "longest"), [("bert", 32), ("roberta", 32), ("gpt2", 64)])
@@ -77,9 +77,12 @@ def test_without_a_target_the_model_writes_one(kind, loaded, monkeypatch):
     assert any("generated greedily" in note for note in written.provenance.notes)
     ids = ids[:-1] if ids[-1] == model.tokenizer.eos_token_id else ids
     own = eager_copy(model.model)
-    output = own(**inputs, decoder_input_ids=ids[None], output_attentions=True)
-    expected = torch.cat(list(output.cross_attentions)).detach().numpy()
-    np.testing.assert_allclose(written.main.weights, expected, atol=1e-5)
+
+    def read(own):
+        output = own(**inputs, decoder_input_ids=ids[None], output_attentions=True)
+        return [torch.cat(list(output.cross_attentions)).detach()]
+
+    check_as_near([written.main.weights], *both(own, read))
 
 
 def test_a_model_without_a_trained_head_writes_nothing(loaded):

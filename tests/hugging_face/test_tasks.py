@@ -65,6 +65,7 @@ def own_output(folder, architecture, text=TEXT):
 
 
 @pytest.mark.parametrize("family", ["Bert", "DistilBert", "Llama", "Bart", "T5"])
+@pytest.mark.slow
 def test_a_class_and_its_probability_are_transformers_own(family, with_head):
     architecture = f"{family}ForSequenceClassification"
     folder = with_head(architecture)
@@ -169,6 +170,7 @@ LINES = [TEXT, "The paper", "who is the red professor", "supervised students wal
         "T5ForSequenceClassification",
     ],
 )
+@pytest.mark.slow
 def test_of_many_texts_each_has_its_own_decision(architecture, with_head):
     model = load_model(str(with_head(architecture)), device="cpu")
     queries = [Query(line) for line in LINES]

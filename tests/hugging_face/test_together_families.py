@@ -15,6 +15,7 @@ from attnviz.models.hugging_face.load.errors import quiet
 from attnviz.models.hugging_face.model import LoadedModel
 from tests.hugging_face.test_families import make
 from tests.hugging_face.tiny_families import FAMILIES
+from tests.precision import check_as_near, exact_model, in_float64, weights_of
 
 LENGTHS = [(9, 5), (4, 6), (13, 3), (9, 8), (6, 7), (9, 5)]
 """Tokens of each text, and of its target."""
@@ -29,7 +30,14 @@ EVEN = ("convbert", "mobilebert")
 """Families with convolutions over positions, into which padding leaks: only texts of equal length
 are read together."""
 
-READ = [name for name, item in FAMILIES.items() if item.route != "refused" and item.kind in AXES]
+FAST = ("bert", "bloom", "convbert", "gpt2", "mixtral", "t5")
+"""Of each way of reading one that the fast tier has."""
+
+READ = [
+    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+    for name, item in FAMILIES.items()
+    if item.route != "refused" and item.kind in AXES
+]
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +80,14 @@ def test_each_text_has_the_numbers_that_it_has_alone(name):
     texts = list(texts_of(model.model, FAMILIES[name].kind))
     together = BatchRunner(model, dict(enumerate(texts)), None)
     found = together.read()
-    assert together.known.company == ("even" if name in EVEN else "padded")
+    assert together.findings.grouping == ("even" if name in EVEN else "padded")
     assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))
-    for number in found:
-        alone = read_one(model, texts[number])
-        for one, other in zip(alone.maps, found[number].maps, strict=True):
+    alone = [read_one(model, texts[number]) for number in found]
+    for single, beside in zip(alone, found.values(), strict=True):
+        for one, other in zip(single.maps, beside.maps, strict=True):
             assert (one.stream, one.layers) == (other.stream, other.layers)
-            np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+    in_double = exact_model(model)
+    with in_float64():
+        same = list(texts_of(in_double.model, FAMILIES[name].kind))
+        truth = [read_one(in_double, same[number]) for number in found]
+    check_as_near(weights_of(found.values()), weights_of(alone), weights_of(truth))

@@ -54,6 +54,8 @@ def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
     try:
         with notices_to(heard.append):
             outcome = work(shard)
+            if isinstance(outcome, Iterator):
+                outcome = list(outcome)  # type: ignore[assignment]  # an iterator does not travel
     except Exception as error:
         return Answer(tuple(heard), error=portable(error))
     return Answer(tuple(heard), outcome)
