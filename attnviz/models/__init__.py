@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.core.query import Query
+
+if TYPE_CHECKING:
+    # Listing the cache must not wait for numpy.
+    from attnviz.core.attention_map import Attention
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.core.query import Query
 
 
 class Source(Protocol):

@@ -19,12 +19,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, AttnvizError
 from attnviz.core.notices import notify
-from attnviz.models.hugging_face.capture.capture import (
-    EAGER_ROUTE,
-    Captured,
-    capture,
-    capture_many,
-)
+from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.kernel import switched_to_eager
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -279,12 +274,6 @@ def padded(
     """The inputs of several texts as tensors, padded behind the shorter ones and masked there.
 
     Texts of one length get what each would get alone, and no mask besides.
-
-    Args:
-        rows: lists of numbers by name, of each text.
-        taken: the inputs that the model takes.
-        padding: the id of the padding token.
-        device: the model's.
     """
     import torch
 
@@ -340,12 +329,7 @@ def rounded(model: Any) -> Iterator[None]:
 
 
 def bytes_of(encoded: EncodedQuery, heads: dict[str, int]) -> int:
-    """What the maps of a text take.
-
-    Args:
-        encoded: the text.
-        heads: of each stream that was met before; others are added.
-    """
+    """What the maps of a text take."""
     size = 0
     for stream, (queries, keys) in encoded.sides.items():
         if stream not in heads:

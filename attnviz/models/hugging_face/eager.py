@@ -62,12 +62,7 @@ def eager_inputs(loaded: LoadedModel, encoded: EncodedQuery) -> EagerInputs:
 
 
 def check_eager(eager: EagerInputs, copies: int) -> None:
-    """Refuse inputs whose matrices would not fit, or are not weights between their tokens.
-
-    Args:
-        eager: what is read.
-        copies: how often each matrix exists at once.
-    """
+    """Refuse inputs whose matrices would not fit, or are not weights between their tokens."""
     sides = eager.encoded.sides.values()
     longest = max(map(max, sides))
     check_family(eager.part.config, longest)

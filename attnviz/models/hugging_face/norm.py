@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
-from attnviz.models.hugging_face.eager import (
-    EagerInputs,
-    as_attention,
-    check_eager,
-    run_eager,
-)
+from attnviz.models.hugging_face.eager import EagerInputs, as_attention, check_eager, run_eager
 from attnviz.models.hugging_face.load.errors import running
 
 if TYPE_CHECKING:

@@ -83,12 +83,7 @@ class Bounds:
 
 
 def strongest(bounds: Bounds, count: int) -> list[Strongest]:
-    """Each head's strongest links, exactly these.
-
-    Args:
-        bounds: of a call with a batch of one, with every block of its keys added.
-        count: how many links a head.
-    """
+    """Each head's strongest links, exactly these."""
     call, queries = bounds.call, bounds.grid.queries
     bound, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
     found = Found(call, count)

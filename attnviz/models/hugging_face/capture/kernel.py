@@ -121,11 +121,7 @@ TOWERS = {
 
 
 def stream_of(path: str) -> str:
-    """The stream of an attention module: "cross", a tower's name, "encoder", "decoder" or "self".
-
-    Args:
-        path: its name among a model's `named_modules`.
-    """
+    """The stream of an attention module by its dotted name: "cross", a tower, a side or "self"."""
     if any(CROSS.search(part) for part in path.split(".")[-3:]):
         return "cross"
     for name, pattern in TOWERS.items():
@@ -141,10 +137,6 @@ def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str
     It is the first number of the path in which all calls differ, so that a model with other
     layers in between keeps the true ones. Where none is (a module that is called once for each
     layer, as in ALBERT; stages of blocks, as in Swin), it is counted.
-
-    Args:
-        paths: of the modules called.
-        attending: the layers of the model that have attention, where it says so.
     """
     numbers = [re.findall(r"(?<=\.)\d+(?=\.)", f".{path}.") for path in paths]
     for column in zip(*numbers, strict=False):

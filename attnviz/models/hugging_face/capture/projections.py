@@ -84,12 +84,7 @@ def besides(call: Call) -> Iterator[str]:
 
 
 def stacked(layers: Mapping[str, Projected], kind: str) -> Projections:
-    """A stream's queries and keys, layer by layer.
-
-    Args:
-        layers: those of each layer, by its name.
-        kind: the architecture's name.
-    """
+    """A stream's queries and keys, layer by layer."""
     found = list(layers.values())
     if len({(item.query.shape, item.key.shape, item.scale) for item in found}) > 1:
         raise AttentionError(

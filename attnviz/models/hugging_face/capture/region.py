@@ -75,13 +75,7 @@ class PooledGrid:
 def choose_grids(
     model: Any, sides: Mapping[str, tuple[int, int]], region: Region
 ) -> dict[str, PooledGrid]:
-    """What to read of each stream, so that all of it fits into memory.
-
-    Args:
-        model: a transformers model.
-        sides: how many queries and keys each stream has.
-        region: what is wanted.
-    """
+    """What to read of each stream, so that all of it fits into memory."""
     heads = {stream: heads_of(model.config, stream) for stream in sides}
     free = free_bytes(model.device)
 

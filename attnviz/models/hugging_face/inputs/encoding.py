@@ -20,7 +20,6 @@ from attnviz.models.hugging_face.capture.maps import (
 )
 from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
-    Target,
     apply_chat_template,
     continue_prompt,
     generated_target,
@@ -122,17 +121,7 @@ def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
     _check_ids(loaded, read.ids, read.tokens, "text")
     if loaded.max_new_tokens is None:
         return _one_sequence(loaded, read, text, loaded.provenance)
-    if loaded.family == "encoder–decoder":
-        raise ModelError(
-            f"'{loaded.name}' is encoder–decoder and writes a target: use 'attnviz cross TEXT'"
-        )
-    if not loaded.can_generate:
-        raise ModelError(
-            f"'{loaded.name}' has no trained language-model head: leave --generate out"
-        )
-    written = continue_prompt(
-        loaded.model, loaded.tokenizer, text, read, loaded.max_new_tokens, loaded.limit
-    )
+    written = continue_prompt(loaded, text, read)
     provenance = _provenance(loaded, written.settings, written.notes)
     return _one_sequence(loaded, written.read, written.text, provenance)
 
@@ -184,7 +173,7 @@ def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> Encod
     read = tokenize(loaded.tokenizer, source)
     _check_ids(loaded, read.ids, read.tokens, "text")
     if target is None:
-        decoder = _generate(loaded, read)
+        decoder = generated_target(loaded, read)
     else:
         decoder = given_target(loaded.model, loaded.tokenizer, target)
         _check_ids(loaded, decoder.ids, decoder.tokens, "target")
@@ -200,17 +189,6 @@ def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> Encod
             target=decoder.text,
         ),
     )
-
-
-def _generate(loaded: LoadedModel, read: TokenizedText) -> Target:
-    """The target that the model writes for a source."""
-    if not loaded.can_generate:
-        raise ModelError(
-            f"'{loaded.name}' has no language-model head to write a target with: give a target"
-        )
-    inputs = loaded.tensors(read.inputs, loaded.model)
-    limit = loaded.limit or 1 << 20
-    return generated_target(loaded.model, loaded.tokenizer, inputs, limit, loaded.max_new_tokens)
 
 
 def _provenance(

@@ -35,12 +35,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def check_device_map(how: str | None, device: str) -> None:
-    """Refuse a way to spread a model that cannot be had, before anything is loaded.
-
-    Args:
-        how: what was asked for, if anything.
-        device: the one device that was asked for, "auto" where none was.
-    """
+    """Refuse a way to spread a model that cannot be had, before anything is loaded."""
     if how is None:
         return
     choose(how, DEVICE_MAPS, "device map")
@@ -62,11 +57,6 @@ def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) ->
 
     By default it is float32 on a CPU, where half precision is slow and puts weights off by
     as much as 0.03, and elsewhere the precision that the checkpoint is stored in.
-
-    Args:
-        name: what the user asked for, if anything.
-        device: the kind of device.
-        stored: the checkpoint's precisions as safetensors spells them.
     """
     if name is not None:
         choose(name, DTYPES, "dtype")

@@ -79,12 +79,7 @@ def loading(name: str) -> Iterator[None]:
 
 @contextmanager
 def running(model: Any, what: str = "text") -> Iterator[None]:
-    """Turn what a transformers model raises while it runs into one line.
-
-    Args:
-        model: on its device.
-        what: it runs on, a "text" or a "picture".
-    """
+    """Turn what a transformers model raises while it runs into one line."""
     kind = model.config.model_type
     try:
         with memory_errors(f"'{kind}' on '{model.device}'", remedy(model, what)):

@@ -89,12 +89,7 @@ BLOCK_SPARSE = ("big_bird", "bigbird_pegasus")
 
 
 def check_family(config: Any, longest: int) -> None:
-    """Refuse a family whose attention is not weights between tokens, before it runs.
-
-    Args:
-        config: the model's configuration.
-        longest: tokens of the longest side.
-    """
+    """Refuse a family whose attention is not weights between tokens, before it runs."""
     kind = config.model_type
     reason = NOT_WEIGHTS.get(kind)
     if kind in BLOCK_SPARSE and is_sparse(config, longest):

@@ -183,10 +183,6 @@ def model_class(config: Any, *, with_head: bool = False) -> Any:
 
     A model whose own architecture decides something keeps the head that does.
     Any other encoder–decoder keeps its language-model head, to write a target where none is given.
-
-    Args:
-        config: of the checkpoint.
-        with_head: whether to keep any head that the checkpoint names, such as for masked words.
     """
     import transformers
     from transformers import (

@@ -81,13 +81,7 @@ def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
 
 
 def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Box:
-    """The part of a picture that the model sees: all of it, or what is left of its middle.
-
-    Args:
-        processor: an image processor.
-        picture: the picture as read.
-        size: height and width that were asked for, which leave nothing out.
-    """
+    """The part of a picture that the model sees: all of it, or what is left of its middle."""
     width, height = picture.size
     if size is not None or not getattr(processor, "do_center_crop", False):
         return 0.0, 0.0, float(width), float(height)

@@ -1,4 +1,10 @@
-"""A vision model that can be asked for the attention of a picture over its patches."""
+"""A vision model that can be asked for the attention of a picture over its patches.
+
+Attention in shifted windows (Liu et al. 2021, section 3.2) is put back into the picture: a Swin
+layer cuts the patches into square windows, in every second layer after rolling the picture by half
+a window, and attends inside each. What it attends to is found by sending the patches' numbers the
+same way.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +19,36 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
-from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.capture.probe import key_masses
+from attnviz.models.hugging_face.capture.region import Region, whole
+from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import quiet, running
+from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
-from attnviz.models.hugging_face.vision.pictures import SIDE, PictureReader, over_patches
+from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.vision.pictures import (
+    SIDE,
+    PictureReader,
+    load_processor,
+    over_patches,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-    from attnviz.models.hugging_face.eager import EagerInputs
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VisionModel(PictureReader):
-    """A pretrained model and its image processor, as a source of attention.
+    """A pretrained vision model as a source of attention; pictures are in red, green and blue.
+
+    In each method `size` is height and width to read the picture in; None: as the model was
+    trained. A size that the model does not have is a UsageError, one that it fails on a ModelError.
 
     Attributes:
         task: what its head decides, if it has one that does.
@@ -44,30 +64,29 @@ class VisionModel(PictureReader):
         """A picture's attention over itself, patch by patch.
 
         Args:
-            picture: in red, green and blue.
+            picture: the picture.
             patch: of a model with windows, the query: "ROW,COLUMN", or None for the mean over all.
                 Other models give out every query.
-            size: height and width to read it in; None: as the model was trained.
+            size: height and width.
 
         Raises:
-            UsageError: a size or a patch that the model does not have.
-            ModelError: the model fails on this size.
+            UsageError: a patch that the model does not have.
             AttentionError: the architecture gives out no attention over patches.
         """
         with quiet():
             inputs = self.inputs(picture, size)
             rows, columns = self.grid(inputs["pixel_values"])
             described = self.described(inputs, rows, columns)
-            with record_outputs(self.model) as heard:
+            with record_outputs(self.model) as outputs:
                 if windowed(self.model):
                     maps = window_maps(self, inputs, patch)
                     routes = [f"{self.model.config._attn_implementation}, probed"]
                 else:
-                    maps, routes = self.look(inputs, rows, columns)
+                    maps, routes = self._every_token(inputs, rows, columns)
         attention = Attention(maps, with_routes(described, routes))
-        if self.task is None or not heard:
+        if self.task is None or not outputs:
             return attention
-        return show_decision(attention, self.task, heard[-1], ())
+        return show_decision(attention, self.task, outputs[-1], ())
 
     def check_tokens(self, lens: str) -> None:
         """Refuse a lens that needs every token to see every other one.
@@ -77,57 +96,44 @@ class VisionModel(PictureReader):
         """
         if windowed(self.model):
             raise AttentionError(
-                f"'{self.name}' attends in windows, where --lens {lens} has no whole to follow: "
-                "use --lens raw"
+                f"'{self.name}' attends in windows, and --lens {lens} needs every token to attend "
+                "to every other one: use --lens raw"
             )
 
     def explain_image(
         self, picture: Image, wanted: str | None = None, size: tuple[int, int] | None = None
     ) -> AttentionGradients:
-        """What the model decides about a picture, and how that hangs on each weight.
+        """What the model decides about a picture, and how that changes with each weight.
 
         Args:
-            picture: in red, green and blue.
+            picture: the picture.
             wanted: a class by name or number; None: the likeliest.
-            size: height and width to read it in; None: as the model was trained.
+            size: height and width.
 
         Raises:
-            ModelError: the model has no trained head, or fails on this size.
-            AttentionError: the architecture hands out no weights that a gradient reaches.
+            ModelError: the model has no trained head.
+            AttentionError: the architecture gives out no weights that a gradient reaches.
             UsageError: no such class.
         """
-        from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
-
         if self.task is None:
             raise no_head(self.name, self.model)
         with quiet():
-            eager = self.read(self.model, picture, size)
             return gradients_of(
-                eager, lambda logits: chosen_class(self.model.config, logits[0], wanted)
+                self._eager(self.model, picture, size),
+                lambda logits: chosen_class(self.model.config, logits[0], wanted),
             )
 
     def transform_image(self, picture: Image, size: tuple[int, int] | None = None) -> ValueVectors:
         """What each head makes of each patch of a picture.
 
-        Args:
-            picture: in red, green and blue.
-            size: height and width to read it in; None: as the model was trained.
-
         Raises:
-            ModelError: the model fails on this size.
             AttentionError: the architecture keeps its values to itself.
         """
-        from attnviz.models.hugging_face.norm import value_vectors
-
         with quiet():
-            return value_vectors(self.read(self.tower, picture, size))
+            return value_vectors(self._eager(self.tower, picture, size))
 
-    def read(self, part: Any, picture: Image, size: tuple[int, int] | None) -> EagerInputs:
-        """A picture as the model, or its part for pictures, reads it with whole matrices."""
-        from attnviz.models.hugging_face.capture.kernel import eager_copy
-        from attnviz.models.hugging_face.eager import EagerInputs
-        from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-
+    def _eager(self, part: Any, picture: Image, size: tuple[int, int] | None) -> EagerInputs:
+        """A picture for an eager pass of the model, or of its part for pictures."""
         inputs = self.inputs(picture, size)
         rows, columns = self.grid(inputs["pixel_values"])
         attention = Attention((), self.described(inputs, rows, columns))
@@ -135,10 +141,10 @@ class VisionModel(PictureReader):
         encoded = EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
         return EagerInputs(eager_copy(part), inputs, encoded, SIDE)
 
-    def look(
+    def _every_token(
         self, inputs: dict[str, Any], rows: int, columns: int
     ) -> tuple[tuple[AttentionMap, ...], list[str]]:
-        """Every token's attention over all tokens, special ones first, and how it was had."""
+        """Every token's attention over all tokens, special ones first, and how it was read."""
         tokens = self.tokens(inputs, rows, columns)
         sides = {"self": (len(tokens), len(tokens))}
         found = capture(self.tower, inputs, sides, region=Region(max_size=len(tokens)))
@@ -146,36 +152,18 @@ class VisionModel(PictureReader):
         return maps, [item.route for item in found]
 
 
-def load_vision_model(
-    name: str,
-    *,
-    device: str = "auto",
-    dtype: str | None = None,
-    revision: str | None = None,
-    allow_pickle: bool = False,
-    allow_code: bool = False,
-    device_map: str | None = None,
-) -> VisionModel:
+def load_vision_model(name: str, **options: Any) -> VisionModel:
     """A pretrained vision model, or one with a vision tower, ready to be shown pictures.
 
     Args:
         name: a folder, or a model's id on the hub (looked for in the local cache first).
-        device: "auto" (the fastest there is), "cpu", "cuda" or "mps".
-        dtype: the precision to compute in; None: as `load_model` chooses.
-        revision: a branch, a tag or a commit of a hub model.
-        allow_pickle: whether weights may come from a pickle, which can hide code.
-        allow_code: whether Python code that comes with the model may run.
-        device_map: how to spread a large model over devices.
+        options: the fields of `LoadOptions` by name.
 
     Raises:
         UsageError: a device, precision or revision that does not exist.
         ModelError: the model or its processor cannot be found or loaded, or reads no pictures.
     """
-    from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-    from attnviz.models.hugging_face.vision.pictures import load_processor
-
-    terms = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
-    parts = load_parts(name, terms, load_processor, model_class)
+    parts = load_parts(name, LoadOptions(**options), load_processor, model_class)
     model = parts.model
     if model.main_input_name != "pixel_values" and not hasattr(model, "vision_model"):
         raise ModelError(
@@ -190,12 +178,6 @@ def load_vision_model(
         task=parts.task,
     )
 
-
-# <windows> Attention in shifted windows put back into the picture (Liu et al. 2021, section 3.2).
-#
-# A Swin layer cuts the patches into square windows, in every second layer after rolling the picture
-# by half a window, and attends inside each. What it attends to is found again by sending the
-# patches' numbers the same way.
 
 PADDED = -1
 
@@ -242,12 +224,6 @@ def window_places(rows: int, columns: int, window: int, shift: int) -> NDArray[n
     """The patch in each slot of each window, shape (windows, slots).
 
     The picture is padded at its right and bottom to whole windows, then rolled up and to the left.
-
-    Args:
-        rows: patches from top to bottom.
-        columns: patches from left to right.
-        window: patches along a window's side.
-        shift: patches that the picture is rolled by.
     """
     numbers = np.arange(rows * columns).reshape(rows, columns)
     beyond = ((0, -rows % window), (0, -columns % window))
@@ -261,10 +237,6 @@ def window_places(rows: int, columns: int, window: int, shift: int) -> NDArray[n
 def read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
     """The attention of every layer of a Swin, in order, from one forward pass."""
     import torch
-
-    from attnviz.models.hugging_face.capture.kernel import Call, watch_kernels
-    from attnviz.models.hugging_face.capture.probe import key_masses
-    from attnviz.models.hugging_face.capture.region import whole
 
     layers = {id(part.attention): part for part in windowed(model)}
     grids = dict[int, tuple[int, int]]()
@@ -300,8 +272,6 @@ def windowed(model: Any) -> list[Any]:
     return [part for part in model.modules() if hasattr(part, "shift_size")]
 
 
-# <window_maps> Attention in windows as maps: where one patch looks, or all of them on average.
-
 ALL = "all"
 """Asked for instead of a patch: every query."""
 
@@ -310,11 +280,6 @@ def window_maps(
     reader: PictureReader, inputs: dict[str, Any], patch: str | None
 ) -> tuple[AttentionMap, ...]:
     """One query's attention in each layer, over the coarser patches of the later ones.
-
-    Args:
-        reader: a model that attends in windows.
-        inputs: the picture as it takes it.
-        patch: the query, "ROW,COLUMN"; None: the mean over all.
 
     Raises:
         UsageError: every query was asked for.
@@ -330,8 +295,8 @@ def window_maps(
         layers = read_windows(reader.model, inputs)
     if not layers:
         raise AttentionError(
-            f"architecture '{reader.model.config.model_type}' computes attention in windows by "
-            "hand, where it cannot be read"
+            f"architecture '{reader.model.config.model_type}' computes attention in windows "
+            "without an attention kernel: it cannot be read"
         )
     finest = layers[0]
     at = None if patch is None else check_patch(patch, finest.rows, finest.columns)
@@ -340,7 +305,7 @@ def window_maps(
     maps = []
     for (rows, columns, _), run in groupby(named, key=lambda item: shape_of(item[1])):
         stage = list(run)
-        weights = np.stack([look_of(layer, at, finest) for _, layer in stage])
+        weights = np.stack([window_row(layer, at, finest) for _, layer in stage])
         keys = patch_tokens(rows, columns)
         names = tuple(name for name, _ in stage)
         maps.append(over_patches(names, weights[:, :, None], (query,), keys))
@@ -352,7 +317,7 @@ def shape_of(layer: Windows) -> tuple[int, int, int]:
     return layer.rows, layer.columns, layer.weights.shape[1]
 
 
-def look_of(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
+def window_row(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
     """What a patch of the finest layer attends to in another, shape (heads, patches)."""
     if at is None:
         return layer.mean()
