@@ -76,7 +76,7 @@ def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDA
     slopes = torch.autograd.grad(score, weights, allow_unused=True) if grown else (None,)
     if any(slope is None for slope in slopes):
         raise AttentionError(
-            f"architecture '{kind}' hands out copies of its weights, which no gradient reaches: "
+            f"architecture '{kind}' gives out copies of its weights, which no gradient reaches: "
             "use --lens rollout, flow or norm"
         )
     return [slope[0].float().cpu().numpy() for slope in slopes if slope is not None]
@@ -144,7 +144,7 @@ def no_head(name: str, model: Any) -> ModelError:
 
 
 def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
-    """A class of the whole text or picture, by default the likeliest.
+    """A class of the text or picture, by default the likeliest.
 
     Args:
         config: the model's.

@@ -31,7 +31,7 @@ ROUNDING = 8
 
 @dataclass(frozen=True, slots=True)
 class IgnoredPositions:
-    """Positions that would drown all other links, and are left out.
+    """Positions that do not count among the strongest links, which they would fill.
 
     Attributes:
         queries: who does not count as attending.
@@ -178,7 +178,7 @@ def links_note(count: int) -> str:
 def strongest_in(
     weights: NDArray[np.float32], ignored: IgnoredPositions, count: int
 ) -> list[Strongest]:
-    """Each head's strongest links where the whole matrices are at hand.
+    """Each head's strongest links of matrices that are at hand.
 
     Args:
         weights: shape (heads, queries, keys).

@@ -1,8 +1,11 @@
-"""Where transformers hands attention to a kernel: each such call can be looked at, none is changed.
+"""Where transformers calls an attention kernel: each call can be looked at, none is changed.
 
 Every model of the common kind asks `AttentionInterface.get_interface` for its kernel, by the name
 of the implementation it was loaded with. The name is kept (the making of masks and several models
-test it); only what is handed out is wrapped, for as long as a block of code lasts.
+test it); only the function is wrapped, for as long as a block of code lasts.
+
+Which map a call belongs to, its stream and its layer, is read off its module's dotted path: a
+module's own number (`layer_idx`) is missing or wrong in a quarter of the families.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ class Call:
         mask: whatever the kernel takes, or None.
         options: scaling, sinks, windows, ….
         output: what the kernel gave back, shape (batch, queries, heads, value size).
-        weights: what it handed over besides, shape (batch, heads, queries, keys); None: nothing.
+        weights: what it returned besides, shape (batch, heads, queries, keys); None: nothing.
     """
 
     kernel: Callable[..., Any]
@@ -86,7 +89,7 @@ def watch_kernels(look: Callable[[Call], None]) -> Iterator[None]:
 def switched_to_eager(model: Any) -> Iterator[None]:
     """Let a model attend eagerly in a block of code, where that can be chosen as it runs.
 
-    Its kernels then hand over their weights, which for short texts on a CPU costs less than to
+    Its kernels then return their weights, which for short texts on a CPU costs less than to
     probe a faster one.
     """
     from transformers import PreTrainedModel
@@ -103,12 +106,6 @@ def switched_to_eager(model: Any) -> Iterator[None]:
     finally:
         model.set_attn_implementation("sdpa")
 
-
-# <streams> Which map a kernel's call belongs to: its stream and its layer, by its module's dotted
-# path.
-#
-# A module's own idea of its number (`layer_idx`) is missing or wrong in a quarter of the
-# families.
 
 CROSS = re.compile(r"cross|encoder_attn|EncDec|enc_dec|encdec")
 SIDE = re.compile(r"^(?:\w+\.)?(encoder|decoder)\.")
@@ -161,7 +158,7 @@ def match_stream(stream: str, wanted: Collection[str]) -> str | None:
     return alone[0] if len(alone) == 1 and stream in others else None
 
 
-_TWINS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_COPIES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def eager_copy(model: Any) -> Any:
@@ -172,17 +169,17 @@ def eager_copy(model: Any) -> Any:
     """
     if model.config._attn_implementation == "eager":
         return model
-    if model not in _TWINS:
+    if model not in _COPIES:
         from copy import deepcopy
 
         from transformers.initialization import no_init_weights
 
         config = deepcopy(model.config)
         with no_init_weights():
-            twin = type(model)._from_config(config, attn_implementation="eager", dtype=model.dtype)
-        twin.load_state_dict(model.state_dict(), assign=True)
-        _TWINS[model] = twin.to(model.device).eval()
-    return _TWINS[model]
+            copy = type(model)._from_config(config, attn_implementation="eager", dtype=model.dtype)
+        copy.load_state_dict(model.state_dict(), assign=True)
+        _COPIES[model] = copy.to(model.device).eval()
+    return _COPIES[model]
 
 
 OUTPUT_NAMES = {

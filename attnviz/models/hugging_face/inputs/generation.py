@@ -201,8 +201,8 @@ def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
             tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )
 
-    start, whole = decoded(before), decoded([*before, *new])
-    return whole[len(start) :] if whole.startswith(start) else decoded(new)
+    start, text = decoded(before), decoded([*before, *new])
+    return text[len(start) :] if text.startswith(start) else decoded(new)
 
 
 def written_tokens(tokenizer: Any, prompt: str, output: str, ids: list[int]) -> tuple[Token, ...]:

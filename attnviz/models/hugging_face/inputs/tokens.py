@@ -1,4 +1,4 @@
-"""Where tokens lie in a text, for tokenizers that do not say."""
+"""A text becomes the model's tokens, each with the characters that it came from."""
 
 from __future__ import annotations
 
@@ -87,8 +87,6 @@ def fold(text: str) -> tuple[str, list[int]]:
                 origin.append(position)
     return "".join(letters), [*origin, len(text)]
 
-
-# <tokens> A text becomes the model's tokens, each of which knows the characters it came from.
 
 BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 PIECE_MARKS = ("Ġ", "▁")
@@ -210,7 +208,7 @@ def label(
     """Tokens that read as the text does.
 
     A token is labelled with the characters it covers, since the tokenizers' own spellings ("Ġthe",
-    "▁the", "Ã©") are hard to read and differ between models. One that goes on with a word is
+    "▁the", "Ã©") are hard to read and differ between models. One that continues a word is
     marked "##" in every family, as WordPiece does; parts of one character are counted ("é 1/2");
     an unknown token keeps its name, because that is all the model saw.
     """
@@ -253,7 +251,7 @@ def trim(piece: str, span: Span, text: str) -> Span:
 
 
 def spelling(piece: str, span: Span, text: str) -> str:
-    """What a piece reads as: its characters, marked where it goes on with a word."""
+    """What a piece reads as: its characters, marked where it continues a word."""
     start, end = span
     covered = text[start:end]
     if not covered:

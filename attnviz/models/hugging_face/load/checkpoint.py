@@ -35,7 +35,7 @@ class Checkpoint:
 
 
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
-    """A folder's contents, once everything that loading needs is there and whole.
+    """A folder's contents, once everything that loading needs is there and complete.
 
     Args:
         folder: with a configuration and weights.

@@ -1,4 +1,7 @@
-"""Other libraries import fast and say nothing: stderr belongs to what attnviz has to say."""
+"""Other libraries import fast and say nothing, and their errors become one line (a ModelError).
+
+A bug of attnviz itself keeps its traceback.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,6 @@ def quiet() -> Iterator[None]:
             logging.set_verbosity(level)
             if bars:
                 logging.enable_progress_bar()
-
-
-# <border> Where other libraries' errors become one line; a mistake of our own keeps its
-# traceback.
 
 
 def first_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Pictures as a vision model sees them: read, resized, and which part of them is seen."""
+"""Pictures as a vision model sees them: pixels, patches and tokens, and which part is seen."""
 
 from __future__ import annotations
 
@@ -106,9 +106,6 @@ def resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int,
     return size["width"], size["height"]
 
 
-# <picture_reader> A vision model and its image processor, as far as they read pictures: pixels,
-# patches, tokens.
-
 SIDE = "picture"
 """What queries and keys are tokens of."""
 
@@ -135,7 +132,7 @@ class PictureReader:
 
     @property
     def tower(self) -> Any:
-        """The part of the model that reads pictures; of CLIP and its kin one of two."""
+        """The part of the model that reads pictures; of CLIP-like models one of two."""
         return getattr(self.model, "vision_model", None) or self.model
 
     @property
