@@ -24,7 +24,7 @@ OUTPUT = "Where it goes"
 MANY = "Many texts"
 HALVES = {Origin: ORIGIN, Choice: CHOICE, Output: OUTPUT, Many: MANY}
 """The parts of the shared options, each with the panel of the help that it stands in."""
-PANELS: dict[Group, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
+PANELS: dict[str, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
 """Groups that stand in another panel than the rest of their part."""
 REPORT: tuple[Group, ...] = ("data", "said")
 """What every command offers that writes data."""
@@ -43,7 +43,7 @@ ONE_OF = Literal
 def _declared(half: type) -> dict[str, tuple[Any, Option]]:
     """The type and the declaration of each field."""
     hints = get_type_hints(half, include_extras=True)
-    return {item.name: get_args(hints[item.name])[:2] for item in fields(half)}  # type: ignore[misc,arg-type]
+    return {item.name: get_args(hints[item.name])[:2] for item in fields(half)}
 
 
 DECLARED = {half: _declared(half) for half in HALVES}

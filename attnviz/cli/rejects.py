@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from attnviz.cli.app import complain
 from attnviz.core.errors import AttnvizError
-from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text, is_utf8
 
 
@@ -62,6 +61,8 @@ def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
         reason: what is wrong with it.
         raw: the line; a byte that is no UTF-8 is spelt `\udcXX` (PEP 383).
     """
+    from attnviz.storage.documents import dump_json
+
     said = reason.removeprefix(f"{where}: ")
     if where:
         said = said.replace(where, f"line {number}")

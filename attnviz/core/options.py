@@ -74,7 +74,7 @@ class Option:
         suggested: names that a shell completes, among other values.
     """
 
-    group: Group | str
+    group: str
     names: str
     help: str
     metavar: str | None = None
