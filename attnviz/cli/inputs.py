@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
-
-import typer
+from typing import Any, TypedDict
 
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.options import Options
+from attnviz.core.options import Options, opt
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
@@ -143,15 +141,13 @@ def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText
 
 # <input> Texts from arguments, files and stdin.
 
-InputOption = Annotated[
-    str | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="FILE",
-        help="Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
-    ),
-]
+INPUT = opt(
+    None,
+    "Options",
+    "--input -i",
+    "Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
+    "FILE",
+)
 
 
 class FileOptions(TypedDict):

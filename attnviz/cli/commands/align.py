@@ -14,7 +14,7 @@ from attnviz.analyses.alignment import SYMMETRIZATIONS, Links, pharaoh, read_gol
 from attnviz.cli.commands.listings import listing
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.options import Option, Options
+from attnviz.core.options import Options, opt
 
 if TYPE_CHECKING:
     from attnviz.cli.report import Report
@@ -24,35 +24,12 @@ if TYPE_CHECKING:
 
     Outcome = tuple[Record, Aligned | AttnvizError]
 
-SymmetrizeOption = Annotated[
-    str | None,
-    Option(
-        CHOICE,
-        "--symmetrize",
-        "How two directions are joined: {choices}.",
-        "HOW",
-        choices=tuple(SYMMETRIZATIONS),
-    ),
-]
-AgainstOption = Annotated[
-    str,
-    Option(
-        CHOICE,
-        "--against",
-        "A decoder row stands for the token it has read (input) or predicts (output).",
-        "SIDE",
-        choices=("input", "output"),
-    ),
-]
-ScoreOption = Annotated[
-    Path | None,
-    Option(
-        OUTPUT,
-        "--score",
-        "Lines of correct links (0-0 sure, 1?1 possible): score every layer and head.",
-        "GOLD",
-    ),
-]
+HOW = "How two directions are joined: {choices}."
+SYMMETRIZE = opt(None, CHOICE, "--symmetrize", HOW, "HOW", choices=tuple(SYMMETRIZATIONS))
+SIDE = "A decoder row stands for the token it has read (input) or predicts (output)."
+AGAINST = opt("input", CHOICE, "--against", SIDE, "SIDE", choices=("input", "output"))
+GOLD = "Lines of correct links (0-0 sure, 1?1 possible): score every layer and head."
+SCORE = opt(None, OUTPUT, "--score", GOLD, "GOLD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +189,9 @@ def align(
             help="Pairs: .tsv, .txt (tab or ||| between), .jsonl or .csv, also .gz; - reads stdin."
         ),
     ] = "-",
-    symmetrize: SymmetrizeOption = None,
-    against: AgainstOption = "input",
-    score: ScoreOption = None,
+    symmetrize: str | None = SYMMETRIZE,
+    against: str = AGAINST,
+    score: Path | None = SCORE,
     *,
     options: Options,
 ) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import typer
 
-from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import PLACES, VIEW, in_words, with_options
+from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options
+from attnviz.core.options import Options, opt
 
 Variant = Literal["parallel", "alternating", "two-stream"]
-VARIANTS = get_args(Variant)
 
 
 @with_options("layer", "compute", *VIEW, *PLACES, "reading", "files")
@@ -22,10 +21,8 @@ def co(
         str | None, typer.Argument(help="First text; - reads tab-separated pairs.")
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
-    variant: Annotated[
-        Variant, typer.Option("--variant", metavar="NAME", help=f"{in_words(VARIANTS)}.")
-    ] = "parallel",
-    input_file: InputOption = None,
+    variant: Variant = opt("parallel", ORIGIN, "--variant", "{choices}.", "NAME"),
+    input_file: str | None = INPUT,
     *,
     options: Options,
 ) -> None:

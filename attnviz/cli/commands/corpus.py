@@ -20,7 +20,7 @@ from attnviz.cli.run import count_texts, sharing
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import notify
-from attnviz.core.options import Option, Options
+from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.renderers.reports import Data
@@ -59,68 +59,54 @@ def corpus(
             metavar="FILE", help="Texts: .txt (one a line), .jsonl, .csv or .tsv; - is stdin."
         ),
     ],
-    cross: Annotated[
-        bool,
-        Option(
-            ORIGIN,
-            "--cross",
-            "FILE holds pairs of source and target: measure how targets attend to sources.",
-        ),
-    ] = False,
-    show: Annotated[
-        str,
-        Option(
-            CHOICE,
-            "--show",
-            "What tables and rows hold: {choices}. json and npz hold everything.",
-            "WHAT",
-            choices=SHOWS,
-        ),
-    ] = "measures",
-    order: Annotated[
-        str,
-        Option(
-            CHOICE,
-            "--sort",
-            "Order: role (the clearest first), layer, or a measure (the largest first).",
-            "NAME",
-            choices=ORDERS,
-        ),
-    ] = "role",
-    top: Annotated[
-        int | None,
-        Option(
-            CHOICE,
-            "--top",
-            "Heads in tables and rows, the first as sorted; all by default.",
-            "N",
-            1,
-        ),
-    ] = None,
-    frequencies: Annotated[
-        Path | None,
-        Option(
-            CHOICE,
-            "--frequencies",
-            "Word, tab, count a line: how frequent words are. Default: as in the texts.",
-            "FILE",
-        ),
-    ] = None,
-    replicates: Annotated[
-        int, Option(CHOICE, "--replicates", "Bootstrap replicates behind each interval.", "N", 2)
-    ] = 200,
-    bootstrap_seed: Annotated[
-        int, Option(CHOICE, "--bootstrap-seed", "Seed of the bootstrap.", "N", 0)
-    ] = 0,
-    overview: Annotated[
-        Path | None,
-        Option(
-            OUTPUT,
-            "--overview",
-            "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
-            "FILE",
-        ),
-    ] = None,
+    cross: bool = opt(
+        False,
+        ORIGIN,
+        "--cross",
+        "FILE holds pairs of source and target: measure how targets attend to sources.",
+    ),
+    show: str = opt(
+        "measures",
+        CHOICE,
+        "--show",
+        "What tables and rows hold: {choices}. json and npz hold everything.",
+        "WHAT",
+        choices=SHOWS,
+    ),
+    order: str = opt(
+        "role",
+        CHOICE,
+        "--sort",
+        "Order: role (the clearest first), layer, or a measure (the largest first).",
+        "NAME",
+        choices=ORDERS,
+    ),
+    top: int | None = opt(
+        None,
+        CHOICE,
+        "--top",
+        "Heads in tables and rows, the first as sorted; all by default.",
+        "N",
+        1,
+    ),
+    frequencies: Path | None = opt(
+        None,
+        CHOICE,
+        "--frequencies",
+        "Word, tab, count a line: how frequent words are. Default: as in the texts.",
+        "FILE",
+    ),
+    replicates: int = opt(
+        200, CHOICE, "--replicates", "Bootstrap replicates behind each interval.", "N", 2
+    ),
+    bootstrap_seed: int = opt(0, CHOICE, "--bootstrap-seed", "Seed of the bootstrap.", "N", 0),
+    overview: Path | None = opt(
+        None,
+        OUTPUT,
+        "--overview",
+        "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
+        "FILE",
+    ),
     *,
     options: Options,
 ) -> None:

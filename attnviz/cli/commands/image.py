@@ -28,7 +28,7 @@ from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError
-from attnviz.core.options import LENS_NAMES, Choice, Option, Options
+from attnviz.core.options import LENS_NAMES, Choice, Options, opt
 from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.models.lens import apply_lens
@@ -56,63 +56,51 @@ TERMS = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_ma
 )
 def image(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Picture: .png, .jpg, .webp, ….")],
-    patch: Annotated[
-        str | None,
-        Option(
-            CHOICE,
-            "--patch",
-            "Patch that looks, from 0,0 at the upper left, or all (as data); "
-            "default: the class token, else the mean over patches.",
-            "ROW,COLUMN",
-        ),
-    ] = None,
-    image_size: Annotated[
-        str | None,
-        Option(
-            ORIGIN,
-            "--image-size",
-            "Pixels to read the picture in: 384, or HEIGHTxWIDTH; "
-            "default: what the model was trained on.",
-            "SIZE",
-        ),
-    ] = None,
-    text: Annotated[
-        str | None,
-        Option(
-            ORIGIN,
-            "--text",
-            "Text that is read with the picture, by a model like LLaVA: its tokens look.",
-            "TEXT",
-        ),
-    ] = None,
-    token: Annotated[
-        str | None,
-        Option(
-            CHOICE,
-            "--token",
-            "Token of --text that looks, from 0, or all (as data); default: the last.",
-            "N",
-        ),
-    ] = None,
-    lens: Annotated[
-        str,
-        Option(
-            CHOICE,
-            "--lens",
-            "What to make of the weights first: {choices}.",
-            "NAME",
-            choices=LENSES,
-        ),
-    ] = "raw",
-    overlay: Annotated[
-        Path | None,
-        Option(
-            OUTPUT,
-            "--overlay",
-            "One head, or the mean over a layer's heads, over the picture: .png, .svg, .pdf.",
-            "FILE",
-        ),
-    ] = None,
+    patch: str | None = opt(
+        None,
+        CHOICE,
+        "--patch",
+        "Patch that looks, from 0,0 at the upper left, or all (as data); "
+        "default: the class token, else the mean over patches.",
+        "ROW,COLUMN",
+    ),
+    image_size: str | None = opt(
+        None,
+        ORIGIN,
+        "--image-size",
+        "Pixels to read the picture in: 384, or HEIGHTxWIDTH; "
+        "default: what the model was trained on.",
+        "SIZE",
+    ),
+    text: str | None = opt(
+        None,
+        ORIGIN,
+        "--text",
+        "Text that is read with the picture, by a model like LLaVA: its tokens look.",
+        "TEXT",
+    ),
+    token: str | None = opt(
+        None,
+        CHOICE,
+        "--token",
+        "Token of --text that looks, from 0, or all (as data); default: the last.",
+        "N",
+    ),
+    lens: str = opt(
+        "raw",
+        CHOICE,
+        "--lens",
+        "What to make of the weights first: {choices}.",
+        "NAME",
+        choices=LENSES,
+    ),
+    overlay: Path | None = opt(
+        None,
+        OUTPUT,
+        "--overlay",
+        "One head, or the mean over a layer's heads, over the picture: .png, .svg, .pdf.",
+        "FILE",
+    ),
     *,
     options: Options,
 ) -> None:
