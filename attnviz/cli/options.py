@@ -104,13 +104,7 @@ def _own(parameter: inspect.Parameter) -> inspect.Parameter:
 def with_options(
     *groups: str, also: Iterable[str] = (), writes: DataKind | tuple[DataKind, ...] = "maps"
 ) -> Callable[[Callable[..., None]], Any]:
-    """A decorator that gives a command groups of the shared options.
-
-    Args:
-        groups: what it offers; `REPORT` is what every command does.
-        also: single options of other groups, by field.
-        writes: the kind of data that it writes, or the kinds, on which its formats depend.
-    """
+    """A decorator that gives a command groups of the shared options."""
     kinds = (writes,) if isinstance(writes, str) else writes
     offered = {
         half: {

@@ -44,11 +44,7 @@ class Alignment:
 def run_alignment(
     pairs: Iterable[Record], many: bool, options: Options, asked: Alignment, file: str | None
 ) -> int:
-    """Write the links of each pair, or with a gold file the scores; answers the status.
-
-    Raises:
-        AttnvizError: nothing could be done.
-    """
+    """Write the links of each pair, or with a gold file the scores; answers the status."""
     from attnviz.cli.report import Report
     from attnviz.cli.run import count_texts, more_of_stdin, sharing
     from attnviz.models.open import check_origin
@@ -134,11 +130,7 @@ def links_data(name: str, aligned: Aligned | None) -> Data:
 def write_scores(
     found: Iterable[Outcome], gold: Sequence[tuple[Links, Links]], report: Report
 ) -> None:
-    """Write precision, recall and error of every layer and head, best first, and of all as asked.
-
-    Raises:
-        InputError: the gold file has not a line for each pair.
-    """
+    """Write precision, recall and error of every layer and head, best first, and of all."""
     from attnviz.runs.word_alignment import Scores
 
     scores, count = Scores(), 0
@@ -161,11 +153,7 @@ def write_scores(
 
 
 def read_gold_file(path: Path) -> list[tuple[Links, Links]]:
-    """The sure and possible links of each line.
-
-    Raises:
-        InputError: the file cannot be read, or a line is no links.
-    """
+    """The sure and possible links of each line."""
     from attnviz.storage.matrices import read_bytes
 
     lines = read_bytes(path).decode("utf-8", "replace").splitlines()

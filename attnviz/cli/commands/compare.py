@@ -126,11 +126,7 @@ def compare(
 
 
 def check_sides(sides: tuple[Side, Side]) -> None:
-    """Find out before a model loads whether A and B can be compared.
-
-    Raises:
-        UsageError: A and B are one and the same, or a wrong choice or origin.
-    """
+    """Find out before a model loads whether A and B can be compared."""
     if sides[0] == sides[1]:
         raise UsageError(
             "A and B are the same: give two texts or maps, --model-a and --model-b, "
@@ -171,11 +167,7 @@ def _saved(name: str) -> Attention:
 
 
 def _matching(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
-    """The main map of A and B's of the same stream; where each has only one, those.
-
-    Raises:
-        UsageError: B lacks the stream.
-    """
+    """The main map of A and B's of the same stream; where each has only one, those."""
     wanted = first.main.stream
     same = [item for item in second.maps if item.stream == wanted]
     if same:
@@ -261,11 +253,7 @@ def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figu
 
 
 def _judge(found: Comparison, limit: float | None) -> None:
-    """Refuse a divergence above the limit.
-
-    Raises:
-        AttnvizError: it names the heads, the worst first.
-    """
+    """Refuse a divergence above the limit."""
     if limit is None:
         return
     values = found.divergences.ravel()

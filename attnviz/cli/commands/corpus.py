@@ -134,20 +134,7 @@ def corpus(
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """What was asked for.
-
-    Attributes:
-        options: the shared options.
-        file: where the texts are; "-" for stdin.
-        command: "self", or "cross" for pairs.
-        show: what table and tsv hold.
-        order: what heads are sorted by.
-        top: how many of them table and tsv hold; None: all.
-        frequencies: a file of words and counts.
-        replicates: of the bootstrap.
-        seed: of the bootstrap.
-        overview: a picture.
-    """
+    """What was asked for."""
 
     options: Options
     file: str
@@ -161,12 +148,7 @@ class CorpusRequest:
     overview: Path | None
 
     def check(self) -> None:
-        """Find out before a model loads whether everything can be done and written.
-
-        Raises:
-            UsageError: a wrong suffix, choice or origin, or one file asked for twice.
-            OutputError: a place that cannot be written.
-        """
+        """Find out before a model loads whether everything can be done and written."""
         check_choice(self.options.choice)
         check_origin(self.options.origin, self.command)
         if self.options.many.resume and self._resumable() is None:
@@ -183,11 +165,7 @@ class CorpusRequest:
         return path
 
     def checkpoint(self) -> Checkpoint | None:
-        """Where the run's state is kept, if it could be resumed.
-
-        Raises:
-            InputError: a file that decides the output cannot be read.
-        """
+        """Where the run's state is kept, if it could be resumed."""
         path = self._resumable()
         if path is None:
             return None
@@ -201,11 +179,7 @@ class CorpusRequest:
 
 
 def run(asked: CorpusRequest) -> int:
-    """Study a corpus and write what was asked for; answers the exit status.
-
-    Raises:
-        AttnvizError: nothing could be done, or nothing more.
-    """
+    """Study a corpus and write what was asked for; answers the exit status."""
     asked.check()
     options = asked.options
     checkpoint = asked.checkpoint()

@@ -46,18 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeadsRequest:
-    """What was asked for beside the shared options.
-
-    Attributes:
-        options: the shared ones.
-        order: what heads are sorted by.
-        role: leave out heads without it.
-        similar: divergences between heads rather than measures.
-        overview: a picture of roles and measures.
-        scatter: a picture of heads in a plane.
-        repeat: also run the model over repeated random words.
-        file: where the texts come from; "-" or None: stdin or the command line.
-    """
+    """What was asked for beside the shared options."""
 
     options: Options
     order: str = "role"
@@ -164,11 +153,7 @@ def heads(
 
 
 def measures(texts: Iterable[Record], many: bool, asked: HeadsRequest) -> int:
-    """Measure the heads over all texts and write what was asked for; answers the exit status.
-
-    Raises:
-        AttnvizError: what would fail for every text.
-    """
+    """Measure the heads over all texts and write what was asked for; answers the exit status."""
     options, study, similarity = asked.options, HeadStudy(), SimilarityStudy()
     work = AttendChunk(options.origin, options.choice, "self", options.many.batch_size)
     wants_roles = not asked.similar or asked.overview or asked.scatter
@@ -258,9 +243,6 @@ def relations(file: str, asked: HeadsRequest) -> int:
     """Score every head on every relation of a treebank; answers the exit status.
 
     A sentence that the model cannot take is named and left out.
-
-    Raises:
-        InputError: the file cannot be read, holds no sentence, or none could be used.
     """
     with asked.report() as report:
         sentences = read_treebank(file)
@@ -296,11 +278,7 @@ def relations(file: str, asked: HeadsRequest) -> int:
 
 
 def read_treebank(file: str) -> list[Sentence]:
-    """The sentences of a file, all of which are read before a model loads; "-" is stdin.
-
-    Raises:
-        InputError: it cannot be read, or is no CoNLL-U.
-    """
+    """The sentences of a file, all of which are read before a model loads; "-" is stdin."""
     if file == "-":
         return list(read_sentences(sys.stdin.buffer, "stdin"))
     try:

@@ -122,17 +122,7 @@ def image(
 
 @dataclass(frozen=True, slots=True)
 class ImageRequest:
-    """What was asked for beside the shared options.
-
-    Attributes:
-        options: the shared ones.
-        file: the picture.
-        patch: the query: "ROW,COLUMN", "all", or None for the class token or the mean.
-        size: height and width to read it in, or None.
-        overlay: a file for one head, or a mean of heads, over the picture.
-        text: what is read with the picture, or None.
-        token: of that text the query: its number, "all", or None for the last.
-    """
+    """What was asked for beside the shared options."""
 
     options: Options
     file: Path
@@ -153,11 +143,7 @@ class ImageRequest:
         return replace(self.options.choice, lens="raw", explain=None)
 
     def check(self) -> None:
-        """Find out before a model loads whether everything can be done.
-
-        Raises:
-            UsageError: a choice or a patch that is none, or options that contradict each other.
-        """
+        """Find out before a model loads whether everything can be done."""
         output, origin = self.options.output, self.options.origin
         if origin.model is None or origin.model == "pocket":
             raise UsageError("'attnviz image' needs a vision model: --model ID_OR_FOLDER")
@@ -179,11 +165,7 @@ class ImageRequest:
         self.check_text()
 
     def check_text(self) -> None:
-        """Refuse options that are for pictures alone, or for pictures with a text.
-
-        Raises:
-            UsageError: one of them.
-        """
+        """Refuse options that are for pictures alone, or for pictures with a text."""
         if self.text is None:
             if self.token is not None:
                 raise UsageError("--token chooses a token of --text: give that too")
@@ -198,11 +180,7 @@ class ImageRequest:
 
 
 def show(asked: ImageRequest) -> None:
-    """Read the picture, ask the model, and write what was asked for.
-
-    Raises:
-        AttnvizError: something could not be done.
-    """
+    """Read the picture, ask the model, and write what was asked for."""
     from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
     from attnviz.models.hugging_face.vision.pictures import parse_size, read_picture
     from attnviz.models.hugging_face.vision.vision import load_vision_model
@@ -248,11 +226,7 @@ def shown(attention: Attention, found: Attention, part: Image, asked: ImageReque
 def look_through(
     model: VisionModel, picture: Image, asked: ImageRequest, size: tuple[int, int] | None
 ) -> Attention:
-    """A picture's attention over itself through the lens asked for, every layer and head of it.
-
-    Raises:
-        AttnvizError: the model has no such attention, or the lens does not apply to it.
-    """
+    """A picture's attention over itself through the lens asked for, every layer and head of it."""
     choice = asked.options.choice
     if choice.lens != "raw":
         model.check_tokens(choice.lens)
@@ -276,11 +250,7 @@ def look_through(
 
 
 def flow_shown(attention: Attention, asked: ImageRequest) -> Attention:
-    """The flow to the query that is shown: all pairs of a picture take half an hour.
-
-    Raises:
-        UsageError: more than one query is shown, and they are too many.
-    """
+    """The flow to the query that is shown: all pairs of a picture take half an hour."""
     from attnviz.analyses.lenses.flow import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens

@@ -62,12 +62,7 @@ def lesson(
 
 
 def _teach(name: str, given: Mapping[str, Any]) -> Lesson:
-    """The lesson with those options that were given.
-
-    Raises:
-        UsageError: an option that means nothing to this lesson.
-        InputError: a blank text.
-    """
+    """The lesson with those options that were given."""
     if "text" in given:
         from attnviz.storage.texts import check_text
 

@@ -92,12 +92,7 @@ def steps(
 
 
 def _sentence(file: str | None, text: str | None) -> str | None:
-    """The sentence that was asked for, or None where a file was, or nothing.
-
-    Raises:
-        UsageError: both were given.
-        InputError: it is blank.
-    """
+    """The sentence that was asked for, or None where a file was, or nothing."""
     if text is not None and file is not None:
         raise UsageError("give either --text or an argument, not both")
     if text is None:
