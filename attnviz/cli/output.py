@@ -24,7 +24,7 @@ def write_text(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write data to stdout, whatever Ctrl-C says meanwhile; a file on a full disk gets none of it."""
+    """Write data to stdout, whatever Ctrl-C says meanwhile; to a file on a full disk, nothing."""
     try:
         sys.stdout.flush()
         with uninterrupted():

@@ -56,7 +56,7 @@ def report_all(
     report: Report,
     total: Callable[[], int | None] | None = None,
 ) -> int:
-    """Write each result, say each note once, and each failure; answers how many results there were."""
+    """Write each result, say each note and failure; answers how many results there were."""
     done = 0
     with report.counted(total) as advance:
         for record, outcome in found:

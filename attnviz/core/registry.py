@@ -50,6 +50,9 @@ class Mechanism(Entry):
         causal: the name of its causal form, where a mask alone does not make it causal.
         scaled: whether scores are divided by the root of the head size; None where weights are no
             softmax of scores.
+        own_layer: of co-attention, what an own layer runs, "module:attribute": (first, second,
+            parameters by name, heads) → the weights of each stream.
+        module: the class of `attnviz.layers` that `CoAttention` builds for it, likewise.
     """
 
     commands: tuple[Command, ...]
@@ -57,6 +60,8 @@ class Mechanism(Entry):
     many_heads: bool = False
     causal: str | None = None
     scaled: bool | None = True
+    own_layer: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,19 +170,30 @@ MECHANISMS: dict[str, Mechanism] = {
         "Co-attention of two sequences through one shared affinity, both summarised at once.",
         "attnviz.mechanisms.co_attention:co_parallel",
         ("co",),
+        own_layer="attnviz.mechanisms.co_attention:own_parallel",
+        module="attnviz.layers.co_attention:ParallelCoAttention",
     ),
     "co-alternating": Mechanism(
         "Co-attention in three turns: summarise one, let it guide the other, and back again.",
         "attnviz.mechanisms.co_attention:co_alternating",
         ("co",),
+        own_layer="attnviz.mechanisms.co_attention:own_alternating",
+        module="attnviz.layers.co_attention:AlternatingCoAttention",
     ),
     "co-two-stream": Mechanism(
         "Co-attention of two streams, each one's queries over the other's keys and values.",
         "attnviz.mechanisms.co_attention:co_two_stream",
         ("co",),
         many_heads=True,
+        own_layer="attnviz.mechanisms.co_attention:own_two_stream",
+        module="attnviz.layers.co_attention:TwoStreamCoAttention",
     ),
 }
+
+CO_VARIANTS = tuple(
+    name.removeprefix("co-") for name, row in MECHANISMS.items() if row.commands == ("co",)
+)
+"""What `attnviz co --variant` chooses from."""
 
 FORMATS: dict[str, Format] = {
     "table": Format(

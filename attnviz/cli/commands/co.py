@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -11,8 +11,7 @@ from attnviz.cli.inputs import INPUT, reading, texts_of
 from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
-
-Variant = Literal["parallel", "alternating", "two-stream"]
+from attnviz.core.registry import CO_VARIANTS
 
 
 @with_options("layer", "compute", *VIEW, *PLACES, "reading", "files")
@@ -21,7 +20,9 @@ def co(
         str | None, typer.Argument(help="First text; - reads tab-separated pairs.")
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
-    variant: Variant = opt("parallel", ORIGIN, "--variant", "{choices}.", "NAME"),
+    variant: str = opt(
+        "parallel", ORIGIN, "--variant", "{choices}.", "NAME", choices=tuple(CO_VARIANTS)
+    ),
     input_file: str | None = INPUT,
     *,
     options: Options,

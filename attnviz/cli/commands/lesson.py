@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,16 +78,16 @@ def _teach(name: str, given: Mapping[str, Any]) -> Lesson:
 def _data(result: Lesson) -> Data:
     from attnviz.renderers.data.maps import escape
     from attnviz.renderers.reports import Data
-    from attnviz.teach.lessons import lesson as show
+    from attnviz.storage.documents import dump_json
 
     def rows() -> str:
-        lines = csv.reader(io.StringIO(show.as_csv(result)))
-        return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+        lines = (map(escape, map(str, row)) for row in (result.columns, *result.rows))
+        return "".join("\t".join(line) + "\n" for line in lines)
 
     return Data(
-        text=lambda display: show.as_table(result, display),
+        text=result.table,
         rows=rows,
-        document=lambda: show.as_json(result),
+        document=lambda: dump_json(result.data()) + "\n",
         figures={"plot": result.draw},
         about=result.title,
     )

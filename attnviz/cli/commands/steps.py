@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -129,7 +130,16 @@ def _given(file: str | None, sentence: str | None, size: int, seed: int) -> Give
 
 def _data(result: Steps, diagram: bool) -> Data:
     from attnviz.renderers.reports import Data
+    from attnviz.storage.documents import dump_json
     from attnviz.teach.steps import show
+
+    def archive() -> bytes:
+        import numpy as np
+
+        file = io.BytesIO()
+        arrays: dict[str, Any] = {**result.arrays()}
+        np.savez_compressed(file, **arrays)
+        return file.getvalue()
 
     def figure() -> Figure:
         from attnviz.teach.steps.scatter import scatter
@@ -138,8 +148,8 @@ def _data(result: Steps, diagram: bool) -> Data:
 
     return Data(
         text=lambda display: show.mermaid(result) if diagram else show.table(result, display),
-        document=lambda: show.as_json(result),
-        arrays=lambda: show.as_npz(result),
+        document=lambda: dump_json(result.data()) + "\n",
+        arrays=archive,
         figures={"scatter": figure},
         about=result.title,
     )
