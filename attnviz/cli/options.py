@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import typer
 
 from attnviz.core.options import Choice, Many, Option, Options, Origin, Output, names_in
-from attnviz.core.registry import DataKind, formats_of
+from attnviz.core.registry import DataKind
+from attnviz.renderers.reports import formats_of
 
 ORIGIN = "Where attention comes from"
 CHOICE = "Which part of it"

@@ -39,8 +39,9 @@ from attnviz.cli.sinks import (
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Options
-from attnviz.core.registry import FORMATS, DataKind, format_of, formats_of, picture_suffix
+from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display
+from attnviz.renderers.reports import format_of, formats_of, picture_suffix
 from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attnviz.cli.output import Draft, check_writable, note, write_bytes, write_file
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
-from attnviz.core.registry import FORMATS, DataKind, format_of, picture_suffix
+from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display, Renderer, Views
-from attnviz.renderers.reports import Data
+from attnviz.renderers.reports import Data, format_of, picture_suffix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -44,6 +44,7 @@ def _write(data: Data, options: Options) -> None:
     with Report(options, "listing") as report:
         report.add(data)
         report.finish()
+        report.say_done("listed")
 
 
 @with_options(writes="listing")
