@@ -6,6 +6,8 @@ Arguments that every layer shares (masks, `need_weights`, `bias`, `dropout`) are
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -59,6 +61,8 @@ class SelfAttention(Projected):
         dropout: see `attnviz.layers`.
     """
 
+    context_length: int | None = None
+
     def __init__(
         self,
         size: int,
@@ -85,15 +89,22 @@ class SelfAttention(Projected):
             output (…, positions, head size), and weights (…, positions, positions) or None.
 
         Raises:
+            InputError: more positions than the context length, if there is one.
             UsageError: a mask that is not boolean.
         """
+        check_context(inputs.shape[-2], self.context_length)
         projected = self.project(inputs, inputs, inputs)
-        mechanism = scaled if self.scaled else single_head
-        output, weights = mechanism(*projected, visible(mask, key_mask), dropout=self.dropout)
+        output, weights = self.mechanism()(
+            *projected, visible(mask, key_mask), dropout=self.dropout
+        )
         return output, weights if need_weights else None
 
+    def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """The formula between the projections."""
+        return scaled if self.scaled else single_head
 
-class CausalAttention(Projected):
+
+class CausalAttention(SelfAttention):
     """One head in which each position sees itself and those before (Vaswani 2017, section 3.2.3).
 
     Args:
@@ -113,31 +124,12 @@ class CausalAttention(Projected):
         bias: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(size, size, size, head_size or size, bias=bias, dropout=dropout)
+        super().__init__(size, head_size, bias=bias, dropout=dropout)
         self.context_length = context_length
 
-    def forward(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        *,
-        key_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The inputs (…, positions, size) mixed by attention that never looks ahead.
-
-        Returns:
-            output (…, positions, head size), and weights (…, positions, positions), zero above the
-            diagonal, or None.
-
-        Raises:
-            InputError: more positions than the context length.
-            UsageError: a mask that is not boolean.
-        """
-        check_context(inputs.shape[-2], self.context_length)
-        projected = self.project(inputs, inputs, inputs)
-        output, weights = causal(*projected, visible(mask, key_mask), dropout=self.dropout)
-        return output, weights if need_weights else None
+    def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """Scaled attention; no weights above the diagonal."""
+        return causal
 
 
 class CrossAttention(Projected):
@@ -342,11 +334,12 @@ class LinearAttention(Projected):
         """
         key = query if key is None else key
         value = key if value is None else value
-        heads = (split_heads(inputs, self.heads) for inputs in self.project(query, key, value))
-        mechanism = causal_linear if self.causal else linear
-        output, weights = mechanism(
-            *heads, visible_to_heads(query, None, key_mask), need_weights=need_weights
+        seen = visible_to_heads(query, None, key_mask)
+        query, key, value = (
+            split_heads(inputs, self.heads) for inputs in self.project(query, key, value)
         )
+        mechanism = causal_linear if self.causal else linear
+        output, weights = mechanism(query, key, value, seen, need_weights=need_weights)
         return self.output(self.dropout(join_heads(output))), weights
 
 

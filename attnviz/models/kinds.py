@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError, UsageError
+from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.query import Kind, Query
 
 REFUSALS: dict[Kind, str] = {
@@ -29,6 +29,22 @@ def check_kind(query: Query, *answered: Kind) -> None:
     """
     if query.kind not in answered:
         raise UsageError(REFUSALS[query.kind])
+
+
+def check_device(device: str) -> str:
+    """The device's name where this machine has it; "auto" stays on the processor.
+
+    Raises:
+        UsageError: an unknown name, or a device that this machine lacks.
+    """
+    choose(device, ("auto", "cpu", "cuda", "mps"), "device")
+    if device in ("auto", "cpu"):
+        return "cpu"
+    import torch
+
+    if not (torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()):
+        raise UsageError(f"device '{device}' is not available on this machine: use cpu")
+    return device
 
 
 def attend_each(

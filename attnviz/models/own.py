@@ -17,12 +17,11 @@ from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import MECHANISMS, Command, Entry
-from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.kinds import attend_each, check_kind, texts_of
+from attnviz.models.kinds import attend_each, check_device, check_kind, texts_of
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -55,23 +54,8 @@ def choose_backend(device: str, dtype: str | None) -> Backend:
     Raises:
         UsageError: an unknown name, or a device that this machine lacks.
     """
-    choose(device, DEVICES, "device")
     dtype = choose(dtype or "float32", DTYPES, "dtype")
-    if device in ("cuda", "mps"):
-        import torch
-
-        found = torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()
-        if not found:
-            raise UsageError(f"device '{device}' is not available on this machine: use cpu")
-    return Backend("cpu" if device == "auto" else device, dtype)
-
-
-def to_numpy(array: Array) -> NDArray[np.float32]:
-    """The array's numbers as float32 in numpy."""
-    if isinstance(array, np.ndarray):
-        return array.astype(np.float32)
-    numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
-    return numbers
+    return Backend(check_device(device), dtype)
 
 
 _WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
@@ -132,7 +116,7 @@ class OwnLayer:
     """One attention layer of this package, untrained, as a source of maps."""
 
     def __init__(self, origin: Origin, command: Command) -> None:
-        """Check what was asked for before any text is read.
+        """Check the options before any text is read.
 
         Raises:
             UsageError: an unknown mechanism or device, or sizes that do not fit.
@@ -189,17 +173,17 @@ class OwnLayer:
         self, queries: Sequence[Token], keys: Sequence[Token]
     ) -> tuple[NDArray[np.float32], tuple[Array, Array]]:
         """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
-        asking, asked = self.embedding.embed(queries), self.embedding.embed(keys)
+        rows, columns = self.embedding.embed(queries), self.embedding.embed(keys)
         query, key, value = (
             self.backend.array(self._project(name, inputs))
-            for name, inputs in (("query", asking), ("key", asked), ("value", asked))
+            for name, inputs in (("query", rows), ("key", columns), ("value", columns))
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
 
     def _kept(self, item: AttentionMap, kept: tuple[Array, Array]) -> dict[str, Projections]:
-        """Queries and keys by stream, where they were asked for."""
+        """Queries and keys by stream, where they are wanted."""
         if not self.origin.keep_qk:
             return {}
         query, key = (to_numpy(split_heads(side, self.heads))[None] for side in kept)

@@ -17,9 +17,9 @@ from attnviz.core.lens_inputs import (
     inner_products,
     last_word,
 )
-from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import split_heads
-from attnviz.models.pocket.model import PocketModel, to_numpy
+from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.network import decode, encode, predict
 from attnviz.models.pocket.text import END, MASK, SPECIALS, EncodedQuery, load_tokenizer
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Focus, Provenance
 from attnviz.core.errors import ModelError
-from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
 from attnviz.models.pocket.text import (
@@ -205,11 +205,3 @@ def tidy(written: str, language: str) -> str:
     return re.sub(
         r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", written
     ).strip()
-
-
-def to_numpy(array: Array) -> NDArray[np.float32]:
-    """The numbers as float32 in numpy."""
-    if isinstance(array, np.ndarray):
-        return array.astype(np.float32, copy=False)
-    numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
-    return numbers

@@ -1,4 +1,10 @@
-"""The shipped weights as float arrays, each converted when it is first asked for."""
+"""The pocket model's weights and forward pass: a pre-norm encoder–decoder, numpy or torch.
+
+An encoder–decoder transformer (Vaswani 2017, section 3) with normalisation before each block
+(Xiong 2020) and one embedding for source, target and output (Press & Wolf 2017). Each function is
+written once for both kinds of arrays: numpy answers the command line without importing torch, torch
+trains and runs on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +26,13 @@ if TYPE_CHECKING:
 
 
 class StoredWeights(Mapping[str, Array]):
-    """Learned arrays by name, out of a safetensors file of float16.
+    """Learned arrays by name, from a safetensors file of float16 that is mapped into memory.
 
-    The file is mapped into memory, and an array is converted when it is first used: reading a text
-    without translating it never touches the decoder.
+    An array is converted when it is first used: a text's own attention never touches the decoder.
     """
 
     def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
-        """Read the file's table of contents.
-
-        Args:
-            path: a safetensors file of float16 arrays.
-            dtype: what the arrays are converted to.
-            device: "cpu" for numpy arrays, any other for torch tensors there.
+        """Read the file's header; "cpu" gives numpy arrays, any other device torch tensors there.
 
         Raises:
             ModelError: no such file, or one that is damaged.
@@ -89,13 +89,6 @@ class StoredWeights(Mapping[str, Array]):
 
         return torch.from_numpy(mask).to(self.device)
 
-
-# <model> The pocket model's forward pass: a pre-norm encoder–decoder over a dictionary of arrays.
-#
-# An encoder–decoder transformer (Vaswani 2017, section 3) with normalisation before each block
-# (Xiong 2020) and one embedding for source, target and output (Press & Wolf 2017). Each function
-# is written once for numpy and torch arrays: numpy answers the command line without importing
-# torch, torch trains and runs on a GPU.
 
 Weights = Mapping[str, Array]
 """Every learned array by name; a linear map's weight has the shape (outputs, inputs)."""
@@ -197,8 +190,8 @@ def encode(
         sizes: of the model.
         inputs: embedded source, shape (…, keys, size).
         mask: boolean, True for positions that are no padding, shape (…, 1, 1, keys).
-        projected: where to note each attention's queries, keys and values by the projection's name,
-            shape (…, keys, size).
+        projected: a dict that gets each attention's queries, keys and values by the projection's
+            name, shape (…, keys, size).
 
     Returns:
         The memory of shape (…, keys, size), and for each layer its self-attention weights of shape
@@ -233,8 +226,7 @@ def decode(
         inputs: embedded target, shape (…, queries, size).
         memory: the encoder's, shape (…, keys, size).
         mask: boolean, True for source positions that are no padding, shape (…, 1, 1, keys).
-        projected: where to note each attention's queries, keys and values by the projection's name,
-            shape (…, positions, size).
+        projected: a dict that gets each attention's queries, keys and values, as in `encode`.
 
     Returns:
         The state of shape (…, queries, size), and for each layer its causal self-attention weights

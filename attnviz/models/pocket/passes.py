@@ -10,8 +10,9 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Token
 from attnviz.core.errors import InputError
 from attnviz.core.query import Query
+from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models.kinds import check_kind
-from attnviz.models.pocket.model import OTHER, PocketModel, to_numpy
+from attnviz.models.pocket.model import OTHER, PocketModel
 from attnviz.models.pocket.network import decode, encode
 from attnviz.models.pocket.text import EncodedQuery, EncodedText
 from attnviz.storage.texts.batches import MEMORY_BUDGET, batches, chunks_by_memory
@@ -177,7 +178,8 @@ def attention_of(
 
     if not source or not target:
         ((stream, _),) = arrays.items()
-        text = (source or target).text if source or target else ""
+        only = source or target
+        text = only.text if only else ""
         tokens = sides["source"] or sides["target"]
         settings: dict[str, Any] = {"language": query.language} if target else {}
         item = AttentionMap(stream, tokens, tokens, cut(stream, tokens, tokens))

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.errors import InputError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
-from attnviz.models.kinds import attend_each
+from attnviz.models.kinds import attend_each, check_device
 from attnviz.models.pocket.model import FOLDER, PocketModel
 from attnviz.models.pocket.passes import attend, attend_batches, encode_query
 from attnviz.models.pocket.text import LANGUAGE, EncodedQuery
@@ -44,24 +44,10 @@ def load_pocket(
     """
     if to is not None:
         choose(to, LANGUAGE, "language")
-    device, dtype = check_backend(device, dtype)
+    device = check_device(device)
+    known = ("float32", "float64") if device == "cpu" else ("float32", "float16", "bfloat16")
+    dtype = choose(dtype or "float32", known, f"dtype on {device}")
     return Pocket(folder, causal=causal, to=to, device=device, dtype=dtype, keep_qk=keep_qk)
-
-
-def check_backend(device: str, dtype: str | None) -> tuple[str, str]:
-    """The device and precision to run with.
-
-    Raises:
-        UsageError: an unknown name, a device that this machine lacks, or a precision it cannot use.
-    """
-    choose(device, ("auto", "cpu", "cuda", "mps"), "device")
-    if device in ("auto", "cpu"):
-        return "cpu", choose(dtype or "float32", ("float32", "float64"), "dtype on the cpu")
-    import torch
-
-    if not (torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()):
-        raise UsageError(f"device '{device}' is not available on this machine: use cpu")
-    return device, choose(dtype or "float32", ("float32", "float16", "bfloat16"), "dtype")
 
 
 class Pocket(PocketModel):
