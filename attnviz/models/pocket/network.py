@@ -96,16 +96,7 @@ Weights = Mapping[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the arrays' shapes follow from.
-
-    Attributes:
-        vocabulary: how many pieces the tokenizer knows.
-        size: features of a position.
-        heads: attention heads of a layer; divides the size.
-        feed_forward: features inside a feed-forward block.
-        encoder_layers: layers that read the source.
-        decoder_layers: layers that read the target and, by cross-attention, the source.
-    """
+    """Pieces known, features of a position and of a feed-forward block, heads and layers."""
 
     vocabulary: int = 8000
     size: int = 192
@@ -138,12 +129,7 @@ def gelu(inputs: Array) -> Array:
 
 
 def embed(pieces: Array, positions: Array) -> Array:
-    """Rows of the embedding as a layer's inputs: half of them scaled, plus the position's wave.
-
-    Args:
-        pieces: a text's rows of "embedding.weight", shape (…, positions, size).
-        positions: the waves of `sinusoidal_positions`, shape (positions, size).
-    """
+    """Rows of the embedding (…, positions, size), scaled, plus the positions' waves."""
     return pieces * (0.5 * sqrt(pieces.shape[-1])) + positions
 
 
@@ -218,15 +204,9 @@ def decode(
     mask: Array | None = None,
     projected: dict[str, Array] | None = None,
 ) -> tuple[Array, list[Array], list[Array]]:
-    """What the decoder makes of a target prefix and an encoded source.
+    """What the decoder makes of an embedded target (…, queries, size) and the encoder's memory.
 
-    Args:
-        weights: learned arrays by name.
-        sizes: of the model.
-        inputs: embedded target, shape (…, queries, size).
-        memory: the encoder's, shape (…, keys, size).
-        mask: boolean, True for source positions that are no padding, shape (…, 1, 1, keys).
-        projected: a dict that gets each attention's queries, keys and values, as in `encode`.
+    Mask and projected are those of `encode`; no position sees a later one of the target.
 
     Returns:
         The state of shape (…, queries, size), and for each layer its causal self-attention weights

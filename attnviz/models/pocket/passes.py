@@ -33,14 +33,9 @@ def attend_batches(
     batch_size: int | None,
     finish: Callable[[EncodedQuery, Attention], Attention],
 ) -> Iterator[Attention | InputError]:
-    """The maps of each query in order, read in batches of similar length.
+    """The maps of each query in order, read in batches of similar length, then finished.
 
-    Args:
-        model: the model.
-        queries: texts and pairs. A pair without a target is read in its turn, by itself, because
-            the model has to write the target first.
-        batch_size: queries of a batch at most; None: as many as fit.
-        finish: what is done to each query's maps.
+    A pair without a target is read in its turn, by itself: the model writes the target first.
     """
     found: dict[int, Attention | InputError] = {}
     items: dict[int, Texts] = {}
@@ -76,12 +71,7 @@ def attend_batches(
 
 
 def encode_texts(model: PocketModel, query: Query) -> Texts:
-    """A query's texts in pieces; of a pair without a target, the source alone.
-
-    Raises:
-        UsageError: the model does not answer this kind of query.
-        InputError: a text that is blank or too long.
-    """
+    """A query's texts in pieces; of a pair without a target, the source alone."""
     check_kind(query, "self", "cross")
     if query.kind == "self":
         return (model.encode_text(query.text),)
@@ -92,12 +82,7 @@ def encode_texts(model: PocketModel, query: Query) -> Texts:
 
 
 def encode_query(model: PocketModel, query: Query) -> EncodedQuery:
-    """A query as the model reads it; a missing target is written first.
-
-    Raises:
-        UsageError: the model does not answer this kind of query.
-        InputError: a text that is blank or too long.
-    """
+    """A query as the model reads it; a missing target is written first."""
     texts = encode_texts(model, query)
     if query.kind == "cross" and len(texts) == 1:
         return with_translation(model, texts[0])

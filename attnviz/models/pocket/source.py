@@ -68,11 +68,7 @@ class Pocket(PocketModel):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of each query in order, or why it has none: a text that is blank or too long.
-
-        Args:
-            queries: of the kinds "self" and "cross".
-            batch_size: queries that are read at once at most; None: as many as fit.
+        """The maps of each "self" or "cross" query in order, or why it has none.
 
         Raises:
             UsageError: another kind of query.
