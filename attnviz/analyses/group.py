@@ -14,11 +14,18 @@ those of the target behind an empty line.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from attnviz.analyses.words import Partition, merge, partition_of, split_words, word_numbers
+from attnviz.analyses.words import (
+    Partition,
+    first_character,
+    merge,
+    partition_of,
+    split_words,
+    word_numbers,
+)
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 from attnviz.storage.matrices import read_bytes
@@ -64,7 +71,6 @@ def group_attention(attention: Attention, how: str) -> Attention:
     Raises:
         InputError: a file whose groups do not fit the text, or rows whose sums are no shares.
     """
-    texts = {"text": attention.text, "source": attention.source, "target": attention.target}
     given = None if how in WAYS else read_groups(Path(how))
 
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
@@ -73,38 +79,38 @@ def group_attention(attention: Attention, how: str) -> Attention:
             return word_numbers(tokens, text, spans)
         if len(given) == 2 and side == "text":
             raise InputError(f"'{how}' groups a source and a target, but this is one text")
-        if side == "target":
-            return (
-                named_numbers(tokens, text, given[1]) if len(given) == 2 else [None] * len(tokens)
-            )
-        return named_numbers(tokens, text, given[0])
+        if side == "target" and len(given) == 1:
+            return [None] * len(tokens)
+        return named_numbers(tokens, text, given[side == "target"])
 
-    maps = tuple(_grouped(item, texts, numbers) for item in attention.maps)
+    def partition(tokens: tuple[Token, ...], side: str) -> Partition:
+        placed, text = placed_in(tokens, attention.text_of(side))
+        return partition_of(tokens, numbers(placed, text, side), text)
+
+    for item in attention.maps:
+        _refuse_sums_above_one(item)
+    maps = tuple(
+        merge(
+            item,
+            partition(item.query_tokens, item.query_side),
+            partition(item.key_tokens, item.key_side),
+        )
+        for item in attention.maps
+    )
     step = f"grouped by {how if how in WAYS else Path(how).name}"
     provenance = replace(attention.provenance, steps=(*attention.provenance.steps, step))
     return replace(attention, maps=maps, provenance=provenance)
 
 
-def _grouped(
-    item: AttentionMap,
-    texts: dict[str, str | None],
-    numbers: Callable[[Sequence[Token], str, str], list[int | None]],
-) -> AttentionMap:
+def _refuse_sums_above_one(item: AttentionMap) -> None:
     if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
         raise InputError(
             f"rows of stream '{item.stream}' sum to more than 1 and cannot be grouped: "
             "group before taking a maximum"
         )
 
-    def partition(tokens: tuple[Token, ...], side: str) -> Partition:
-        placed, text = placed_in(tokens, texts.get(side))
-        return partition_of(tokens, numbers(placed, text, side), text)
 
-    queries = partition(item.query_tokens, item.query_side)
-    return merge(item, queries, partition(item.key_tokens, item.key_side))
-
-
-def placed_in(tokens: tuple[Token, ...], text: str | None) -> tuple[tuple[Token, ...], str]:
+def placed_in(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:
     """The tokens with places in a text: their own, or where there is none their texts in a row."""
     if text and any(token.end > token.start for token in tokens if not token.special):
         return tokens, text
@@ -137,7 +143,8 @@ def named_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -
         else:
             members = list(group)
             _refuse_special(tokens, members, number)
-        _claim(numbers, members, number, f"group {number + 1}, '{_spelt(group)}',")
+        spelt = group if isinstance(group, str) else "@" + ",".join(map(str, group))
+        _claim(numbers, members, number, f"group {number + 1}, '{spelt}',")
     return numbers
 
 
@@ -145,17 +152,15 @@ def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[
     """Positions of the tokens of the next place that reads so, and where it ends."""
     pattern = re.compile(r"\s+".join(map(re.escape, piece.split())))
     for found in pattern.finditer(text, cursor):
+        start, end = found.span()
         inside = [
             position
             for position, token in enumerate(tokens)
-            if not token.special and found.start() <= _first(token, text) < found.end()
+            if not token.special and start <= first_character(token, text) < end
         ]
-        if (
-            inside
-            and _first(tokens[inside[0]], text) == found.start()
-            and tokens[inside[-1]].end <= found.end()
-        ):
-            return inside, found.end()
+        starts = inside and first_character(tokens[inside[0]], text) == start
+        if starts and tokens[inside[-1]].end <= end:
+            return inside, end
     return [], cursor
 
 
@@ -177,16 +182,6 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
         if numbers[position] is not None:
             raise InputError(f"{name} shares the token at position {position} with another group")
         numbers[position] = number
-
-
-def _first(token: Token, text: str) -> int:
-    """Where the token's first character stands that is no space."""
-    covered = text[token.start : token.end]
-    return token.start + len(covered) - len(covered.lstrip())
-
-
-def _spelt(group: Group) -> str:
-    return group if isinstance(group, str) else "@" + ",".join(map(str, group))
 
 
 def read_groups(path: Path) -> list[list[Group]]:

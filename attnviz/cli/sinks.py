@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,10 +50,13 @@ def item_of(result: Attention | Data, options: Options) -> Item:
     """A result with its usual views and pictures."""
     if isinstance(result, Data):
         return Item(result, tuple, result.figures)
-    from attnviz.analyses.view import views
+    from attnviz.runs.outputs import views_of
 
-    every_layer = options.choice.layer is not None
-    return Item(result, cache(lambda: views(result, every_layer, options.origin.top)))
+    choice = options.choice
+    as_chosen = not (choice.layer is choice.head is None and choice.reduce == "none")
+    every_layer = choice.layer is not None
+    shown = views_of(result, every_layer=every_layer, as_chosen=as_chosen, top=options.origin.top)
+    return Item(result, shown)
 
 
 def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
@@ -166,7 +168,7 @@ class PictureSink:
         if self.picture not in item.figures and not isinstance(data, Data):
             from attnviz.runs.outputs import picture_bytes
 
-            return picture_bytes(data, self.picture, self.suffix)
+            return picture_bytes(data, self.picture, self.suffix, item.views)
         from attnviz.renderers.figures.figure import figure_bytes
 
         about = data.about if isinstance(data, Data) else ""
@@ -204,7 +206,12 @@ class PageSink:
 
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
         path = _numbered(path, self.many and self.path is not None, self.count)
-        page = page_html(attention, command_line(), picture=item.picture)
+        page = page_html(
+            attention,
+            command_line(),
+            picture=item.picture,
+            shown=None if item.page else item.views,
+        )
         write_file(path, as_bytes(page))
         if self.shown and not self.count:
             show(path)

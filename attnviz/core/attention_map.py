@@ -1,7 +1,7 @@
 """What flows through the program: weights with their tokens and where they came from.
 
-Everything here is numpy and text. torch, batches, padding and odd token glyphs end before a map
-is made, so that whatever renders or analyses a map needs none of them.
+Everything here is numpy and text. torch, batches, padding and the glyphs of tokenizers end before a
+map is made, so that renderers and analyses need none of them.
 """
 
 from __future__ import annotations
@@ -151,11 +151,7 @@ class AttentionMap:
 
 
 def check_single_tokens(item: AttentionMap, what: str) -> None:
-    """Refuse a map of blocks, where something is asked that only single tokens can answer.
-
-    Args:
-        item: any map.
-        what: what was asked, in words that begin a sentence.
+    """Refuse a map of blocks for `what`, in words that begin a sentence.
 
     Raises:
         InputError: a row or a column stands for several tokens.
@@ -339,6 +335,11 @@ class Attention:
     def tokens(self) -> tuple[str, ...]:
         """Texts of the main map's query tokens."""
         return tuple(token.text for token in self.main.query_tokens)
+
+    def text_of(self, side: str) -> str:
+        """The text that the tokens of a side refer to; empty where it is not known."""
+        texts = {"text": self.text, "source": self.source, "target": self.target}
+        return texts.get(side) or ""
 
     def stream(self, name: str) -> AttentionMap:
         """The map of one stream.

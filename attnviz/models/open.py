@@ -160,7 +160,7 @@ def _open_file(origin: Origin, path: Path) -> Source:
     from attnviz.models.saved import Dumped, Matrices, SavedMaps
     from attnviz.storage.dumps import is_foreign, read_dump
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.read import holds_attention, read_attention
+    from attnviz.storage.saved import holds_attention, read_attention
 
     data = read_bytes(path)
     if not holds_attention(data):

@@ -24,8 +24,8 @@ from attnviz.renderers.data.maps import (
     rows,
 )
 from attnviz.runs.outputs import as_bytes
-from attnviz.storage.archive import load_archive
-from attnviz.storage.read import read_attention
+from attnviz.storage.archive import ArchiveReader
+from attnviz.storage.saved import read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 DATA = ("json", "jsonl", "csv", "tsv", "npz", "parquet")
@@ -112,7 +112,7 @@ def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention: Attention) ->
     renderer = FORMATS["npz"].load()(Display())
     parts = [renderer.add(attention, list) for _ in range(3)]
     assert min(map(len, parts)) > min(item.weights.nbytes for item in attention.maps) / 2
-    loaded = list(load_archive(b"".join([*parts, renderer.finish()])))
+    loaded = list(ArchiveReader(io.BytesIO(b"".join([*parts, renderer.finish()]))))
     assert [same(item, attention) for item in loaded] == [True] * 3
 
 

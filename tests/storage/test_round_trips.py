@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from attnviz.core.attention_map import Attention, Token
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import JsonLinesRenderer, JsonRenderer
-from attnviz.storage.archive import dump_archive, load_archive
+from attnviz.storage.archive import ArchiveReader, dump_archive
 from attnviz.storage.documents import dump_json, to_document
-from attnviz.storage.read import holds_attention, read_attention
+from attnviz.storage.saved import holds_attention, read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 several = st.lists(attentions(), min_size=1, max_size=3)
@@ -43,7 +43,7 @@ def as_json_lines(found: list[Attention]) -> bytes:
 @given(several)
 @pytest.mark.slow
 def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
-    loaded = list(load_archive(dump_archive(found)))
+    loaded = list(ArchiveReader(io.BytesIO(dump_archive(found))))
     assert len(loaded) == len(found)
     assert all(same(*pair) for pair in zip(found, loaded, strict=True))
 

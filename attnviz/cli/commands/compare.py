@@ -168,8 +168,8 @@ def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
 
 
 def _saved(name: str) -> Attention:
-    from attnviz.storage.dumps import read_any
     from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.saved import read_any
 
     found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
     if len(found) != 1:
