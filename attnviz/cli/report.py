@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.output import (
     Draft,
@@ -180,7 +180,8 @@ class Report(AbstractContextManager["Report"]):
         item = result if isinstance(result, Item) else item_of(result, self.options)
         with uninterrupted():
             if self.resumable is not None:
-                self.resumable.add(item.data, item.views)
+                data: Any = item.data
+                self.resumable.add(data, item.views)
             for sink in self.sinks:
                 sink.add(item)
             self.good += 1

@@ -29,16 +29,6 @@ def run_texts(
     """Attend to texts and write what was asked for; answers the exit status.
 
     Every usage error is found before a model loads.
-
-    Args:
-        command: what is asked.
-        texts: good and bad records in order.
-        many: whether there may be several.
-        options: what was asked for.
-        input_file: where the texts come from; "-" or None: stdin or the command line.
-
-    Raises:
-        AttnvizError: nothing could be done, or nothing more.
     """
     check_choice(options.choice)
     check_origin(options.origin, command)
@@ -66,16 +56,7 @@ def report_all(
     report: Report,
     total: Callable[[], int | None] | None = None,
 ) -> int:
-    """Write each result, say each note once, and each failure; answers how many results there were.
-
-    Args:
-        found: each record, if it has a line of its own, with what became of it.
-        report: where results go.
-        total: counts the records, if several may come.
-
-    Raises:
-        AttnvizError: the first failure, where that was to be the end.
-    """
+    """Write each result, say each note and failure; answers how many results there were."""
     done = 0
     with report.counted(total) as advance:
         for record, outcome in found:

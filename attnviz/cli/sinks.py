@@ -82,12 +82,7 @@ class StdoutSink:
     """Data on stdout, each result as soon as it is done."""
 
     def __init__(self, renderer: Renderer, alone: bool = True) -> None:
-        """Take the renderer.
-
-        Args:
-            renderer: of the format.
-            alone: nothing else is written, so that the run ends once nobody reads stdout.
-        """
+        """Take the renderer."""
         self.renderer, self.alone = renderer, alone
         self.read = True
 
@@ -140,17 +135,7 @@ class PictureSink:
     """A picture of each result: FILE for one, FILE-0, FILE-1, … for several."""
 
     def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
-        """Check the suffix.
-
-        Args:
-            picture: which one.
-            path: where to.
-            many: whether several results may come.
-            count: how many an earlier run has drawn.
-
-        Raises:
-            UsageError: a suffix that is no picture's.
-        """
+        """Check the suffix."""
         self.picture, self.path, self.many = picture, path, many
         self.suffix = picture_suffix(path)
         self.count = count
@@ -179,18 +164,7 @@ class PageSink:
     """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
 
     def __init__(self, path: Path | None, many: bool, shown: bool, count: int = 0) -> None:
-        """Find out before the work whether pages can be written.
-
-        Args:
-            path: where to; None: a temporary file, which stays for the browser to read.
-            many: whether several texts may come.
-            shown: open the first page in a browser.
-            count: how many an earlier run has written.
-
-        Raises:
-            UsageError: a suffix that is no page's.
-            OutputError: a place that cannot be written.
-        """
+        """Find out before the work whether pages can be written."""
         if path is not None:
             if path.suffix.lower() not in SUFFIXES:
                 raise UsageError(f"--html '{path}' must end in {' or '.join(SUFFIXES)}")
@@ -251,10 +225,6 @@ def open_resumable(
     """The data file in shards, or one that --resume can continue.
 
     None where neither can be: the file then appears whole or not at all.
-
-    Raises:
-        UsageError: it was asked for all the same.
-        OutputError: a place that cannot be written.
     """
     path, shard_size = options.output.output, options.many.shard_size
     resume, rejects = options.many.resume, options.many.rejects

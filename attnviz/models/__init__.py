@@ -58,5 +58,5 @@ def attend_query(source: Source, query: Query) -> Attention:
     """
     (found,) = source.attend([query])
     if isinstance(found, InputError):
-        raise found
+        raise type(found)(str(found)) from found
     return found

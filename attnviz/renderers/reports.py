@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from attnviz.core.errors import UsageError
 from attnviz.renderers import Display, Views
-from attnviz.storage.documents import dump_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,6 +66,8 @@ class JsonLinesReport(TextReport):
 
     def add(self, data: Data, views: Views) -> str:
         """The document on one line."""
+        from attnviz.storage.documents import dump_json
+
         return dump_json(json.loads(_form(data.document)())) + "\n"
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import notify
-from attnviz.core.options import Choice, Origin
+from attnviz.core.options import Choice, Language, Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import needs_head
@@ -32,7 +32,7 @@ Outcome = Result | AttnvizError
 Chunk = Sequence[Record]
 Shard = TypeVar("Shard")
 Made = TypeVar("Made")
-OTHER = {"en": "fr", "fr": "en"}
+OTHER: dict[str, Language] = {"en": "fr", "fr": "en"}
 """The language that a translation into one comes from."""
 
 

@@ -237,7 +237,8 @@ def _view_query(
     def attend() -> Attention:
         found = next(attended)
         if isinstance(found, InputError):
-            raise found
+            # A new one: the old belongs to the iterator, and would tie this run's files to it.
+            raise type(found)(str(found)) from found
         return found
 
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:

@@ -20,7 +20,7 @@ from attnviz.cli.run import count_texts, sharing
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import notify
-from attnviz.core.options import Option, Options
+from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.renderers.reports import Data
@@ -59,68 +59,54 @@ def corpus(
             metavar="FILE", help="Texts: .txt (one a line), .jsonl, .csv or .tsv; - is stdin."
         ),
     ],
-    cross: Annotated[
-        bool,
-        Option(
-            ORIGIN,
-            "--cross",
-            "FILE holds pairs of source and target: measure how targets attend to sources.",
-        ),
-    ] = False,
-    show: Annotated[
-        str,
-        Option(
-            CHOICE,
-            "--show",
-            "What tables and rows hold: {choices}. json and npz hold everything.",
-            "WHAT",
-            choices=SHOWS,
-        ),
-    ] = "measures",
-    order: Annotated[
-        str,
-        Option(
-            CHOICE,
-            "--sort",
-            "Order: role (the clearest first), layer, or a measure (the largest first).",
-            "NAME",
-            choices=ORDERS,
-        ),
-    ] = "role",
-    top: Annotated[
-        int | None,
-        Option(
-            CHOICE,
-            "--top",
-            "Heads in tables and rows, the first as sorted; all by default.",
-            "N",
-            1,
-        ),
-    ] = None,
-    frequencies: Annotated[
-        Path | None,
-        Option(
-            CHOICE,
-            "--frequencies",
-            "Word, tab, count a line: how frequent words are. Default: as in the texts.",
-            "FILE",
-        ),
-    ] = None,
-    replicates: Annotated[
-        int, Option(CHOICE, "--replicates", "Bootstrap replicates behind each interval.", "N", 2)
-    ] = 200,
-    bootstrap_seed: Annotated[
-        int, Option(CHOICE, "--bootstrap-seed", "Seed of the bootstrap.", "N", 0)
-    ] = 0,
-    overview: Annotated[
-        Path | None,
-        Option(
-            OUTPUT,
-            "--overview",
-            "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
-            "FILE",
-        ),
-    ] = None,
+    cross: bool = opt(
+        False,
+        ORIGIN,
+        "--cross",
+        "FILE holds pairs of source and target: measure how targets attend to sources.",
+    ),
+    show: str = opt(
+        "measures",
+        CHOICE,
+        "--show",
+        "What tables and rows hold: {choices}. json and npz hold everything.",
+        "WHAT",
+        choices=SHOWS,
+    ),
+    order: str = opt(
+        "role",
+        CHOICE,
+        "--sort",
+        "Order: role (the clearest first), layer, or a measure (the largest first).",
+        "NAME",
+        choices=ORDERS,
+    ),
+    top: int | None = opt(
+        None,
+        CHOICE,
+        "--top",
+        "Heads in tables and rows, the first as sorted; all by default.",
+        "N",
+        1,
+    ),
+    frequencies: Path | None = opt(
+        None,
+        CHOICE,
+        "--frequencies",
+        "Word, tab, count a line: how frequent words are. Default: as in the texts.",
+        "FILE",
+    ),
+    replicates: int = opt(
+        200, CHOICE, "--replicates", "Bootstrap replicates behind each interval.", "N", 2
+    ),
+    bootstrap_seed: int = opt(0, CHOICE, "--bootstrap-seed", "Seed of the bootstrap.", "N", 0),
+    overview: Path | None = opt(
+        None,
+        OUTPUT,
+        "--overview",
+        "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
+        "FILE",
+    ),
     *,
     options: Options,
 ) -> None:
@@ -148,20 +134,7 @@ def corpus(
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """What was asked for.
-
-    Attributes:
-        options: the shared options.
-        file: where the texts are; "-" for stdin.
-        command: "self", or "cross" for pairs.
-        show: what table and tsv hold.
-        order: what heads are sorted by.
-        top: how many of them table and tsv hold; None: all.
-        frequencies: a file of words and counts.
-        replicates: of the bootstrap.
-        seed: of the bootstrap.
-        overview: a picture.
-    """
+    """What was asked for."""
 
     options: Options
     file: str
@@ -175,12 +148,7 @@ class CorpusRequest:
     overview: Path | None
 
     def check(self) -> None:
-        """Find out before a model loads whether everything can be done and written.
-
-        Raises:
-            UsageError: a wrong suffix, choice or origin, or one file asked for twice.
-            OutputError: a place that cannot be written.
-        """
+        """Find out before a model loads whether everything can be done and written."""
         check_choice(self.options.choice)
         check_origin(self.options.origin, self.command)
         if self.options.many.resume and self._resumable() is None:
@@ -197,11 +165,7 @@ class CorpusRequest:
         return path
 
     def checkpoint(self) -> Checkpoint | None:
-        """Where the run's state is kept, if it could be resumed.
-
-        Raises:
-            InputError: a file that decides the output cannot be read.
-        """
+        """Where the run's state is kept, if it could be resumed."""
         path = self._resumable()
         if path is None:
             return None
@@ -215,11 +179,7 @@ class CorpusRequest:
 
 
 def run(asked: CorpusRequest) -> int:
-    """Study a corpus and write what was asked for; answers the exit status.
-
-    Raises:
-        AttnvizError: nothing could be done, or nothing more.
-    """
+    """Study a corpus and write what was asked for; answers the exit status."""
     asked.check()
     options = asked.options
     checkpoint = asked.checkpoint()
