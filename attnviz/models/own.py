@@ -21,7 +21,7 @@ from attnviz.core.registry import MECHANISMS, Command, Entry
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.kinds import attend_each, check_device, check_kind, texts_of
+from attnviz.models import attend_each, check_device, check_kind, texts_of
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}

@@ -16,7 +16,7 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models.kinds import attend_each, check_kind, texts_of
+from attnviz.models import attend_each, check_kind, texts_of
 from attnviz.models.own import SeededEmbedding
 from attnviz.models.own import split_words as split_own_words
 from attnviz.storage.dump_tensors import NUMBERED
