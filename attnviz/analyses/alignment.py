@@ -90,15 +90,10 @@ def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
     """
     names = [name for name in SYMMETRIZATIONS if name != "product"]
     how = choose(how, names, "symmetrization")
-    if how == "forward":
-        return forward
-    if how == "reverse":
-        return reverse
-    if how == "intersection":
-        return forward & reverse
-    if how == "union":
-        return forward | reverse
-    return grow_diag_final_and(forward, reverse)
+    if how == "grow-diag-final-and":
+        return grow_diag_final_and(forward, reverse)
+    ways = {"forward": forward, "reverse": reverse, "intersection": forward & reverse}
+    return ways.get(how, forward | reverse)
 
 
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -113,23 +108,20 @@ def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
         for source, target in sorted(grown):
             for row, column in _NEIGHBOURS:
                 link = (source + row, target + column)
-                if link in union and link not in grown and not _both_taken(link, grown):
+                if link in union and link not in grown and _linked_words(link, grown) < 2:
                     grown.add(link)
                     added = True
     for direction in (forward, reverse):
         for link in sorted(direction):
-            if _both_free(link, grown):
+            if not _linked_words(link, grown):
                 grown.add(link)
     return frozenset(grown)
 
 
-def _both_taken(link: tuple[int, int], links: Collection[tuple[int, int]]) -> bool:
-    taken_source = any(source == link[0] for source, _ in links)
-    return taken_source and any(target == link[1] for _, target in links)
-
-
-def _both_free(link: tuple[int, int], links: Collection[tuple[int, int]]) -> bool:
-    return all(source != link[0] and target != link[1] for source, target in links)
+def _linked_words(link: tuple[int, int], links: Collection[tuple[int, int]]) -> int:
+    """How many of a link's two words are linked already."""
+    source_linked = any(source == link[0] for source, _ in links)
+    return source_linked + any(target == link[1] for _, target in links)
 
 
 def alignment_error(
@@ -174,7 +166,7 @@ def read_pharaoh(line: str) -> Links:
 
 
 def read_gold(line: str) -> tuple[Links, Links]:
-    """The sure and the possible links of a line by hand: "0-0 2-1" sure, "1?1" or "1p1" possible.
+    """The sure and the possible links of a gold line: "0-0 2-1" sure, "1?1" or "1p1" possible.
 
     Raises:
         InputError: a part that is no link.

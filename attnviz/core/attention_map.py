@@ -165,11 +165,7 @@ def check_single_tokens(item: AttentionMap, what: str) -> None:
 
 
 def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
-    """Refuse numbers that a cell of this kind cannot hold.
-
-    Raises:
-        InputError: a value that is not finite, or a share outside 0 to 1.
-    """
+    """Refuse values that are not finite, or shares outside 0 to 1, with an InputError."""
     lowest, highest = float(weights.min()), float(weights.max())
     if not np.isfinite(lowest + highest):
         raise InputError(f"weights of stream '{stream}' hold values that are not finite")
