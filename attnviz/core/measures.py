@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import AttentionMap, Provenance
+    from attnviz.core.attention_map import AttentionMap, Focus, Provenance
     from attnviz.core.registry import RoleKind
 
 
@@ -149,6 +149,9 @@ class View:
         heads: a line for each head of the layer; empty where there is only one.
         strongest: the strongest link over every layer and head of the stream, if any.
         links: the strongest links over every layer and head of the stream, strongest first.
+        second: True for the mean that stands behind the head to see first; a single picture leaves
+            it out.
+        focus: the head that it shows and why, where that is one of several.
     """
 
     map: AttentionMap
@@ -159,6 +162,8 @@ class View:
     run: str = ""
     which: str = ""
     links: tuple[Link, ...] = ()
+    second: bool = False
+    focus: Focus | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

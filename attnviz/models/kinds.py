@@ -42,8 +42,8 @@ def attend_each(
             yield error
 
 
-def texts_of(query: Query) -> dict[str, str | None]:
-    """A query's texts as `Attention` names them; texts that are empty are none."""
+def texts_of(query: Query) -> tuple[str | None, str | None, str | None]:
+    """A query's text, source and target, as `Attention` has them; empty texts are none."""
     if query.kind == "self":
-        return {"text": query.text or None}
-    return {"source": query.text or None, "target": query.target or None}
+        return query.text or None, None, None
+    return None, query.text or None, query.target or None

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence  # SHIM
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from attnviz.core.attention_map import Attention  # SHIM
-from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors  # SHIM
+from attnviz.core.errors import UsageError
 from attnviz.core.options import Origin
-from attnviz.core.query import Query  # SHIM
 from attnviz.core.registry import Command
 from attnviz.models import Source
-from attnviz.storage.texts import Text  # SHIM
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.extent import Region
@@ -96,11 +91,6 @@ def parse_part(text: str, option: str) -> tuple[int, int]:
 
 
 def open_source(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
-    """The source that a request names (SHIM)."""
-    return shimmed(_open_source(origin, command, with_head=with_head))  # SHIM
-
-
-def _open_source(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
     """The source of attention that a request names, loaded and ready.
 
     Args:
@@ -180,68 +170,3 @@ def _open_file(origin: Origin, path: Path) -> Source:
     if origin.causal:
         raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
     return SavedMaps(list(read_attention(data, f"'{path}'")), path)
-
-
-# SHIM: everything below adapts sources that still have the old methods; delete it at the merge.
-
-
-class _OldSource:
-    """A source of the old interface behind the new one."""
-
-    def __init__(self, old: Any) -> None:
-        self.old = old
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["old"], name)
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        if len(queries) > 1 and batch_size != 1 and hasattr(self.old, "attend_many"):
-            texts = [Text(str(n), query.text, query.target) for n, query in enumerate(queries)]
-            alone = queries[0].kind in ("self", "pair")
-            if alone or queries[0].kind == "cross":
-                yield from self.old.attend_many(texts, alone=alone, batch_size=batch_size)
-                return
-        for query in queries:
-            try:
-                yield self._one(query)
-            except InputError as error:
-                yield error
-
-    def _one(self, query: Query) -> Attention:
-        if query.kind == "self":
-            found = self.old.attend_self(query.text)
-        elif query.kind == "pair":
-            if not hasattr(self.old, "attend_pair"):
-                raise UsageError(
-                    "--pair needs a model that reads sentence pairs (--model with BERT or its "
-                    "kin): use 'attnviz cross' or 'attnviz co' for two texts"
-                )
-            found = self.old.attend_pair(query.text, query.target)
-        else:
-            found = self.old.attend_cross(query.text, query.target)
-        return cast(Attention, found)
-
-
-class _OldTransforming(_OldSource):
-    def values(self, query: Query) -> ValueVectors:
-        if query.kind == "self":
-            return cast(ValueVectors, self.old.transform_self(query.text))
-        return cast(ValueVectors, self.old.transform_cross(query.text, query.target))
-
-
-class _OldExplaining(_OldTransforming):
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        if query.kind == "self":
-            return cast(AttentionGradients, self.old.explain_self(query.text, wanted))
-        return cast(AttentionGradients, self.old.explain_cross(query.text, query.target, wanted))
-
-
-def shimmed(source: Any) -> Any:
-    """The source as it is where it has the new methods, else adapted."""
-    if hasattr(source, "attend"):
-        return source
-    if hasattr(source, "explain_self"):
-        return _OldExplaining(source)
-    return _OldTransforming(source) if hasattr(source, "transform_self") else _OldSource(source)

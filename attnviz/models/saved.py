@@ -72,7 +72,7 @@ class Matrices:
                 query_side="target",
                 key_side="source",
             )
-        return Attention((item,), self._provenance(), **texts_of(query))
+        return Attention((item,), self._provenance(), *texts_of(query))
 
     def _tokens(self, name: str, text: str | None, what: str) -> tuple[Token, ...]:
         if text:
@@ -220,7 +220,11 @@ class Dumped:
         keys = split_words(query.text)
         queries = split_words(query.target or "") if query.kind == "cross" else keys
         maps = tuple(self._named(item, queries, keys) for item in found.maps)
-        return replace(found, maps=maps, provenance=_without_note(found), **texts_of(query))
+        text, source, target = texts_of(query)
+        provenance = _without_note(found)
+        return replace(
+            found, maps=maps, provenance=provenance, text=text, source=source, target=target
+        )
 
     def _next(self) -> Attention:
         found = self.attentions.get(str(self.count))

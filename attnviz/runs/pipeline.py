@@ -13,26 +13,18 @@ from typing import TYPE_CHECKING, Any
 from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, treat_special
-from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream, views
+from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Kind, Query
-from attnviz.core.registry import LENSES, Command, Needs
+from attnviz.core.registry import LENSES, Command, Needs, format_of, picture_suffix
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
 from attnviz.models.open import open_source
 from attnviz.renderers import Display
-from attnviz.runs.outputs import (
-    as_bytes,
-    draw,
-    format_of,
-    make_renderer,
-    page_html,
-    picture_bytes,
-    picture_suffix,
-)
+from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
 from attnviz.storage.texts import BadText, Text, check_text, chunks
 
 if TYPE_CHECKING:
@@ -66,7 +58,7 @@ class Result(Attention):
         """
         path = Path(file)
         renderer = make_renderer(format_of(path), Display())
-        data = [renderer.add(self, lambda: views(self)), renderer.finish()]
+        data = [renderer.add(self, views_of(self)), renderer.finish()]
         path.write_bytes(b"".join(as_bytes(part) for part in data))
 
     def page(self, file: str | Path | None = None) -> str:

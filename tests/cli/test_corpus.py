@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from attnviz.analyses.corpus.words import WordCounts
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
+from attnviz.core.query import Query
 from attnviz.runs import corpus, many_texts
 from attnviz.runs.corpus import (
     Shard,
@@ -128,10 +130,10 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-f", "csv"), "unknown format 'csv'"),
+        (("-f", "parquet"), "format 'parquet' cannot hold what this command writes"),
         (("--show", "pair"), "Did you mean 'pairs'?"),
         (("--sort", "entropi"), "Did you mean 'entropy'?"),
-        (("-o", "found.csv"), "must end in .txt, .tsv, .json, .npz"),
+        (("-o", "found.parquet"), "end it in .txt, .json, .jsonl, .csv, .tsv, .npz"),
         (("--overview", "found.gif"), "names no picture"),
         (("--mechanism", "nope"), "nope"),
     ],
@@ -167,21 +169,18 @@ def many(count: int) -> list[Text | BadText]:
 
 
 @pytest.mark.slow
-def test_shards_of_any_size_in_any_order_give_the_same_bytes(
+def test_shards_give_the_same_bytes_wherever_they_are_worked_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    work = pickle.loads(pickle.dumps(study()))
-    texts = many(520)
+    monkeypatch.setattr(corpus, "chunks", partial(chunks, size=200))
+    parts = list(shards(many(520)))
+    assert [number for number, _ in parts] == [0, 200, 400]
     found = []
-    for each, backwards in ((200, False), (130, True)):
-        monkeypatch.setattr(corpus, "chunks", partial(chunks, size=each))
-        parts = list(shards(texts))
-        assert len(parts) > 2
-        aggregates = work.empty()
-        for part in reversed(parts) if backwards else parts:
-            aggregates.merge(work(part).aggregates)
-        arrays = aggregates.to_arrays()
-        found.append({name: array.tobytes() for name, array in arrays.items()})
+    for sent in (lambda item: item, lambda item: pickle.loads(pickle.dumps(item))):
+        aggregates = study().empty()
+        for part in parts:
+            aggregates.merge(sent(sent(study())(part)).aggregates)
+        found.append({name: array.tobytes() for name, array in aggregates.to_arrays().items()})
     assert found[0] == found[1]
 
 
@@ -195,7 +194,8 @@ def test_a_shard_says_which_records_failed() -> None:
 @pytest.mark.slow
 def test_workers_give_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
-    path.write_text("".join(f"the cat {'sat ' * (n % 3)}on mat {n}\n" for n in range(300)))
+    # Two chunks and a part of a third.
+    path.write_text("".join(f"the cat {'sat ' * (n % 3)}on mat {n}\n" for n in range(2100)))
     alone, shared = (
         attnviz("corpus", path, *SMALL, "-f", "json", *how) for how in ((), ("--workers", 2))
     )
@@ -222,11 +222,14 @@ def test_rejects_hold_the_lines_that_failed(tmp_path: Path) -> None:
 class Pooled:
     """A source whose second text comes in blocks."""
 
-    def attend_self(self, text: str) -> Attention:
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention]:
         attention = attention_of(0)
         item = attention.main
-        blocks = (2, 2) if text == "long" else (1, 1)
-        return replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
+        for query in queries:
+            blocks = (2, 2) if query.text == "long" else (1, 1)
+            yield replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
 
 
 def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:

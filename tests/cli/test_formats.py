@@ -16,7 +16,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
-from attnviz.core.registry import FORMATS
+from attnviz.core.registry import FORMATS, formats_of
 from attnviz.models.own import OwnLayer
 from attnviz.runs.pipeline import load
 from tests.asked import over_itself
@@ -24,7 +24,7 @@ from tests.invoke import OWN, attnviz
 
 TEXT = "The cat sat on the mat."
 WORDS = ["The", "cat", "sat", "on", "the", "mat", "."]
-every_format = pytest.mark.parametrize("name", FORMATS)
+every_format = pytest.mark.parametrize("name", formats_of("maps"))
 
 
 @pytest.fixture

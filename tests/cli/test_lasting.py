@@ -234,4 +234,4 @@ def test_options_are_named_as_they_are_given(tmp_path: Path) -> None:
 
 
 def _spellings(option: Any) -> list[str]:
-    return [option.default, *option.param_decls]
+    return list(option.names.split())

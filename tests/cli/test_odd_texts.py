@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from rich.cells import cell_len
 
-from attnviz.core.registry import FORMATS
+from attnviz.core.registry import formats_of
 from attnviz.models.own import split_words
 from tests.invoke import OWN, attnviz
 from tests.samples import RAW, few, odd_texts
@@ -19,7 +19,9 @@ from tests.samples import RAW, few, odd_texts
 NASTY = (
     "a [bold]b[/b] \x1b[31mred \u202e evil \u2066 \x00 \x07 \x9b1m \u2028 \ufeff \t x\r\ny \u061c"
 )
-text_formats = [name for name, entry in FORMATS.items() if not entry.binary and name != "none"]
+text_formats = [
+    name for name, entry in formats_of("maps").items() if not entry.binary and name != "none"
+]
 
 
 @few

@@ -21,7 +21,11 @@ from attnviz.cli.app import run
         ),
         (["positions", "--length", "1"], 2, "--length 1 is outside 2 to 2048"),
         (["masking", "--text", " "], 1, "the text is empty"),
-        (["positions", "--plot", "a.gif"], 2, "--plot 'a.gif' must end in .png, .svg, .pdf"),
+        (
+            ["positions", "--plot", "a.gif"],
+            2,
+            "'a.gif' names no picture: end it in .png, .svg",
+        ),
         (["positions", "--plot", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
     ],
 )

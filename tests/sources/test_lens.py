@@ -17,7 +17,7 @@ from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.lens import apply_lens, ask_source, needs_head, no_model
-from attnviz.models.open import open_source, shimmed  # SHIM
+from attnviz.models.open import open_source
 from attnviz.models.own import OwnLayer
 from tests.invoke import OWN, attnviz
 from tests.samples import attention_of, self_map
@@ -26,7 +26,7 @@ TEXT = "the cat sat on the mat"
 
 
 def own(**options: object) -> OwnLayer:
-    return shimmed(OwnLayer(Origin(mechanism="multi-head", **options), "self"))  # SHIM
+    return OwnLayer(Origin(mechanism="multi-head", **options), "self")  # type: ignore[arg-type]
 
 
 def given(words: str = "a b c") -> Attention:

@@ -17,7 +17,7 @@ from tests.asked import over_each_other, over_itself, over_source
 
 SOURCE, TARGET = "the red car is fast", "la voiture est rouge"
 SELF = [name for name, entry in MECHANISMS.items() if "self" in entry.commands]
-VARIANTS = ("co-parallel", "co-alternating", "co-two-stream")
+VARIANTS = [name for name, entry in MECHANISMS.items() if "co" in entry.commands]
 
 
 def own(name: str, **options: Any) -> OwnLayer:
