@@ -243,9 +243,9 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
-        counts = tuple(settings.get(f"{part} tokens") for part in ("prompt", "output"))
-        known = None if None in counts else counts
-        facts["parts"] = Parts(settings[PARTS], int(settings[SECOND_PART]), known)
+        read, written = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
+        counts = None if read is None or written is None else (int(read), int(written))
+        facts["parts"] = Parts(settings[PARTS], int(settings[SECOND_PART]), counts)
     return facts
 
 
