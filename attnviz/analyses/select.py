@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
-
-WAYS = ("none", "mean", "max")
-OVER = ("both", "heads", "layers")
+from attnviz.core.options import Over, Reduce, names_in
 
 
 def check_selection(selection: str, what: str) -> None:
@@ -122,8 +120,8 @@ def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | Non
 
 def check_reduction(how: str, over: str) -> None:
     """Refuse unknown names with a UsageError."""
-    choose(how, WAYS, "reduction")
-    choose(over, OVER, "axis to reduce over")
+    choose(how, names_in(Reduce), "reduction")
+    choose(over, names_in(Over), "axis to reduce over")
 
 
 def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:

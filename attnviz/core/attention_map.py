@@ -237,7 +237,7 @@ class Provenance:
 
 
 def typed_facts(provenance: Provenance) -> dict[str, Any]:
-    """The fields of an `Attention` that a saved document keeps in its provenance alone."""
+    """The fields of an `Attention` that are also facts of its provenance, where they are saved."""
     settings = provenance.settings
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
@@ -309,13 +309,6 @@ class Attention:
     parts: Parts | None = None
     decision: str = ""
     lens: str = "raw"
-
-    def __post_init__(self) -> None:  # SHIM until every source sets these itself
-        facts = typed_facts(self.provenance)
-        unset = (None, "", "raw")
-        for name, value in facts.items():
-            if getattr(self, name) in unset:
-                object.__setattr__(self, name, value)
 
     @property
     def main(self) -> AttentionMap:
