@@ -7,8 +7,8 @@ from 0: keys first, as in Pharaoh lines.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, choose
 
 Links = frozenset[tuple[int, int]]
-Symmetrization = Literal[
-    "forward", "reverse", "intersection", "union", "grow-diag-final-and", "product"
-]
 
 SYMMETRIZATIONS: dict[str, str] = {
     "forward": "Each target word's strongest source word.",
@@ -124,24 +121,41 @@ def _linked_words(link: tuple[int, int], links: Collection[tuple[int, int]]) -> 
     return source_linked + any(target == link[1] for _, target in links)
 
 
-def alignment_error(
-    predicted: Iterable[Links], sure: Iterable[Links], possible: Iterable[Links]
-) -> float:
-    """The alignment error rate over all sentences together, from 0 (none) to 1.
+@dataclass(slots=True)
+class Score:
+    """Counts over sentences that precision, recall and the alignment error rate follow from.
 
-    1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), where sure links count as possible ones too. With neither
-    predicted nor sure links there is no error: 0.
-
-    Args:
-        predicted: links of each sentence, A.
-        sure: links that must be found, S.
-        possible: links that may be found, P.
+    The error rate is 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|) of predicted links A, sure links S and
+    possible links P, where sure links count as possible ones too.
     """
-    found = total = 0
-    for links, must, may in zip(predicted, sure, possible, strict=True):
-        found += len(links & must) + len(links & (may | must))
-        total += len(links) + len(must)
-    return 1 - found / total if total else 0.0
+
+    found: int = 0
+    right: int = 0
+    sure: int = 0
+    sure_found: int = 0
+
+    def add(self, links: Links, sure: Links, possible: Links) -> None:
+        """Count one sentence."""
+        self.found += len(links)
+        self.right += len(links & (sure | possible))
+        self.sure += len(sure)
+        self.sure_found += len(links & sure)
+
+    @property
+    def precision(self) -> float:
+        """Share of the links that are possible ones; 1 where there are none."""
+        return self.right / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the sure links that were found; 1 where there are none."""
+        return self.sure_found / self.sure if self.sure else 1.0
+
+    @property
+    def error(self) -> float:
+        """The alignment error rate, from 0 to 1; 0 with neither predicted nor sure links."""
+        counted = self.found + self.sure
+        return 1 - (self.right + self.sure_found) / counted if counted else 0.0
 
 
 def pharaoh(links: Links) -> str:
