@@ -18,8 +18,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import notices_to
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.runs.engines import open_engine
-from attnviz.runs.engines.here import Here
+from attnviz.runs.engines import InProcess, open_engine
 from attnviz.runs.many_texts import AttendChunk, Outcome, Record, attend_all
 from attnviz.runs.pipeline import Result, check_choice
 from attnviz.storage.texts import chunks
@@ -55,7 +54,7 @@ def run_texts(
     with open_engine(*sharing(options)) as engine, Sinks(options, many, command, again) as sinks:
         if sinks.complete:
             return 1 if sinks.failed else 0
-        if isinstance(engine, Here):
+        if isinstance(engine, InProcess):
             work.open()
         loaded = time.perf_counter()
         ready = more_of_stdin(input_file) if many else None
