@@ -9,8 +9,8 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.links import strongest_links
-from attnviz.analyses.similarity import jensen_shannon
 from attnviz.core.attention_map import AttentionMap, Token, check_single_tokens
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import Change, Comparison

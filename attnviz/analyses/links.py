@@ -8,6 +8,7 @@ import numpy as np
 
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import Link
+from attnviz.core.sinks import word_cells
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,15 +20,15 @@ def strongest_links(item: AttentionMap, count: int, between_words: bool = True) 
     Args:
         item: any map.
         count: at most how many.
-        between_words: leave out links from and to special tokens and from a token to itself, which
-            would drown the others; where nothing else is left, they count after all.
+        between_words: leave out links from and to special tokens, to a sink, and from a token to
+            itself, which would hide the others; where nothing else is left, they count after all.
 
     Returns:
         Links with their layer, head and weight; of a map of blocks the exact ones it brings along.
     """
     if item.is_pooled and item.links:
         return sorted(item.links, key=lambda link: -link.weight)[:count]
-    allowed = _between_words(item) if between_words else None
+    allowed = cells_between_words(item) if between_words else None
     queries, keys = item.weights.shape[2:]
     largest = np.stack([_sizes(layer, allowed).max(axis=-1) for layer in item.weights])
     # The strongest cells lie in the rows of largest maxima, so that few rows need sorting.
@@ -39,13 +40,11 @@ def strongest_links(item: AttentionMap, count: int, between_words: bool = True) 
     return [_link(item, int(flat[place])) for place in order if size[place] >= 0]
 
 
-def _between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
+def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
     """True for links between different words, shape (queries, keys); None where there are none."""
-    allowed = np.ones((len(item.query_tokens), len(item.key_tokens)), dtype=bool)
-    allowed[[token.special for token in item.query_tokens]] = False
-    allowed[:, [token.special for token in item.key_tokens]] = False
+    allowed = word_cells(item)
     if item.query_side == item.key_side and allowed.shape[0] == allowed.shape[1]:
-        np.fill_diagonal(allowed, False)
+        allowed = allowed & ~np.eye(len(allowed), dtype=bool)
     return allowed if allowed.any() else None
 
 

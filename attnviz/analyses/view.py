@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.analyses.links import sharpest, strongest_links
-from attnviz.analyses.masks import entropy
+from attnviz.analyses.entropy import mean_entropy
+from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
     DECISION,
@@ -21,6 +21,7 @@ from attnviz.core.attention_map import (
     SECOND_PART,
     Attention,
     AttentionMap,
+    Focus,
     Token,
     check_single_tokens,
 )
@@ -38,11 +39,6 @@ def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int
     """The first token of the second part of a text; None where the text is in one piece.
 
     Special tokens between the parts belong to the first.
-
-    Args:
-        attention: whose provenance says where the second part begins.
-        tokens: the tokens of one axis.
-        side: the text that their offsets refer to.
     """
     start = attention.provenance.settings.get(SECOND_PART)
     if start is None or side != "text":
@@ -116,15 +112,15 @@ def _covers(token: Token, start: int) -> bool:
     return not token.special and token.end > token.start >= start
 
 
-# <head_line> One head in a line: what its keys receive, what it does most, and how spread it is.
-
 CLEAR = 0.5
 """A pattern is named where it holds at least half of the attention of an average row."""
 
 
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
-    entropies = np.full(len(item.heads), np.nan) if item.is_pooled else entropy(item).values[0]
+    entropies = (
+        np.full(len(item.heads), np.nan) if item.is_pooled else mean_entropy(item.weights)[0]
+    )
     lines = []
     for place, head in enumerate(item.heads):
         layer = item.layers[0]
@@ -171,21 +167,21 @@ def _patterns(weights: NDArray[np.float32], item: AttentionMap) -> list[tuple[st
     return found
 
 
-# <view> What a reader should see first: one matrix, said in words, with the heads behind it.
+def views(
+    attention: Attention, *, every_layer: bool = False, as_chosen: bool = False, top: int = 1
+) -> list[View]:
+    """The matrices to show for one text, the one to see first at the beginning.
 
-
-def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list[View]:
-    """The matrices to show for one text.
-
-    Of the main stream: the layer and head that the source puts in focus, else the mean over the
-    heads of the last layer, and never without a line for each head.
+    Of the main stream: the head that the source puts in focus, else the one worth showing (see
+    `head_worth_showing`), and behind it the mean over the heads of its layer; where no head stands
+    out, that mean of the last layer alone. A line for each head of the layer comes with the last.
+    Through every lens at once, a view for each lens.
 
     Args:
         attention: the maps of one text.
         every_layer: a view for each layer, because the reader chose them.
+        as_chosen: no head comes before the mean, because the reader chose or reduced them.
         top: how many of the stream's strongest links come along.
-
-    Through every lens at once, a view for each lens.
     """
     if "lens all" in attention.provenance.steps:
         return [
@@ -193,16 +189,105 @@ def views(attention: Attention, every_layer: bool = False, top: int = 1) -> list
             for item in attention.maps
         ]
     item = attention.main
-    focus = attention.provenance.focus.get(item.stream)
-    layers = list(item.layers)
-    if not every_layer:
-        layers = [focus.layer if focus and focus.layer in layers else layers[-1]]
     links = tuple(strongest_links(item, max(top, 1)))
-    return [_view(attention, item, layer, links, top) for layer in layers]
+    focus = first_focus(attention, item, as_chosen=as_chosen or every_layer)
+    if every_layer:
+        return [_view(attention, item, layer, links, top, focus) for layer in item.layers]
+    view = _view(attention, item, focus.layer if focus else item.layers[-1], links, top, focus)
+    if as_chosen or focus is None or len(item.heads) == 1:
+        return [view]
+    behind = _view(attention, item, focus.layer, links, top)
+    return [
+        replace(view, heads=(), strongest=None),
+        replace(behind, caption=behind.which, orientation="", second=True),
+    ]
+
+
+def first_focus(
+    attention: Attention, item: AttentionMap, *, as_chosen: bool = False
+) -> Focus | None:
+    """The head of a stream to see first and why: the source's, else the one worth showing."""
+    focus = attention.provenance.focus.get(item.stream)
+    if focus and focus.layer in item.layers:
+        return focus if focus.head in item.heads else None
+    if as_chosen or attention.provenance.trained is False:
+        return None
+    return head_worth_showing(item)
+
+
+def head_worth_showing(item: AttentionMap) -> Focus | None:
+    """The head that joins most words one to one, and what its links are.
+
+    A link counts where it is the strongest of its query and of its key among the links between
+    different words; the head is the one whose counted links hold most, the first of equal ones. A
+    head that rests on special tokens or a sink, or attends to everything alike, comes to little.
+    """
+    allowed = cells_between_words(item)
+    if (
+        len(item.heads) == 1
+        or item.values == "signed"
+        or item.is_pooled
+        or len(item.query_tokens) < 3
+        or allowed is None
+    ):
+        return None
+    best = (0.0, 0, 0)
+    for layer, head in np.ndindex(item.weights.shape[:2]):
+        weights = np.where(allowed, item.weights[layer, head], 0)
+        held = float(weights[_mutual(weights)].sum())
+        if held > best[0]:
+            best = held, layer, head
+    held, layer, head = best
+    why = _acts(item, item.weights[layer, head], allowed)
+    return Focus(item.layers[layer], item.heads[head], why) if held else None
+
+
+def _mutual(weights: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The cells that are the strongest of their row and of their column."""
+    rows, keys = np.arange(len(weights)), weights.argmax(axis=1)
+    mutual = weights.argmax(axis=0)[keys] == rows
+    return rows[mutual], keys[mutual]
+
+
+def _acts(item: AttentionMap, weights: NDArray[np.float32], allowed: NDArray[np.bool_]) -> str:
+    """The pattern that holds at least half of a head's mutual links, and its share of a row."""
+    links = np.zeros_like(weights)
+    mutual = _mutual(np.where(allowed, weights, 0))
+    links[mutual] = weights[mutual]
+    for name, cells in _acting_patterns(item).items():
+        if float(links[cells].sum()) >= CLEAR * float(links.sum()):
+            return f"{name} {_short(float(weights[cells].sum() / cells.any(axis=1).sum()))}"
+    share = _short(float(links.sum() / len(links)))
+    return f"its strongest links between words hold {share} of a row"
+
+
+def _acting_patterns(item: AttentionMap) -> dict[str, NDArray[np.bool_]]:
+    """The cells of each pattern in which a head acts, within one text."""
+    if item.query_side != item.key_side or len(item.query_tokens) != len(item.key_tokens):
+        return {}
+    count = len(item.key_tokens)
+    same = np.array([[a.text == b.text for b in item.key_tokens] for a in item.query_tokens])
+    same &= ~np.eye(count, dtype=bool)
+    after_same = np.pad(np.tril(same), ((0, 0), (1, 0)))[:, :-1]
+    return {
+        "previous token": np.eye(count, k=-1, dtype=bool),
+        "next token": np.eye(count, k=1, dtype=bool),
+        "induction": after_same,
+        "same token": same,
+    }
+
+
+def _short(share: float) -> str:
+    return f"{share:.2f}".removeprefix("0")
 
 
 def _view(
-    attention: Attention, item: AttentionMap, layer: str, links: tuple[Link, ...], top: int
+    attention: Attention,
+    item: AttentionMap,
+    layer: str,
+    links: tuple[Link, ...],
+    top: int,
+    focus: Focus | None = None,
 ) -> View:
     place = item.layers.index(layer)
     of_layer = item.with_weights(
@@ -210,7 +295,7 @@ def _view(
         layers=(layer,),
         links=tuple(link for link in item.links if link.layer == layer),
     )
-    shown, which = _matrix(attention, of_layer)
+    shown, which = _matrix(of_layer, focus)
     many = len(item.heads) > 1
     run = describe_run(attention, item)
     return View(
@@ -222,18 +307,18 @@ def _view(
         run=run,
         which=which,
         links=links[:top],
+        focus=focus if focus and shown.heads == (focus.head,) else None,
     )
 
 
-def _matrix(attention: Attention, item: AttentionMap) -> tuple[AttentionMap, str]:
+def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]:
     """One matrix out of one layer, and which it is in words."""
     layer = item.layers[0]
-    focus = attention.provenance.focus.get(item.stream)
     if len(item.heads) == 1 and layer in LENSES:
         return item, f"through all layers, {_named('head', item.heads[0])}"
     if len(item.heads) == 1:
         return item, f"{_named('layer', layer)} {_named('head', item.heads[0])}"
-    if focus and focus.layer == layer and focus.head in item.heads:
+    if focus and focus.layer == layer:
         head = item.heads.index(focus.head)
         shown = item.with_weights(item.weights[:, head : head + 1], heads=(focus.head,))
         return shown, f"layer {layer} head {focus.head} ({focus.why})"
@@ -278,11 +363,12 @@ MOST_SIDE_BY_SIDE = 8
 """Heads that can be told apart by colour."""
 
 
-def few_heads(attention: Attention) -> tuple[AttentionMap, str]:
+def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
     """The main map where it has at most eight heads, else the matrix to see first; and its title.
 
     Args:
         attention: the maps of one text.
+        first: the view to see first.
     """
     item = attention.main
     layers, heads = item.weights.shape[:2]
@@ -292,8 +378,7 @@ def few_heads(attention: Attention) -> tuple[AttentionMap, str]:
             for what, names in (("layer", item.layers), ("head", item.heads))
         )
         return item, f"{describe_run(attention, item)} · {chosen}"
-    view = views(attention)[0]
-    return view.map, view.caption
+    return first.map, first.caption
 
 
 def sides(item: AttentionMap) -> str:

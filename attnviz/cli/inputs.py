@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypedDict
 
 import typer
 
-from attnviz.cli.options import Options
 from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.options import Options
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from attnviz.cli.app import complain
-from attnviz.cli.options import Options
-from attnviz.cli.output import Draft
-from attnviz.core.errors import AttnvizError, choose
+from attnviz.core.errors import AttnvizError
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text, is_utf8
-
-ON_ERROR = ("skip", "stop")
 
 
 @dataclass
@@ -47,31 +42,6 @@ class Failures:
         self.count += 1
         if self.write is not None:
             self.write(rejected(record, error))
-
-
-@contextmanager
-def failures(options: Options) -> Iterator[Failures]:
-    """What takes failures as was asked; a file of rejects stands once the run is through.
-
-    Raises:
-        UsageError: a way to go on that does not exist.
-        OutputError: a file that cannot be written.
-    """
-    stops = stopping(options)
-    path = options.many.rejects
-    with Draft(path) if path else nullcontext() as draft:
-        yield Failures(stops, draft.write if draft else None)
-        if draft:
-            draft.keep()
-
-
-def stopping(options: Options) -> bool:
-    """Whether the first failure is the end.
-
-    Raises:
-        UsageError: something else than "skip" or "stop".
-    """
-    return choose(options.many.on_error, ON_ERROR, "way to go on after an error") == "stop"
 
 
 def rejected(record: Text | BadText | None, error: AttnvizError) -> bytes:

@@ -7,10 +7,21 @@ analysis, format or picture is one new file and one line here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
+
+from attnviz.core.errors import UsageError, did_you_mean
 
 Command = Literal["self", "cross", "co"]
 Needs = Literal["weights", "gradients", "values"]
+Form = Literal["text", "document", "rows", "arrays", "maps", "links", "nothing"]
+"""What a format is written from: a table for the eye, a JSON document, rows, arrays, maps of
+attention, links between words."""
+DataKind = Literal[
+    "maps", "heads", "corpus", "comparison", "alignment", "scores", "steps", "lesson", "listing"
+]
+RoleKind = Literal["acts", "rests"]
+"""What a role says of a head: what it does where it can, or where it rests when it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,9 @@ class Mechanism(Entry):
         causal: the name of its causal form, where a mask alone does not make it causal.
         scaled: whether scores are divided by the root of the head size; None where weights are no
             softmax of scores.
+        own_layer: of co-attention, what an own layer runs, "module:attribute": (first, second,
+            parameters by name, heads) → the weights of each stream.
+        module: the class of `attnviz.layers` that `CoAttention` builds for it, likewise.
     """
 
     commands: tuple[Command, ...]
@@ -46,6 +60,8 @@ class Mechanism(Entry):
     many_heads: bool = False
     causal: str | None = None
     scaled: bool | None = True
+    own_layer: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +69,23 @@ class Format(Entry):
     """A data format.
 
     Attributes:
+        form: what of the data it writes.
         suffix: of its files.
+        report: where the code is that writes other data than maps, "module:attribute"; empty:
+            there is none.
         binary: True where no terminal can show it.
-        grows: True where a file is whole after each text, so that it can be gone on with.
+        grows: True where a file is complete after each text, so that a run can continue it.
     """
 
-    suffix: str
+    form: Form
+    suffix: str = ""
+    report: str = ""
     binary: bool = False
     grows: bool = False
+
+    def load_report(self) -> Any:
+        """The object that `report` names."""
+        return Entry(self.summary, self.report).load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +94,15 @@ class Measure(Entry):
 
     Attributes:
         short: a column heading of few letters.
-        role: True where a head is called after it, once it beats uniform attention clearly.
+        role: the kind of role that a head has once it beats uniform attention clearly; None: none.
+        color: of the role, red, green and blue, told apart by the colour-blind too (most are Okabe
+            and Ito's, 2008).
         repeated: True where it is read off a repeated sequence.
     """
 
     short: str
-    role: bool = False
+    role: RoleKind | None = None
+    color: tuple[int, int, int] | None = None
     repeated: bool = False
 
 
@@ -142,82 +170,129 @@ MECHANISMS: dict[str, Mechanism] = {
         "Co-attention of two sequences through one shared affinity, both summarised at once.",
         "attnviz.mechanisms.co_attention:co_parallel",
         ("co",),
+        own_layer="attnviz.mechanisms.co_attention:own_parallel",
+        module="attnviz.layers.co_attention:ParallelCoAttention",
     ),
     "co-alternating": Mechanism(
         "Co-attention in three turns: summarise one, let it guide the other, and back again.",
         "attnviz.mechanisms.co_attention:co_alternating",
         ("co",),
+        own_layer="attnviz.mechanisms.co_attention:own_alternating",
+        module="attnviz.layers.co_attention:AlternatingCoAttention",
     ),
     "co-two-stream": Mechanism(
         "Co-attention of two streams, each one's queries over the other's keys and values.",
         "attnviz.mechanisms.co_attention:co_two_stream",
         ("co",),
         many_heads=True,
+        own_layer="attnviz.mechanisms.co_attention:own_two_stream",
+        module="attnviz.layers.co_attention:TwoStreamCoAttention",
     ),
 }
+
+CO_VARIANTS = tuple(
+    name.removeprefix("co-") for name, row in MECHANISMS.items() if row.commands == ("co",)
+)
+"""What `attnviz co --variant` chooses from."""
 
 FORMATS: dict[str, Format] = {
     "table": Format(
         "A table for the eye: one head or a mean, and a line for each head.",
         "attnviz.renderers.text.table:TableRenderer",
+        "text",
         ".txt",
+        "attnviz.renderers.reports:TextReport",
     ),
     "json": Format(
         "One JSON document with tokens, every weight and the provenance.",
         "attnviz.renderers.data.maps:JsonRenderer",
+        "document",
         ".json",
+        "attnviz.renderers.reports:JsonReport",
     ),
     "jsonl": Format(
         "One JSON document a line, a line a text.",
         "attnviz.renderers.data.maps:JsonLinesRenderer",
+        "document",
         ".jsonl",
+        "attnviz.renderers.reports:JsonLinesReport",
         grows=True,
     ),
     "csv": Format(
         "Comma-separated, one weight a row.",
         "attnviz.renderers.data.maps:CsvRenderer",
+        "rows",
         ".csv",
+        "attnviz.renderers.reports:CsvReport",
         grows=True,
     ),
     "tsv": Format(
         "Tab-separated, one weight a row, backslash escapes, never a quote.",
         "attnviz.renderers.data.maps:TsvRenderer",
+        "rows",
         ".tsv",
+        "attnviz.renderers.reports:TsvReport",
         grows=True,
     ),
     "npz": Format(
         "NumPy arrays with everything in them, readable without pickle.",
         "attnviz.renderers.data.maps:NpzRenderer",
+        "arrays",
         ".npz",
+        "attnviz.renderers.reports:NpzReport",
         binary=True,
     ),
     "parquet": Format(
         "A table with a row for each text, for pandas, DuckDB and their like (needs pyarrow).",
         "attnviz.renderers.data.maps:ParquetRenderer",
+        "maps",
         ".parquet",
         binary=True,
     ),
     "heatmap": Format(
         "One matrix as a picture in the terminal.",
         "attnviz.renderers.text.heatmap:TerminalHeatmap",
-        "",
+        "maps",
     ),
     "grid": Format(
         "Every head as a thumbnail in the terminal.",
         "attnviz.renderers.text.heatmap:TerminalGrid",
-        "",
+        "maps",
     ),
     "links": Format(
         "The strongest links, one a line: who attends to whom, how much, in which head.",
         "attnviz.renderers.text.links:LinksRenderer",
-        "",
+        "maps",
+    ),
+    "pharaoh": Format(
+        "The links of a pair's words on one line, as word aligners write them: 0-0 2-1.",
+        "attnviz.renderers.reports:PharaohReport",
+        "links",
+        ".txt",
+        "attnviz.renderers.reports:PharaohReport",
     ),
     "none": Format(
         "Nothing on stdout.",
         "attnviz.renderers.data.maps:NoRenderer",
+        "nothing",
         "",
+        "attnviz.renderers.data.maps:NoRenderer",
     ),
 }
+
+DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
+    "maps": ("text", "document", "rows", "arrays", "maps"),
+    "heads": ("text", "document", "rows"),
+    "corpus": ("text", "document", "rows", "arrays"),
+    "comparison": ("text", "document", "rows", "arrays"),
+    "alignment": ("links", "document", "rows"),
+    "scores": ("text", "document", "rows"),
+    "steps": ("text", "document", "arrays"),
+    "lesson": ("text", "document", "rows"),
+    "listing": ("text", "document", "rows"),
+}
+"""What each kind of data can be written as, its usual form first."""
+
 
 PICTURES: dict[str, Entry] = {
     "heatmap": Entry(
@@ -246,17 +321,17 @@ MEASURES: dict[str, Measure] = {
         "rel",
     ),
     "span": Measure(
-        "How many keys an even look of the same entropy would take in.",
+        "How many keys uniform attention of the same entropy would cover.",
         "attnviz.analyses.measures.spread:span",
         "span",
     ),
     "confidence": Measure(
-        "Mean of each row's largest weight, the end token aside.",
+        "Mean of each row's largest weight, without the end token.",
         "attnviz.analyses.measures.spread:confidence",
         "conf",
     ),
     "distance": Measure(
-        "Mean distance between a token and what it looks at, in tokens.",
+        "Mean distance between a token and the tokens it attends to, in tokens.",
         "attnviz.analyses.measures.distance:distance",
         "dist",
     ),
@@ -266,7 +341,7 @@ MEASURES: dict[str, Measure] = {
         "offs",
     ),
     "patch-distance": Measure(
-        "Mean way between a patch of a picture and what it looks at, in patches.",
+        "Mean distance between a patch of a picture and those it attends to, in patches.",
         "attnviz.analyses.measures.distance:patch_distance",
         "way",
     ),
@@ -274,43 +349,50 @@ MEASURES: dict[str, Measure] = {
         "Share that goes to the token before.",
         "attnviz.analyses.measures.shares:previous_token",
         "prev",
-        role=True,
+        role="acts",
+        color=(0, 114, 178),
     ),
     "next-token": Measure(
         "Share that goes to the token after.",
         "attnviz.analyses.measures.shares:next_token",
         "next",
-        role=True,
+        role="acts",
+        color=(86, 180, 233),
     ),
     "self": Measure(
         "Share that stays on the token itself.",
         "attnviz.analyses.measures.shares:own_token",
         "self",
-        role=True,
+        role="acts",
+        color=(68, 68, 68),
     ),
     "same-token": Measure(
         "Share that goes to other places of the same token.",
         "attnviz.analyses.measures.shares:same_token",
         "same",
-        role=True,
+        role="acts",
+        color=(204, 121, 167),
     ),
     "first-token": Measure(
         "Share that goes to the first token, from all the others.",
         "attnviz.analyses.measures.shares:first_token",
         "first",
-        role=True,
+        role="rests",
+        color=(230, 159, 0),
     ),
     "special-token": Measure(
         "Share that goes to special tokens.",
         "attnviz.analyses.measures.shares:special_token",
         "spec",
-        role=True,
+        role="rests",
+        color=(213, 94, 0),
     ),
     "punctuation": Measure(
         "Share that goes to punctuation marks.",
         "attnviz.analyses.measures.shares:punctuation",
         "punc",
-        role=True,
+        role="rests",
+        color=(240, 228, 66),
     ),
     "sink": Measure(
         "Attention that the strongest key gets from those who see it (Gu 2024).",
@@ -318,17 +400,19 @@ MEASURES: dict[str, Measure] = {
         "sink",
     ),
     "induction": Measure(
-        "On a repeated sequence, share that goes to what came next the last time.",
+        "On a repeated sequence, share that goes to the token after the earlier copy.",
         "attnviz.analyses.measures.repetition:induction",
         "ind",
-        role=True,
+        role="acts",
+        color=(0, 158, 115),
         repeated=True,
     ),
     "duplicate": Measure(
-        "On a repeated sequence, share that goes to the same token the last time.",
+        "On a repeated sequence, share that goes to the earlier copy of the token.",
         "attnviz.analyses.measures.repetition:duplicate",
         "dup",
-        role=True,
+        role="acts",
+        color=(140, 211, 184),
         repeated=True,
     ),
 }
@@ -345,12 +429,12 @@ LENSES: dict[str, Lens] = {
         "attnviz.analyses.lenses.flow:flow",
     ),
     "gradient": Lens(
-        "How much each input token speaks for one output, through weights it grows with.",
+        "Attribution of one output to each input token, by gradient-weighted attention.",
         "attnviz.analyses.lenses.gradient:gradient",
         "gradients",
     ),
     "norm": Lens(
-        "How long each key's contribution to each query is, all heads added up.",
+        "Length of each key's contribution to each query, over all heads together.",
         "attnviz.analyses.lenses.norm:norm",
         "values",
     ),
@@ -374,3 +458,40 @@ LESSONS: dict[str, Entry] = {
         "attnviz.teach.lessons.linear:linear",
     ),
 }
+
+
+def formats_of(kind: DataKind) -> dict[str, Format]:
+    """The formats that can hold a kind of data, its usual one first."""
+    forms = (*DATA_KINDS[kind], "nothing")
+    found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
+    usual = next(name for name, entry in found.items() if entry.form == forms[0])
+    return {usual: found[usual], **found}
+
+
+def format_of(path: Path, kind: DataKind = "maps") -> str:
+    """The format that a file's suffix names, of those that can hold a kind of data.
+
+    Raises:
+        UsageError: none does.
+    """
+    formats = formats_of(kind)
+    for name, entry in formats.items():
+        if entry.suffix and entry.suffix == path.suffix.lower():
+            return name
+    known = [entry.suffix for entry in formats.values() if entry.suffix]
+    raise UsageError(
+        f"'{path}' names no data format: end it in {', '.join(known)}."
+        f"{did_you_mean(path.suffix, known)}"
+    )
+
+
+def picture_suffix(path: Path) -> str:
+    """The suffix where it names a kind of picture.
+
+    Raises:
+        UsageError: it does not.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in PICTURE_SUFFIXES:
+        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
+    return suffix

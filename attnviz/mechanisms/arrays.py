@@ -1,4 +1,4 @@
-"""Which functions belong to an array: numpy's own or torch's, under the array API's names."""
+"""Array functions for numpy and torch alike, and the one softmax that every mechanism shares."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ def namespace(array: Array) -> Any:
 def transpose(array: Array) -> Array:
     """The array with its last two axes swapped: (…, a, b) becomes (…, b, a)."""
     return namespace(array).matrix_transpose(array)
-
-
-# <softmax> Scores into weights: the one softmax that every mechanism shares.
 
 
 def softmax(scores: Array, mask: Array | None = None) -> Array:

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention (Vaswani 2017, section 3.2.1)."""
+"""Attention by dot products: without and with scaling, causal, in one head or several."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ def scaled(
 ) -> tuple[Array, Array]:
     """Scaled dot-product attention: scores divided by the root of the head size.
 
+    See Vaswani 2017, section 3.2.1.
+
     Args:
         query: shape (…, queries, head size).
         key: shape (…, keys, head size).
@@ -30,13 +32,12 @@ def scaled(
     return single_head(query / query.shape[-1] ** 0.5, key, value, mask, dropout=dropout)
 
 
-# <naive> The first attention of every course: softmax(X Xᵀ) X.
-
-
 def naive(
     query: Array, key: Array | None = None, value: Array | None = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
     """Attention of the inputs over themselves, without projections or scaling.
+
+    softmax(X Xᵀ) X: the "dot" score of Luong 2015 over the inputs as they are.
 
     Args:
         query: inputs, shape (…, queries, size).
@@ -52,9 +53,6 @@ def naive(
     return single_head(query, key, key if value is None else value, mask)
 
 
-# <single_head> Dot-product attention without scaling (Luong 2015, the "dot" score).
-
-
 def single_head(
     query: Array,
     key: Array,
@@ -64,6 +62,8 @@ def single_head(
     dropout: Dropout | None = None,
 ) -> tuple[Array, Array]:
     """Attention of one head over projected inputs, without scaling.
+
+    See Luong 2015, section 3.1, the "dot" score.
 
     Args:
         query: shape (…, queries, head size).
@@ -80,9 +80,6 @@ def single_head(
     if dropout is not None:
         weights = dropout(weights)
     return weights @ value, weights
-
-
-# <causal> Causal attention (Vaswani 2017, section 3.2.3: masking in the decoder).
 
 
 def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
@@ -107,6 +104,8 @@ def causal(
 ) -> tuple[Array, Array]:
     """Scaled dot-product attention in which no position sees a later one.
 
+    See Vaswani 2017, section 3.2.3, masking in the decoder.
+
     Args:
         query: shape (…, queries, head size).
         key: shape (…, keys, head size).
@@ -121,10 +120,6 @@ def causal(
     triangle = causal_mask(query, query.shape[-2], key.shape[-2])
     mask = triangle if mask is None else mask & triangle
     return scaled(query, key, value, mask, dropout=dropout)
-
-
-# <multi_head> Multi-head attention (Vaswani 2017, section 3.2.2), between its input and output
-# projections.
 
 
 def size_of_head(size: int, heads: int) -> int:
@@ -169,7 +164,7 @@ def multi_head(
     """Scaled dot-product attention in several heads at once, joined again.
 
     Each head sees its own slice of the features; scores are divided by the root of the head's size,
-    not of the whole.
+    not of the whole (Vaswani 2017, section 3.2.2). Projections before and after are the caller's.
 
     Args:
         query: shape (…, queries, size).
@@ -191,9 +186,6 @@ def multi_head(
     return join_heads(output), weights
 
 
-# <cross> Cross-attention (Vaswani 2017, section 3.2.3: encoder–decoder attention).
-
-
 def cross(
     query: Array,
     key: Array,
@@ -204,6 +196,8 @@ def cross(
     dropout: Dropout | None = None,
 ) -> tuple[Array, Array]:
     """Multi-head attention of one sequence's queries over another's keys and values.
+
+    See Vaswani 2017, section 3.2.3, encoder–decoder attention.
 
     Args:
         query: from the sequence that attends, shape (…, queries, size).

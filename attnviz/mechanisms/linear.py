@@ -1,4 +1,4 @@
-"""Linear attention (Katharopoulos 2020, equations 4 to 6), with φ(x) = elu(x) + 1."""
+"""Linear attention, plain and causal (Katharopoulos 2020), with φ(x) = elu(x) + 1."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def linear(
 ) -> tuple[Array, Array | None]:
     """Linear attention: a feature map in place of the softmax, at a cost linear in length.
 
+    See Katharopoulos 2020, equations 4 to 6.
+
     Args:
         query: shape (…, queries, head size).
         key: shape (…, keys, head size).
@@ -71,9 +73,6 @@ def linear(
     return output, implied_weights(query, key, mask) if need_weights else None
 
 
-# <causal_linear> Causal linear attention (Katharopoulos 2020, equations 8 to 12).
-
-
 def causal_linear(
     query: Array,
     key: Array,
@@ -83,6 +82,8 @@ def causal_linear(
     need_weights: bool = True,
 ) -> tuple[Array, Array | None]:
     """Linear attention by prefix sums, in which no position sees a later one.
+
+    See Katharopoulos 2020, equations 8 to 12.
 
     The sums S = Σ φ(k)vᵀ and z = Σ φ(k) grow by one term a position, so the cost is linear in the
     length; they are kept for every position, positions × head size × value size numbers.

@@ -1,4 +1,4 @@
-"""A request becomes a source, and a source turns text into maps."""
+"""A request becomes a source of attention, and a source answers queries."""
 
 from __future__ import annotations
 
@@ -8,70 +8,55 @@ from typing import Protocol, runtime_checkable
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.storage.texts import Text
+from attnviz.core.query import Query
 
 
 class Source(Protocol):
-    """Something that can be asked for the attention of a text, or of a pair of texts."""
+    """Something that answers a query with attention maps."""
 
-    def attend_self(self, text: str) -> Attention:
-        """The maps of one text, the one to show first."""
-        ...
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The maps of a pair; queries come from the target, keys from the source."""
-        ...
-
-
-@runtime_checkable
-class PairSource(Protocol):
-    """A source that also reads two texts as one sequence, as BERT does."""
-
-    def attend_pair(self, first: str, second: str) -> Attention:
-        """The maps of both texts over themselves and each other."""
-        ...
-
-
-@runtime_checkable
-class Batching(Protocol):
-    """A source that reads many texts at once, with the numbers that each would have alone."""
-
-    def attend_many(
-        self, texts: Sequence[Text], *, alone: bool, batch_size: int | None = None
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """Each text's maps, in the texts' order, or why that text has none.
+        """The maps of each query in order, or an error in the place of one that has none.
+
+        No query is read before its answer is asked for.
 
         Args:
-            texts: of one window; what is read together depends on nothing else.
-            alone: True for a text's attention over itself, or a sentence pair's over its two.
-            batch_size: how many are read at once at most; None: as many as is good.
+            queries: of one chunk; what is batched depends on nothing else.
+            batch_size: how many are read at once at most; None: as many as fit.
+
+        Raises:
+            UsageError: a kind of query that the source cannot answer.
+            AttnvizError: what would fail for every query.
         """
         ...
 
 
 @runtime_checkable
 class Explaining(Protocol):
-    """A source whose model predicts something, so that a prediction can be explained."""
+    """A source whose model predicts something that can be explained."""
 
-    def explain_self(self, text: str, wanted: str | None = None) -> AttentionGradients:
-        """The prediction from a text, or the wanted one, with gradients."""
-        ...
-
-    def explain_cross(
-        self, source: str, target: str | None = None, wanted: str | None = None
-    ) -> AttentionGradients:
-        """A token of the target, with gradients."""
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
+        """The gradients of a prediction, or of the wanted output, by every weight."""
         ...
 
 
 @runtime_checkable
 class Transforming(Protocol):
-    """A source that knows what its weights add up."""
+    """A source that knows the vectors that its weights add up."""
 
-    def transform_self(self, text: str) -> ValueVectors:
-        """What each head makes of each token of a text."""
+    def values(self, query: Query) -> ValueVectors:
+        """The value vectors of each head."""
         ...
 
-    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
-        """What each head makes of each token of a pair."""
-        ...
+
+def attend_query(source: Source, query: Query) -> Attention:
+    """The maps of one query.
+
+    Raises:
+        InputError: it has none.
+    """
+    (found,) = source.attend([query])
+    if isinstance(found, InputError):
+        raise found
+    return found

@@ -1,9 +1,9 @@
-"""Where an own layer computes: numpy on the processor, torch elsewhere or at odd precisions."""
+"""Untrained layers of this package as sources: a mechanism over seeded embeddings of words."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,11 +15,12 @@ from attnviz.core.attention_map import Attention, AttentionMap, Projections, Pro
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
-from attnviz.core.registry import MECHANISMS, Command
+from attnviz.core.query import Query
+from attnviz.core.registry import MECHANISMS, Command, Entry
 from attnviz.mechanisms.arrays import Array
-from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.models.kinds import attend_each, check_kind, texts_of
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -73,8 +74,6 @@ def to_numpy(array: Array) -> NDArray[np.float32]:
     return numbers
 
 
-# <words> Text into words and punctuation with exact places, for layers without a tokenizer.
-
 _WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
 _PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
 """A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
@@ -100,10 +99,6 @@ def _splitter() -> Any:
     from tokenizers.pre_tokenizers import Split
 
     return Split(Regex(_PATTERN), behavior="removed", invert=True)
-
-
-# <own_layer> One untrained layer over seeded embeddings: the shape of a mechanism, without a
-# meaning.
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,49 +148,42 @@ class OwnLayer:
         self.backend: Backend = choose_backend(origin.device, origin.dtype)
         self.embedding = SeededEmbedding(origin.seed, origin.size)
 
-    def attend_self(self, text: str) -> Attention:
-        """The attention of a text over itself: stream "self", or "causal"."""
-        tokens = split_words(text)
-        hides_later = self.origin.causal or self.name.startswith("causal")
-        stream = "causal" if hides_later else "self"
-        weights, kept = self._attend(tokens, tokens)
-        item = AttentionMap(stream, tokens, tokens, weights)
-        return Attention((item,), self._provenance(), text, projections=self._kept(item, kept))
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of texts ("self": stream "self" or "causal") and pairs ("cross"), one by one."""
+        return attend_each(self._attend_one, queries)
 
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The attention of the target's words over the source's: stream "cross".
-
-        Raises:
-            InputError: no target; an untrained layer cannot make one up.
-        """
-        if target is None:
-            raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
-        keys, queries = split_words(source), split_words(target)
-        weights, kept = self._attend(queries, keys)
-        cross = AttentionMap(
-            "cross", queries, keys, weights, query_side="target", key_side="source"
-        )
-        projections = self._kept(cross, kept)
-        return Attention(
-            (cross,), self._provenance(), source=source, target=target, projections=projections
-        )
-
-    def transform_self(self, text: str) -> ValueVectors:
-        """The values of a text's words, as each head sees them; there is no output projection."""
-        return self._transform(self.attend_self(text))
-
-    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
-        """The values of the source's words, as each head sees them.
-
-        Raises:
-            InputError: no target.
-        """
-        return self._transform(self.attend_cross(source, target))
-
-    def _transform(self, attention: Attention) -> ValueVectors:
+    def values(self, query: Query) -> ValueVectors:
+        """The values of the keys' words, as each head sees them; there is no output projection."""
+        attention = self._attend_one(query)
         value = self._project("value", self.embedding.embed(attention.main.key_tokens))
         products = inner_products(split_heads(value, self.heads), None)
         return ValueVectors(attention, (products[None],), projected=False)
+
+    def _attend_one(self, query: Query) -> Attention:
+        """The maps of one query.
+
+        Raises:
+            UsageError: a kind of query that needs another source.
+            InputError: no target; an untrained layer cannot write one.
+        """
+        check_kind(query, "self", "cross")
+        if query.kind == "self":
+            queries = keys = split_words(query.text)
+            weights, kept = self._attend(queries, keys)
+            hides_later = self.origin.causal or self.name.startswith("causal")
+            item = AttentionMap("causal" if hides_later else "self", queries, keys, weights)
+        elif query.target is None:
+            raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
+        else:
+            keys, queries = split_words(query.text), split_words(query.target)
+            weights, kept = self._attend(queries, keys)
+            item = AttentionMap(
+                "cross", queries, keys, weights, query_side="target", key_side="source"
+            )
+        provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
+        return Attention((item,), provenance, *texts_of(query), projections=self._kept(item, kept))
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]
@@ -225,9 +213,6 @@ class OwnLayer:
         if not self.origin.causal or self.name.startswith("causal"):
             return None
         return causal_mask(query, query.shape[-2], query.shape[-2])
-
-    def _provenance(self) -> Provenance:
-        return own_provenance(self.name, self.origin, self.heads, self.backend)
 
 
 def own_provenance(name: str, origin: Origin, heads: int, backend: Backend) -> Provenance:
@@ -273,126 +258,61 @@ def check_sizes(origin: Origin) -> int:
     return origin.heads
 
 
-# <own_co_layer> One untrained co-attention layer over seeded embeddings of two texts.
-
-Tokens = tuple[Token, ...]
+SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
 
 class OwnCoLayer:
     """Co-attention of two texts, A (the source) and B (the target), untrained."""
 
     def __init__(self, origin: Origin) -> None:
-        """Check what was asked for before any text is read.
+        """Check the options before any text is read.
 
         Raises:
             UsageError: an unknown variant or device, or sizes that do not fit.
         """
         self.name = check_mechanism(origin.mechanism or "co-parallel", "co")
-        self.origin = origin
-        self.heads = check_sizes(origin) if self.name == "co-two-stream" else 1
+        self.entry, self.origin = MECHANISMS[self.name], origin
+        self.heads = check_sizes(origin) if self.entry.many_heads else 1
         self.backend = choose_backend(origin.device, origin.dtype)
         self.embedding = SeededEmbedding(origin.seed, origin.size)
 
-    def attend_self(self, text: str) -> Attention:
-        """Co-attention needs two texts.
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of pairs ("co") one by one; the streams depend on the variant."""
+        return attend_each(self._attend_one, queries)
 
-        Raises:
-            UsageError: always.
-        """
-        raise UsageError("co-attention needs two texts: attnviz co A B")
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """Both directions at once; which streams there are depends on the variant.
-
-        Raises:
-            InputError: one text only.
-        """
-        if target is None:
-            raise InputError("co-attention needs two texts: attnviz co A B")
-        tokens = split_words(source), split_words(target)
-        first, second = (self.backend.array(self.embedding.embed(side)) for side in tokens)
-        variant = {
-            "co-parallel": self._parallel,
-            "co-alternating": self._alternating,
-            "co-two-stream": self._two_stream,
-        }[self.name]
-        provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
-        maps = variant(first, second, *tokens)
-        return Attention(maps, provenance, source=source, target=target)
-
-    def _matrix(self, name: str) -> Array:
+    def matrix(self, name: str) -> Array:
+        """Drawn parameters of shape (size, size)."""
         return self.backend.array(self.embedding.projection(name))
 
-    def _vector(self, name: str) -> Array:
+    def vector(self, name: str) -> Array:
+        """Drawn parameters of shape (size,)."""
         return self.backend.array(self.embedding.projection(name, 1)[:, 0] * 2)
 
-    def _parallel(
-        self, first: Array, second: Array, a: Tokens, b: Tokens
-    ) -> tuple[AttentionMap, ...]:
-        names = ("affinity", "first", "second")
-        # A smaller affinity matrix keeps tanh off its ends, where every pair would read as ±1.
-        parameters = {name: self._matrix(name) for name in names}
-        parameters["affinity"] = parameters["affinity"] / self.origin.size**0.5
-        parameters |= {f"{name}_score": self._vector(f"{name}_score") for name in names[1:]}
-        result = co_parallel(first, second, parameters)
-        affinity = AttentionMap(
-            "affinity",
-            a,
-            b,
-            to_numpy(result.affinity)[None, None],
-            values="signed",
-            unit="affinity, from -1 to 1",
-            query_side="source",
-            key_side="target",
-        )
-        over_a, over_b = (to_numpy(weights) for weights in result.weights)
-        return affinity, summary("a", over_a, a, "source"), summary("b", over_b, b, "target")
-
-    def _alternating(
-        self, first: Array, second: Array, a: Tokens, b: Tokens
-    ) -> tuple[AttentionMap, ...]:
-        parameters = {
-            turn: {
-                "inputs": self._matrix(f"{turn} inputs"),
-                "guide": self._matrix(f"{turn} guide"),
-                "score": self._vector(f"{turn} score"),
-            }
-            for turn in ("first", "second", "first_again")
-        }
-        alone, over_b, over_a = map(to_numpy, co_alternating(first, second, parameters)[1])
-        return (
-            summary("a-guided-by-b", over_a, a, "source"),
-            summary("b-guided-by-a", over_b, b, "target"),
-            summary("a-alone", alone, a, "source"),
-        )
-
-    def _two_stream(
-        self, first: Array, second: Array, a: Tokens, b: Tokens
-    ) -> tuple[AttentionMap, ...]:
-        projected = [
-            tuple(inputs @ self._matrix(f"{side} {name}") for name in ("query", "key", "value"))
-            for side, inputs in (("first", first), ("second", second))
-        ]
-        over_b, over_a = co_two_stream(projected[0], projected[1], heads=self.heads)[1]
-        return (
-            AttentionMap(
-                "a-to-b", a, b, to_numpy(over_b)[None], query_side="source", key_side="target"
-            ),
-            AttentionMap(
-                "b-to-a", b, a, to_numpy(over_a)[None], query_side="target", key_side="source"
-            ),
-        )
-
-
-def summary(
-    name: str, weights: NDArray[np.float32], keys: Sequence[Token], side: str
-) -> AttentionMap:
-    """The weights with which a sequence is summarised, as a map of one query that is no token."""
-    return AttentionMap(
-        name,
-        (Token("[summary]", special=True),),
-        tuple(keys),
-        weights[None, None, None],
-        query_side="summary",
-        key_side=side,
-    )
+    def _attend_one(self, query: Query) -> Attention:
+        check_kind(query, "co")
+        if query.target is None:
+            raise InputError("co-attention needs two texts: attnviz co A B")
+        first, second = split_words(query.text), split_words(query.target)
+        inputs = (self.backend.array(self.embedding.embed(side)) for side in (first, second))
+        run = Entry(self.entry.summary, self.entry.own_layer).load()
+        # A summary is a query that is no token of either text.
+        summary = (Token("[summary]", special=True),)
+        sides = {"first": first, "second": second, "summary": summary}
+        names = {"first": "source", "second": "target", "summary": "summary"}
+        maps = []
+        for found in run(*inputs, self, self.heads):
+            shape = (1, self.heads, len(sides[found.rows]), len(sides[found.columns]))
+            item = AttentionMap(
+                found.stream,
+                sides[found.rows],
+                sides[found.columns],
+                to_numpy(found.weights).reshape(shape),
+                query_side=names[found.rows],
+                key_side=names[found.columns],
+                **SIGNED if found.signed else {},
+            )
+            maps.append(item)
+        provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
+        return Attention(tuple(maps), provenance, *texts_of(query))

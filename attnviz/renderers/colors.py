@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.core.registry import MEASURES
+from attnviz.core.sinks import word_cells
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import AttentionMap
 
 Limits = tuple[float, float]
 """The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""
 Color = tuple[int, int, int]
 """Red, green and blue, each 0 to 255."""
+
+BEYOND = "special tokens and sinks beyond the scale are drawn at its end"
+"""What a scale's legend adds where some weights lie beyond its end."""
 
 LABELLED: Color = (180, 60, 0)
 SPECIAL: Color = (125, 125, 125)
@@ -82,16 +90,28 @@ def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
     Shares are shown from 0 to 1, except where the largest is below a half and would hardly be
     seen: then the scale ends at the next round number. Signed values are shown around 0, as far
     as the largest one reaches, rounded up.
-
-    Args:
-        weights: any shape.
-        values: "share" or "signed".
     """
     if values == "signed":
         top = round_up(float(np.abs(weights).max()))
         return -top, top
     largest = float(weights.max())
     return 0.0, 1.0 if largest >= 0.5 else round_up(largest)
+
+
+def scale_of(item: AttentionMap) -> Limits:
+    """The scale of a map, set by its links between words.
+
+    Special tokens and sinks, which would take the scale, are drawn at its end where they lie
+    beyond (see `beyond`).
+    """
+    peaks = (np.abs(item.weights) if item.values == "signed" else item.weights).max(axis=(0, 1))
+    return limits_of(peaks[word_cells(item)], item.values)
+
+
+def beyond(item: AttentionMap, limits: Limits) -> str:
+    """What lies beyond the scale of a map, in words; empty where nothing does."""
+    largest = float(np.abs(item.weights).max())
+    return BEYOND if largest > limits[1] + 0.005 else ""
 
 
 def round_up(value: float) -> float:
@@ -104,15 +124,7 @@ def round_up(value: float) -> float:
 
 
 def colors_of(values: NDArray[np.float32], limits: Limits = (0.0, 1.0)) -> NDArray[np.uint8]:
-    """The colours of values; what lies outside the limits takes the colour of the nearer end.
-
-    Args:
-        values: any shape.
-        limits: the values at the two ends of the scale.
-
-    Returns:
-        Red, green and blue from 0 to 255; the shape of the values and a last axis of 3.
-    """
+    """The colours of values; what lies outside the limits takes the colour of the nearer end."""
     table = shades(limits)
     share = (np.asarray(values, dtype=np.float64) - limits[0]) / (limits[1] - limits[0])
     colors: NDArray[np.uint8] = table[np.rint(np.clip(share, 0, 1) * (len(table) - 1)).astype(int)]
@@ -141,18 +153,31 @@ def _luminance(color: Color) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-# <role_colors> A colour for each role of a head, told apart by the colour-blind too (Okabe and
-# Ito 2008).
+# Colours of names, told apart by the colour-blind too (after Okabe and Ito 2008).
 
+HEAD_COLORS: tuple[Color, ...] = (
+    (0, 114, 178),
+    (213, 94, 0),
+    (0, 158, 115),
+    (190, 90, 150),
+    (70, 160, 215),
+    (215, 145, 0),
+    (40, 40, 40),
+    (120, 70, 20),
+)
+"""A colour a head where a few are shown together."""
+HEAD_COLORS_ON_DARK: tuple[Color, ...] = (
+    (86, 180, 233),
+    (255, 138, 61),
+    (47, 197, 154),
+    (227, 155, 197),
+    (143, 178, 255),
+    (240, 196, 25),
+    (225, 225, 225),
+    (201, 180, 106),
+)
+"""The same heads on dark ground."""
 ROLE_COLORS: dict[str, Color] = {
-    "previous-token": (0, 114, 178),
-    "next-token": (86, 180, 233),
-    "self": (68, 68, 68),
-    "same-token": (204, 121, 167),
-    "first-token": (230, 159, 0),
-    "special-token": (213, 94, 0),
-    "punctuation": (240, 228, 66),
-    "induction": (0, 158, 115),
-    "duplicate": (140, 211, 184),
+    name: measure.color for name, measure in MEASURES.items() if measure.color is not None
 }
 UNNAMED: Color = (238, 240, 243)

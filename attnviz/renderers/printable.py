@@ -1,4 +1,9 @@
-"""Weights as short numbers: .46, .5, 1.0."""
+"""Any text made safe and visible for a screen, a picture or a page; weights as short numbers.
+
+A token may hold anything: an escape that would recolour the terminal, an override that would turn a
+line round (Boucher and Anderson 2021, "Trojan Source"), a space that nobody sees. Control characters
+become their pictures, whatever else is invisible its code point in ‹angle quotes›.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +27,6 @@ def _short(rounded: str) -> str:
         return rounded[:-1]
     return f"-.{digits}" if whole == "-0" and digits.strip("0") else f".{digits}"
 
-
-# <printable> Text of any kind made safe and visible for a screen, a picture or a page.
-#
-# A token may hold anything: an escape that would recolour the terminal, an override that would
-# turn a line round (Boucher and Anderson 2021, "Trojan Source"), a space that nobody sees. Here
-# it becomes text that shows what it is: control characters as their pictures, whatever else is
-# invisible as its code point in ‹angle quotes›.
 
 SPACE = "␣"
 _PICTURES = {"\n": "⏎", "\t": "⇥", "\x7f": "␡"}

@@ -23,7 +23,7 @@ from attnviz.models import Source
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.pipeline import Result, attend_window
+from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.runs.word_alignment import Aligned, Aligner
 from attnviz.storage.texts import BadText, Text
 
@@ -66,7 +66,7 @@ class AttendChunk:
         Raises:
             AttnvizError: what would fail for every text.
         """
-        return attend_window(self.open(), chunk, self.choice, self.command, self.batch_size)
+        return attend_chunk(self.open(), chunk, self.choice, self.command, self.batch_size)
 
 
 @lru_cache(maxsize=2)

@@ -3,47 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from attnviz.analyses.view import divisions, views
-from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import OutputError, UsageError, choose, did_you_mean
-from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES
-from attnviz.renderers import Display, Renderer
+from attnviz.analyses.view import divisions, first_focus, views
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Token
+from attnviz.core.errors import OutputError, choose
+from attnviz.core.registry import FORMATS, PICTURES
+from attnviz.renderers import Display, Renderer, Views
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from attnviz.core.measures import View
     from attnviz.renderers.page import Patches
-
-
-def format_of(path: Path) -> str:
-    """The data format that a file's suffix names.
-
-    Raises:
-        UsageError: none does.
-    """
-    for name, entry in FORMATS.items():
-        if entry.suffix and entry.suffix == path.suffix.lower():
-            return name
-    known = [entry.suffix for entry in FORMATS.values() if entry.suffix]
-    raise UsageError(
-        f"'{path}' names no data format: end it in {', '.join(known)}."
-        f"{did_you_mean(path.suffix, known)}"
-    )
-
-
-def picture_suffix(path: Path) -> str:
-    """The suffix where it names a kind of picture.
-
-    Raises:
-        UsageError: it does not.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in PICTURE_SUFFIXES:
-        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
-    return suffix
 
 
 def make_renderer(format_name: str, display: Display) -> Renderer:
@@ -57,20 +30,35 @@ def make_renderer(format_name: str, display: Display) -> Renderer:
     return renderer
 
 
-def draw(attention: Attention, picture: str) -> Figure:
-    """A picture of the main map as a matplotlib figure, with what was run in its title."""
+def views_of(
+    attention: Attention, *, every_layer: bool = False, as_chosen: bool = False, top: int = 1
+) -> Views:
+    """The views of a text for whatever shows it, worked out once and only if asked for."""
+    return cache(partial(views, attention, every_layer=every_layer, as_chosen=as_chosen, top=top))
+
+
+def draw(attention: Attention, picture: str, shown: Views | None = None) -> Figure:
+    """A picture of the main map as a matplotlib figure, with what was run in its title.
+
+    Args:
+        attention: the maps of one text.
+        picture: which picture.
+        shown: its views, where they are known (`views_of`).
+    """
     from attnviz.analyses.view import describe_run, few_heads, orientation, sides
 
+    shown = shown or views_of(attention)
     function = PICTURES[picture].load()
-    if picture == "heatmap" and len(views(attention)) > 1:
-        return draw_side_by_side(attention)
     if picture == "heatmap":
-        view = views(attention)[0]
+        pictured = [view for view in shown() if not view.second]
+        if "lens all" in attention.provenance.steps and len(pictured) > 1:
+            return draw_side_by_side(attention, pictured)
+        view = pictured[0]
         parts = divisions(attention, view.map)
         words = {"title": view.caption, "subtitle": view.orientation}
         figure: Figure = function(view.map, **words, divided=parts)
     elif picture == "links":
-        item, title = few_heads(attention)
+        item, title = few_heads(attention, shown()[0])
         figure = function(item, title=title, subtitle=sides(item))
     else:
         item = attention.main
@@ -78,12 +66,11 @@ def draw(attention: Attention, picture: str) -> Figure:
     return figure
 
 
-def draw_side_by_side(attention: Attention) -> Figure:
+def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
     """A text through every lens, one panel each."""
     from attnviz.analyses.view import orientation
     from attnviz.renderers.figures.panels import panels
 
-    shown = views(attention)
     return panels(
         [view.map for view in shown],
         title=f"{attention.provenance.title} · every lens side by side on one scale",
@@ -97,6 +84,7 @@ def page_html(
     command: str = "",
     most_weights: int | None = None,
     picture: bytes | None = None,
+    shown: Views | None = None,
 ) -> str:
     """Every map of one text as one interactive HTML file, with the measures of its heads.
 
@@ -107,6 +95,7 @@ def page_html(
             opens quickly.
         picture: the file of the picture (PNG, JPEG or WebP) whose patches stand at the end of the
             keys of every map, if they do.
+        shown: the text's views, where they are known (`views_of`): the page opens on the first.
     """
     from attnviz.analyses.heads import measure_heads
     from attnviz.analyses.words import word_numbers
@@ -144,8 +133,19 @@ def page_html(
         patches={
             number: _patches(picture, item) for number, item in enumerate(attention.maps) if picture
         },
+        focus=_focus(attention, (shown or views_of(attention))()),
         most_weights=most_weights or MOST_WEIGHTS,
     )
+
+
+def _focus(attention: Attention, shown: Sequence[View]) -> dict[int, Focus]:
+    """The head that the page opens each map on: the main map's as its view says."""
+    as_chosen = not any(view.second for view in shown)
+    found = {0: shown[0].focus} | {
+        number: first_focus(attention, item, as_chosen=as_chosen)
+        for number, item in enumerate(attention.maps[1:], 1)
+    }
+    return {number: focus for number, focus in found.items() if focus is not None}
 
 
 def _patches(picture: bytes, item: AttentionMap) -> Patches:
@@ -156,7 +156,9 @@ def _patches(picture: bytes, item: AttentionMap) -> Patches:
     return Patches(picture, rows, columns, first=len(item.key_tokens) - rows * columns)
 
 
-def picture_bytes(attention: Attention, picture: str, suffix: str) -> bytes:
+def picture_bytes(
+    attention: Attention, picture: str, suffix: str, shown: Views | None = None
+) -> bytes:
     """A picture of the main map as a file's bytes.
 
     Raises:
@@ -165,7 +167,7 @@ def picture_bytes(attention: Attention, picture: str, suffix: str) -> bytes:
     from attnviz.renderers.figures.figure import figure_bytes
 
     try:
-        return figure_bytes(draw(attention, picture), suffix)
+        return figure_bytes(draw(attention, picture, shown), suffix)
     except MemoryError as error:
         raise OutputError(f"the {picture} does not fit in memory: choose fewer heads") from error
 

@@ -20,7 +20,8 @@ from attnviz.analyses.select import reduce_map, select
 from attnviz.analyses.words import merge_attention
 from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.models import Batching, Source
+from attnviz.core.query import Query
+from attnviz.models import Source
 from attnviz.storage.texts import Text
 
 AGAINST = ("input", "output")
@@ -141,8 +142,10 @@ class Aligner:
         self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
         """The attention of each target over its source, in words, or why there is none."""
-        whole = [pair for pair in pairs if pair.target is not None or not pair.where]
-        attended = attend_pairs(source, whole, batch_size)
+        complete = [pair for pair in pairs if pair.target is not None or not pair.where]
+        attended = source.attend(
+            [Query(pair.text, pair.target, "cross") for pair in complete], batch_size=batch_size
+        )
         for pair in pairs:
             if pair.target is None and pair.where:
                 yield InputError("an alignment needs a source and a target, separated by a tab")
@@ -175,20 +178,6 @@ def check_alignment(how: str | None, against: str) -> None:
     if how is not None:
         choose(how, SYMMETRIZATIONS, "symmetrization")
     choose(against, AGAINST, "side to align against")
-
-
-def attend_pairs(
-    source: Source, pairs: Sequence[Text], batch_size: int | None = None
-) -> Iterator[Attention | InputError]:
-    """The attention of each pair in order, read together where the source can, or why not."""
-    if isinstance(source, Batching) and len(pairs) > 1 and batch_size != 1:
-        yield from source.attend_many(pairs, alone=False, batch_size=batch_size)
-        return
-    for pair in pairs:
-        try:
-            yield source.attend_cross(pair.text, pair.target)
-        except InputError as error:
-            yield error
 
 
 def default_symmetrization(attention: Attention) -> str:

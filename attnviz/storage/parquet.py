@@ -7,7 +7,6 @@ list of structs with the fields of a JSON document's maps, where "shape" says ho
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -195,12 +194,3 @@ def _to_map(item: Any) -> dict[str, Any]:
     found = {name: item[name].as_py() for name in item if name != "weights"}
     weights = item["weights"].values.to_numpy()
     return found | {"weights": np.reshape(weights, found["shape"])}
-
-
-def load_parquet(data: bytes) -> Iterator[Attention]:
-    """The attention of each text in a Parquet file.
-
-    Raises:
-        InputError: the bytes are not such a file.
-    """
-    return iter(ParquetReader(io.BytesIO(data)))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.links import sharpest, strongest_links
 from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.sinks import sink_place, word_cells
 from tests.samples import checked, maps, self_map
 
 
@@ -67,3 +68,57 @@ def test_the_size_of_a_signed_cell_counts() -> None:
     link = sharpest(item.with_weights(weights))
     assert link is not None
     assert link.weight == np.float32(-0.7)
+
+
+def resting(count: int, **fields: object) -> AttentionMap:
+    """Every token of a causal text rests on the first, and a little on the one before it."""
+    weights = 0.2 * np.eye(count, k=-1)
+    weights[:, 0] += 0.7
+    words = [Token(str(place)) for place in range(count)]
+    tokens = tuple(words)
+    return AttentionMap("causal", tokens, tokens, weights[None, None], **fields)  # type: ignore[arg-type]
+
+
+def test_a_sink_is_no_end_of_the_strongest_links() -> None:
+    item = resting(6)
+    assert sink_place(item) == 0
+    assert [(link.query, link.key) for link in strongest_links(item, 3)] == [
+        ("2", "1"),
+        ("3", "2"),
+        ("4", "3"),
+    ]
+
+
+def test_a_sink_holds_much_and_more_than_uniform_attention_gives_it() -> None:
+    count = 6
+    tokens = tuple(map(Token, "abcdef"))
+    causal = np.tri(count) / np.tri(count).sum(axis=1, keepdims=True)
+    even = AttentionMap("causal", tokens, tokens, causal[None, None].astype(np.float32))
+    # The first token gets 41 % of uniform attention under a causal mask: no sink.
+    assert causal[:, 0].mean() > 0.4
+    assert sink_place(even) is None
+    for share, sink in ((0.29, None), (0.31, 2)):
+        weights = np.full((1, 1, count, count), (1 - share) / (count - 1), np.float32)
+        weights[..., 2] = share
+        assert sink_place(AttentionMap("self", tokens, tokens, weights)) == sink
+
+
+def test_sinks_are_of_single_tokens_of_one_text() -> None:
+    assert sink_place(resting(3)) is None
+    assert sink_place(resting(4)) == 0
+    assert sink_place(resting(6, blocks=(2, 2))) is None
+    assert sink_place(resting(6, query_side="target", key_side="source")) is None
+    assert sink_place(resting(6, values="signed")) is None
+    empty = resting(6).with_weights(np.zeros((1, 1, 6, 6), np.float32))
+    assert sink_place(empty) is None
+
+
+def test_words_are_neither_special_nor_a_sink_that_is_attended() -> None:
+    item = resting(4)
+    assert word_cells(item).tolist() == [[False, True, True, True]] * 4
+    tokens = (*item.key_tokens[:3], Token("<eos>", special=True))
+    marked = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
+    row = [False, True, True, False]
+    assert word_cells(marked).tolist() == [row, row, row, [False] * 4]
+    marks = (Token("<eos>", special=True),) * 4
+    assert word_cells(item.with_weights(item.weights, key_tokens=marks)).all()

@@ -3,16 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.view import describe_run, orientation, views
-from attnviz.core.attention_map import Focus
+from attnviz.analyses.view import describe_run, head_worth_showing, orientation, views
+from attnviz.core.attention_map import AttentionMap, Focus, Token
 from tests.samples import attention_of, self_map
 
 WORDS = ["a", "b", "c"]
 
 
-def test_the_mean_of_the_last_layer_comes_first_with_a_line_for_each_head() -> None:
+def test_as_chosen_the_mean_of_the_last_layer_comes_with_a_line_for_each_head() -> None:
     item = self_map(WORDS, 3, 4)
-    (view,) = views(attention_of(item))
+    (view,) = views(attention_of(item), as_chosen=True)
     assert np.allclose(view.map.weights[0, 0], item.weights[2].mean(axis=0), atol=1e-6)
     assert view.caption == "sample · self · 3 layers × 4 heads · mean over the heads of layer 2"
     assert [line.head for line in view.heads] == ["0", "1", "2", "3"]
@@ -20,20 +20,104 @@ def test_the_mean_of_the_last_layer_comes_first_with_a_line_for_each_head() -> N
     assert view.strongest.weight == pytest.approx(
         np.where(np.eye(3, dtype=bool), 0, item.weights).max()
     )
+    assert not view.second
+    assert view.focus is None
 
 
-def test_a_focus_is_shown_with_its_reason() -> None:
+def test_a_focus_is_shown_with_its_reason_and_the_mean_of_its_layer_behind() -> None:
     item = self_map(WORDS, 3, 4)
-    (view,) = views(attention_of(item, focus={"self": Focus("1", "2", "the alignment head")}))
-    assert np.array_equal(view.map.weights[0, 0], item.weights[1, 2])
-    assert view.caption.endswith("layer 1 head 2 (the alignment head)")
-    assert len(view.heads) == 4
+    focus = Focus("1", "2", "the alignment head")
+    first, mean = views(attention_of(item, focus={"self": focus}))
+    assert np.array_equal(first.map.weights[0, 0], item.weights[1, 2])
+    assert first.caption.endswith("layer 1 head 2 (the alignment head)")
+    assert (first.heads, first.strongest, first.second, first.focus) == ((), None, False, focus)
+    assert np.allclose(mean.map.weights[0, 0], item.weights[1].mean(axis=0), atol=1e-6)
+    assert (mean.caption, mean.orientation) == ("mean over the heads of layer 1", "")
+    assert (len(mean.heads), mean.second, mean.focus) == (4, True, None)
+    assert mean.strongest is not None
 
 
 def test_a_focus_that_was_not_kept_is_forgotten() -> None:
     item = self_map(WORDS, 1, 2).with_weights(self_map(WORDS, 1, 2).weights, layers=("5",))
-    (view,) = views(attention_of(item, focus={"self": Focus("1", "2", "why")}))
+    found = attention_of(item, focus={"self": Focus("1", "2", "why")})
+    (view,) = views(found, as_chosen=True)
     assert "mean over the heads of layer 5" in view.caption
+    assert views(found)[0].map.layers == ("5",)
+
+
+def layered(*heads: np.ndarray, words: list[str] | None = None) -> AttentionMap:
+    """A layer of two heads for each pair given."""
+    weights = np.stack(heads).astype(np.float32).reshape(-1, 2, *heads[0].shape)
+    return AttentionMap("self", *2 * (tuple(map(Token, words or list("abcde"))),), weights)
+
+
+UNIFORM = np.full((5, 5), 0.2)
+RESTING = np.tile([0.9, 0.05, 0.05, 0, 0], (5, 1))
+BEFORE = 0.8 * np.eye(5, k=-1) + 0.04
+AFTER = 0.7 * np.eye(5, k=1) + 0.06
+
+
+def test_the_head_that_joins_words_one_to_one_comes_first_with_what_it_does() -> None:
+    item = layered(RESTING, UNIFORM, AFTER, BEFORE, RESTING, UNIFORM)
+    assert head_worth_showing(item) == Focus("1", "0", "next token .76")
+    assert head_worth_showing(layered(UNIFORM, BEFORE)) == Focus("0", "1", "previous token .84")
+    first, mean = views(attention_of(item))
+    assert first.caption.endswith("3 layers × 2 heads · layer 1 head 0 (next token .76)")
+    assert np.array_equal(first.map.weights[0, 0], item.weights[1, 0])
+    assert mean.caption == "mean over the heads of layer 1"
+
+
+def test_of_equal_heads_the_first_comes_first() -> None:
+    assert head_worth_showing(layered(UNIFORM, BEFORE, BEFORE, UNIFORM)) == Focus(
+        "0", "1", "previous token .84"
+    )
+
+
+def test_a_head_that_copies_is_named_after_induction_or_the_same_token() -> None:
+    words = list("abcabc")
+    copies, repeats = np.zeros((6, 6)), np.zeros((6, 6))
+    for query in (3, 4, 5):
+        copies[query, query - 2] = repeats[query, query - 3] = 0.9
+    rest = np.tile([1.0, 0, 0, 0, 0, 0], (6, 1)) * 0.1
+    found = head_worth_showing(layered(copies, rest, words=words))
+    assert found == Focus("0", "0", "induction .90")
+    # Of both directions of a repetition: six rows could attend to the same token.
+    found = head_worth_showing(layered(repeats, rest, words=words))
+    assert found == Focus("0", "0", "same token .45")
+
+
+def test_a_head_without_a_pattern_says_how_much_its_links_hold() -> None:
+    jumps = np.zeros((5, 5))
+    jumps[[0, 1, 3, 4], [3, 4, 0, 1]] = 0.5
+    found = head_worth_showing(layered(UNIFORM * 0.01, jumps))
+    assert found == Focus("0", "1", "its strongest links between words hold .40 of a row")
+
+
+def test_across_two_texts_no_position_is_a_pattern() -> None:
+    item = layered(UNIFORM, BEFORE)
+    cross = item.with_weights(item.weights, query_side="target", key_side="source")
+    found = head_worth_showing(cross)
+    assert found is not None
+    assert found.why == "its strongest links between words hold .67 of a row"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        self_map(WORDS, 3, 1),
+        self_map(WORDS, 2, 2, signed=True),
+        self_map(["a", "b"], 2, 2),
+        self_map(WORDS, 2, 2).with_weights(self_map(WORDS, 2, 2).weights, blocks=(2, 2)),
+        self_map(WORDS, 1, 2).with_weights(np.zeros((1, 2, 3, 3), np.float32)),
+    ],
+)
+def test_no_head_stands_out(item: AttentionMap) -> None:
+    assert head_worth_showing(item) is None
+
+
+def test_no_head_of_an_untrained_model_stands_out() -> None:
+    (view,) = views(attention_of(self_map(WORDS, 3, 2), trained=False))
+    assert "mean over the heads of layer 2" in view.caption
 
 
 def test_chosen_layers_are_all_shown() -> None:

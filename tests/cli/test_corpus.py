@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from attnviz.analyses.corpus.words import WordCounts
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
+from attnviz.core.query import Query
 from attnviz.runs import corpus, many_texts
 from attnviz.runs.corpus import (
     Shard,
@@ -128,10 +130,10 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-f", "csv"), "unknown format 'csv'"),
+        (("-f", "parquet"), "format 'parquet' cannot hold what this command writes"),
         (("--show", "pair"), "Did you mean 'pairs'?"),
         (("--sort", "entropi"), "Did you mean 'entropy'?"),
-        (("-o", "found.csv"), "must end in .txt, .tsv, .json, .npz"),
+        (("-o", "found.parquet"), "end it in .txt, .json, .jsonl, .csv, .tsv, .npz"),
         (("--overview", "found.gif"), "names no picture"),
         (("--mechanism", "nope"), "nope"),
     ],
@@ -166,6 +168,7 @@ def many(count: int) -> list[Text | BadText]:
     return [BadText("", InputError("bad")) if n % 50 == 7 else t for n, t in enumerate(good)]
 
 
+@pytest.mark.slow
 def test_shards_give_the_same_bytes_wherever_they_are_worked_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -188,6 +191,7 @@ def test_a_shard_says_which_records_failed() -> None:
     assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
     # Two chunks and a part of a third.
@@ -218,11 +222,14 @@ def test_rejects_hold_the_lines_that_failed(tmp_path: Path) -> None:
 class Pooled:
     """A source whose second text comes in blocks."""
 
-    def attend_self(self, text: str) -> Attention:
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention]:
         attention = attention_of(0)
         item = attention.main
-        blocks = (2, 2) if text == "long" else (1, 1)
-        return replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
+        for query in queries:
+            blocks = (2, 2) if query.text == "long" else (1, 1)
+            yield replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
 
 
 def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +260,7 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stops", [1, 2])
+@pytest.mark.slow
 def test_what_is_resumed_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:

@@ -75,6 +75,7 @@ def content(folder: Path) -> dict[str, bytes]:
     ("grows", "shard_size"), [(True, None), (True, 3), (False, 3), (True, 1), (False, 4)]
 )
 @pytest.mark.parametrize("half", [False, True])
+@pytest.mark.slow
 def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     grows: bool, shard_size: int | None, half: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,4 +234,4 @@ def test_options_are_named_as_they_are_given(tmp_path: Path) -> None:
 
 
 def _spellings(option: Any) -> list[str]:
-    return [option.default, *option.param_decls]
+    return list(option.names.split())

@@ -19,6 +19,8 @@ import pytest
 
 from tests.invoke import OWN, Done, attnviz
 
+pytestmark = pytest.mark.slow
+
 SMALL = (*OWN, "--head", "0", "-q", "-f", "none")
 COUNT = 300
 """More than a chunk of records."""
@@ -267,7 +269,7 @@ def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> N
     [
         (
             ("-o", "a.npz", "--resume"),
-            "--resume cannot go on with half of 'a.npz': add --shard-siz",
+            "--resume cannot continue a part of 'a.npz': add --shard-siz",
         ),
         (("--resume",), "--resume is about the data file: add -o FILE"),
         (("--shard-size", "3"), "--shard-size is about the data file: add -o FILE"),

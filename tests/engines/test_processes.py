@@ -79,12 +79,14 @@ def test_the_work_stays_in_its_worker_from_shard_to_shard() -> None:
         assert counts == list(range(1, len(counts) + 1))
 
 
+@pytest.mark.slow
 def test_the_shard_of_a_worker_that_is_killed_is_tried_again(tmp_path: Path) -> None:
     with Processes(2) as engine:
         assert list(engine.map(Deadly(tmp_path, 3, 2), range(8))) == [i * i for i in range(8)]
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
     tmp_path: Path,
 ) -> None:
@@ -182,6 +184,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_workers_end_with_the_program_however_it_ends(
     tmp_path: Path, ending: signal.Signals
 ) -> None:

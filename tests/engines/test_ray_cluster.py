@@ -16,6 +16,8 @@ from tests.engines.works import Deadly, Remembering, Uneven, failing, square
 
 pytest.importorskip("ray")
 
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -42,6 +42,7 @@ def test_what_the_user_says_about_sums_stays(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ["MKL_CBWR"] == "COMPATIBLE"
 
 
+@pytest.mark.slow
 def test_sums_are_the_same_to_the_last_bit_on_any_number_of_threads() -> None:
     def sums(threads: int) -> list[str]:
         done = subprocess.run(

@@ -27,12 +27,13 @@ from attnviz.models.hugging_face.capture.kernel import (
 )
 from attnviz.models.hugging_face.load.errors import remedy
 from attnviz.storage.documents import from_document, to_document
+from tests.hugging_face.ask import attend
 
 TEXT = "The professor who supervised the student published the paper."
 
 
 def read(model, text=TEXT, **wanted):
-    return replace(model, extent=Region(**wanted)).attend_self(text)
+    return attend(replace(model, region=Region(**wanted)), text)
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "t5"])

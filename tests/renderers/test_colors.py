@@ -3,16 +3,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.renderers.colors import (
+    BEYOND,
     INK,
     PAPER,
     SHADES,
     SIGNED_SHADES,
+    beyond,
     color_of,
     colors_of,
     ink_on,
     limits_of,
     round_up,
+    scale_of,
     shades,
 )
 
@@ -131,3 +135,28 @@ def test_ink_can_be_read_on_every_colour(table):
         assert (max(ground, ink) + 0.05) / (min(ground, ink) + 0.05) > 3.2
     assert ink_on((255, 255, 255)) == INK
     assert ink_on((0, 0, 0)) == PAPER
+
+
+def resting(largest: float) -> AttentionMap:
+    """Words that give each other little, and a special token much."""
+    tokens = (*map(Token, "abc"), Token("<eos>", special=True))
+    weights = np.full((1, 1, 4, 4), 0.05, np.float32)
+    weights[..., 0, 1] = largest
+    weights[..., 3] = 0.8
+    return AttentionMap("self", tokens, tokens, weights)
+
+
+@pytest.mark.parametrize(("largest", "top"), [(0.24, 0.3), (0.46, 0.5), (0.51, 1.0)])
+def test_words_set_the_scale_and_special_tokens_lie_beyond(largest: float, top: float) -> None:
+    item = resting(largest)
+    limits = scale_of(item)
+    assert limits == (0, top)
+    assert beyond(item, limits) == (BEYOND if top < 0.8 else "")
+
+
+def test_a_signed_scale_reaches_as_far_as_its_words() -> None:
+    item = resting(0.2)
+    signed = item.with_weights(-item.weights, values="signed")
+    assert scale_of(signed) == (-0.2, 0.2)
+    assert beyond(signed, (-0.2, 0.2)) == BEYOND
+    assert beyond(signed, (-0.8, 0.8)) == ""

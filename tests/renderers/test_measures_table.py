@@ -39,7 +39,7 @@ def test_what_has_no_room_is_named() -> None:
     found = "\n".join(lines(40))
     assert "no room for" in found
     assert "prev" in found
-    assert "-f tsv and -f json have them" in " ".join(found.split())
+    assert "-f tsv shows them as a table, -f json as data" in " ".join(found.split())
 
 
 def test_the_measure_that_sorts_is_kept() -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from attnviz.core.attention_map import Attention, Token
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import JsonLinesRenderer, JsonRenderer
-from attnviz.storage.archive import dump_archive, load_archive
+from attnviz.storage.archive import ArchiveReader, dump_archive
 from attnviz.storage.documents import dump_json, to_document
-from attnviz.storage.read import holds_attention, read_attention
+from attnviz.storage.saved import holds_attention, read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 several = st.lists(attentions(), min_size=1, max_size=3)
@@ -41,14 +41,16 @@ def as_json_lines(found: list[Attention]) -> bytes:
 
 @checked
 @given(several)
+@pytest.mark.slow
 def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
-    loaded = list(load_archive(dump_archive(found)))
+    loaded = list(ArchiveReader(io.BytesIO(dump_archive(found))))
     assert len(loaded) == len(found)
     assert all(same(*pair) for pair in zip(found, loaded, strict=True))
 
 
 @checked
 @given(attentions())
+@pytest.mark.slow
 def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
     assert same(attention, next(read_attention(as_document([attention]), "x")))
 
@@ -56,6 +58,7 @@ def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
 @few
 @given(several)
 @pytest.mark.parametrize("dump", [as_archive, as_json_list, as_json_lines])
+@pytest.mark.slow
 def test_every_file_of_several_texts_gives_them_back_in_order(
     dump: object, found: list[Attention]
 ) -> None:

@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import FILES, READING, Options, completing, with_options
-from attnviz.core.errors import UsageError, choose
+from attnviz.cli.options import PLACES, VIEW, in_words, one_of, with_options
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Options
+from attnviz.core.registry import CO_VARIANTS
 
-VARIANTS = ("parallel", "alternating", "two-stream")
+if TYPE_CHECKING:
+    Variant = str
+else:
+    Variant = one_of(CO_VARIANTS)
 
 
-@with_options(
-    without=(
-        "model",
-        "mechanism",
-        "weights",
-        "causal",
-        "to",
-        "generate",
-        "chat",
-        "revision",
-        "allow_pickle",
-        "allow_code",
-        "device_map",
-        "keep_qk",
-        *("max_size", "rows", "window"),
-        "explain",
-    ),
-    many=(*READING, *FILES),
-)
+@with_options("layer", "compute", *VIEW, *PLACES, "reading", "files")
 def co(
     a: Annotated[
         str | None, typer.Argument(help="First text; - reads tab-separated pairs.")
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
     variant: Annotated[
-        str,
-        typer.Option(
-            "--variant",
-            metavar="NAME",
-            help="parallel, alternating or two-stream.",
-            autocompletion=completing(VARIANTS),
-        ),
+        Variant, typer.Option("--variant", metavar="NAME", help=f"{in_words(CO_VARIANTS)}.")
     ] = "parallel",
     input_file: InputOption = None,
     *,
@@ -59,7 +40,6 @@ def co(
     """
     from attnviz.cli.run import run_texts
 
-    choose(variant, VARIANTS, "variant")
     if a is not None and a != "-" and b is None:
         raise UsageError("co-attention needs two texts: attnviz co A B")
     given = [text for text in (a, b) if text is not None]

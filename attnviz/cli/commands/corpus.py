@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnviz.analyses.corpus.words import Vocabulary
 from attnviz.analyses.heads import ORDERS, check_order
 from attnviz.cli.inputs import texts_of
-from attnviz.cli.options import (
-    CHOICE,
-    ORIGIN,
-    OUTPUT,
-    READING,
-    SHARING,
-    Options,
-    completing,
-    with_options,
-)
-from attnviz.cli.output import (
-    check_writable,
-    different,
-    refuse_binary_on_terminal,
-    write_bytes,
-    write_file,
-)
-from attnviz.cli.rejects import failures, rejected, stopping
-from attnviz.cli.run import Notes, count_texts, sharing
+from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
+from attnviz.cli.rejects import rejected
+from attnviz.cli.report import Report
+from attnviz.cli.run import count_texts, sharing
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.errors import AttnvizError, UsageError, choose
-from attnviz.core.notices import notices_to, notify
+from attnviz.core.errors import AttnvizError, UsageError
+from attnviz.core.notices import notify
+from attnviz.core.options import Option, Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.renderers import Display
+from attnviz.renderers.reports import Data
 from attnviz.runs.corpus import (
     Checkpoint,
     CorpusState,
@@ -51,24 +35,22 @@ from attnviz.runs.corpus import (
 from attnviz.runs.engines import open_engine
 from attnviz.runs.journal import run_options
 from attnviz.runs.many_texts import AttendChunk, Record
-from attnviz.runs.outputs import as_bytes, picture_suffix
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.resumable import can_last
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 
-SUFFIXES = {".txt": "table", ".tsv": "tsv", ".json": "json", ".npz": "npz"}
-FORMATS = ("table", "tsv", "json", "npz", "none")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SHOWS = ("measures", "positions", "classes", "pairs", "links")
 
 
 @with_options(
-    without=(
-        *("weights", "lens", "explain", "generate", "chat", "labels", "reduce", "over"),
-        *("format", "output", "heatmap", "grid", "links", "html", "open_page", "top", "verbose"),
-        *("keep_qk", "group", "words", "rows", "window"),
-    ),
-    many=(*READING, *SHARING, "resume"),
+    *("model", "compute", "mechanism", "layer", "causal", "to", "long"),
+    *("stream", "heads", "special", "reading", "sharing"),
+    also=("resume",),
+    writes="corpus",
 )
 def corpus(
     file: Annotated[
@@ -79,99 +61,64 @@ def corpus(
     ],
     cross: Annotated[
         bool,
-        typer.Option(
+        Option(
+            ORIGIN,
             "--cross",
-            rich_help_panel=ORIGIN,
-            help="FILE holds pairs of source and target: measure how targets attend to sources.",
+            "FILE holds pairs of source and target: measure how targets attend to sources.",
         ),
     ] = False,
     show: Annotated[
         str,
-        typer.Option(
+        Option(
+            CHOICE,
             "--show",
-            metavar="WHAT",
-            rich_help_panel=CHOICE,
-            help=f"What table and tsv hold: {', '.join(SHOWS)}. json and npz hold everything.",
-            autocompletion=completing(SHOWS),
+            "What tables and rows hold: {choices}. json and npz hold everything.",
+            "WHAT",
+            choices=SHOWS,
         ),
     ] = "measures",
     order: Annotated[
         str,
-        typer.Option(
+        Option(
+            CHOICE,
             "--sort",
-            metavar="NAME",
-            rich_help_panel=CHOICE,
-            help="Order: role (the clearest first), layer, or a measure (the largest first).",
-            autocompletion=completing(ORDERS),
+            "Order: role (the clearest first), layer, or a measure (the largest first).",
+            "NAME",
+            choices=ORDERS,
         ),
     ] = "role",
     top: Annotated[
         int | None,
-        typer.Option(
+        Option(
+            CHOICE,
             "--top",
-            metavar="N",
-            min=1,
-            rich_help_panel=CHOICE,
-            help="Heads in table and tsv, the first as sorted; all by default.",
+            "Heads in tables and rows, the first as sorted; all by default.",
+            "N",
+            1,
         ),
     ] = None,
     frequencies: Annotated[
         Path | None,
-        typer.Option(
+        Option(
+            CHOICE,
             "--frequencies",
-            metavar="FILE",
-            rich_help_panel=CHOICE,
-            help="Word, tab, count a line: how frequent words are. Default: as in the texts.",
+            "Word, tab, count a line: how frequent words are. Default: as in the texts.",
+            "FILE",
         ),
     ] = None,
     replicates: Annotated[
-        int,
-        typer.Option(
-            "--replicates",
-            metavar="N",
-            min=2,
-            rich_help_panel=CHOICE,
-            help="Bootstrap replicates behind each interval.",
-        ),
+        int, Option(CHOICE, "--replicates", "Bootstrap replicates behind each interval.", "N", 2)
     ] = 200,
     bootstrap_seed: Annotated[
-        int,
-        typer.Option(
-            "--bootstrap-seed",
-            metavar="N",
-            min=0,
-            rich_help_panel=CHOICE,
-            help="Seed of the bootstrap.",
-        ),
+        int, Option(CHOICE, "--bootstrap-seed", "Seed of the bootstrap.", "N", 0)
     ] = 0,
-    format_name: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="NAME",
-            rich_help_panel=OUTPUT,
-            help=f"What stdout gets: {', '.join(FORMATS)}.",
-            autocompletion=completing(FORMATS),
-        ),
-    ] = "table",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="The same as a file: .txt, .tsv, .json or .npz.",
-        ),
-    ] = None,
     overview: Annotated[
         Path | None,
-        typer.Option(
+        Option(
+            OUTPUT,
             "--overview",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
+            "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
+            "FILE",
         ),
     ] = None,
     *,
@@ -183,8 +130,6 @@ def corpus(
 
     attnviz corpus sample_inputs/sentences.txt -o heads.npz --overview heads.png
     """
-    choose(format_name, FORMATS, "format")
-    choose(show, SHOWS, "thing to show")
     check_order(order, None)
     asked = CorpusRequest(
         options=options,
@@ -196,8 +141,6 @@ def corpus(
         frequencies=frequencies,
         replicates=replicates,
         seed=bootstrap_seed,
-        format=format_name,
-        output=output,
         overview=overview,
     )
     raise typer.Exit(run(asked))
@@ -217,8 +160,6 @@ class CorpusRequest:
         frequencies: a file of words and counts.
         replicates: of the bootstrap.
         seed: of the bootstrap.
-        format: what stdout gets.
-        output: a file for the same.
         overview: a picture.
     """
 
@@ -231,8 +172,6 @@ class CorpusRequest:
     frequencies: Path | None
     replicates: int
     seed: int
-    format: str
-    output: Path | None
     overview: Path | None
 
     def check(self) -> None:
@@ -243,26 +182,16 @@ class CorpusRequest:
             OutputError: a place that cannot be written.
         """
         check_choice(self.options.choice)
-        stopping(self.options)
         check_origin(self.options.origin, self.command)
-        paths = different(self.output, self.overview, self.options.many.rejects)
-        if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
-            raise UsageError(f"-o '{self.output}' must end in {', '.join(SUFFIXES)}")
-        if self.overview is not None:
-            picture_suffix(self.overview)
         if self.options.many.resume and self._resumable() is None:
             raise UsageError(
                 "--resume continues an interrupted run: give the texts as a file, and -o FILE or "
                 "--overview FILE"
             )
-        if self.format == "npz":
-            refuse_binary_on_terminal("npz")
-        for path in paths:
-            check_writable(path)
 
     def _resumable(self) -> Path | None:
         """The file beside which the run's state is kept, where the run could be resumed."""
-        path = self.output or self.overview
+        path = self.options.output.output or self.overview
         if path is None or not can_last(path) or not Path(self.file).is_file():
             return None
         return path
@@ -294,11 +223,10 @@ def run(asked: CorpusRequest) -> int:
     asked.check()
     options = asked.options
     checkpoint = asked.checkpoint()
-    vocabulary, texts, total = _read(asked)
-    attend = AttendChunk(options.origin, options.choice, asked.command, options.many.batch_size)
-    task = ShardTask(attend, vocabulary, asked.replicates, asked.seed)
-    say = None if options.output.quiet else Notes().say
-    with failures(options) as failed, open_engine(*sharing(options)) as engine, notices_to(say):
+    with Report(options, "corpus", pictures={"overview": asked.overview}) as report:
+        vocabulary, texts, total = _read(asked)
+        attend = AttendChunk(options.origin, options.choice, asked.command, options.many.batch_size)
+        task = ShardTask(attend, vocabulary, asked.replicates, asked.seed)
         state = CorpusState(task.empty())
         if options.many.resume and checkpoint is not None:
             earlier = checkpoint.restore(task)
@@ -306,16 +234,18 @@ def run(asked: CorpusRequest) -> int:
                 notify("nothing to resume: starting from the first text")
             else:
                 state = earlier
-                failed.count += state.failed
-                if failed.write is not None:
-                    failed.write(state.rejects.encode())
+                report.reject(state.rejects.encode(), state.failed)
 
         def on_failure(record: Record, error: AttnvizError) -> str:
-            failed.add(record, error)
-            return "" if failed.write is None else rejected(record, error).decode()
+            report.skip(record, error)
+            return "" if options.many.rejects is None else rejected(record, error).decode()
 
-        with _progress(None if total is None else total - state.records, asked) as advance:
-            report = study(
+        left = None if total is None else total - state.records
+        with (
+            open_engine(*sharing(options)) as engine,
+            report.counted(lambda: left) as advance,
+        ):
+            found = study(
                 *(task, texts, engine),
                 state=state,
                 checkpoint=checkpoint,
@@ -323,11 +253,13 @@ def run(asked: CorpusRequest) -> int:
                 advance=advance,
                 order=asked.order,
             )
-    if report is not None:
-        write(report, asked)
+        if found is not None:
+            report.add(_data(found, asked))
+        report.finish()
+        report.say_done(f"{state.records} texts")
     if checkpoint is not None:
         checkpoint.discard()
-    return 1 if failed.count or report is None else 0
+    return 1 if found is None else report.status
 
 
 def _read(asked: CorpusRequest) -> tuple[Vocabulary, Iterator[Record], int | None]:
@@ -350,53 +282,24 @@ def _read(asked: CorpusRequest) -> tuple[Vocabulary, Iterator[Record], int | Non
     return vocabulary, open_texts(), count_texts(asked.file, asked.command, asked.options)
 
 
-def _progress(
-    total: int | None, asked: CorpusRequest
-) -> AbstractContextManager[Callable[[int], None]]:
-    """A count, a rate and the time that remains, on a terminal."""
-    if asked.options.output.quiet or not sys.stderr.isatty():
-        return nullcontext(lambda done: None)
-    from attnviz.cli.progress import advancing
-
-    return advancing(total)
-
-
-def write(report: CorpusReport, asked: CorpusRequest) -> None:
-    """Write the picture, the file and stdout.
-
-    Raises:
-        OutputError: what cannot be written.
-    """
-    from attnviz.cli.sinks import display_of_stdout
-
-    display = display_of_stdout(many=False)
-    if asked.overview is not None:
-        from attnviz.renderers.figures.corpus_overview import corpus_overview
-        from attnviz.renderers.figures.figure import figure_bytes
-
-        provenance = dump_json(asdict(report.provenance))
-        suffix = picture_suffix(asked.overview)
-        write_file(asked.overview, figure_bytes(corpus_overview(report), suffix, provenance))
-    if asked.output is not None:
-        format_name = SUFFIXES[asked.output.suffix.lower()]
-        plain = Display(width=display.width)
-        write_file(asked.output, _rendered(report, format_name, asked, plain))
-    if asked.format != "none":
-        write_bytes(_rendered(report, asked.format, asked, display))
-
-
-def _rendered(
-    report: CorpusReport, format_name: str, asked: CorpusRequest, display: Display
-) -> bytes:
-    from attnviz.renderers.data import corpus as corpus_data
+def _data(report: CorpusReport, asked: CorpusRequest) -> Data:
+    """The report in every form."""
+    from attnviz.renderers.data import corpus as data
     from attnviz.renderers.text.corpus import corpus_table
 
     streams = (replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams)
     first = replace(report, streams=tuple(streams))
-    renderings: dict[str, Callable[[], str | bytes]] = {
-        "table": lambda: corpus_table(first, asked.show, display),
-        "tsv": lambda: corpus_data.corpus_tsv(first, asked.show),
-        "json": lambda: corpus_data.corpus_json(report),
-        "npz": lambda: corpus_data.corpus_npz(report),
-    }
-    return as_bytes(renderings[format_name]())
+
+    def overview() -> Figure:
+        from attnviz.renderers.figures.corpus_overview import corpus_overview
+
+        return corpus_overview(report)
+
+    return Data(
+        text=lambda display: corpus_table(first, asked.show, display),
+        rows=lambda: data.corpus_tsv(first, asked.show),
+        document=lambda: data.corpus_json(report),
+        arrays=lambda: data.corpus_npz(report),
+        figures={"overview": overview},
+        about=dump_json(asdict(report.provenance)),
+    )

@@ -8,10 +8,14 @@ import typer
 
 from attnviz.cli.commands.align import AgainstOption, ScoreOption, SymmetrizeOption
 from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import FILES, READING, SHARING, Options, with_options
+from attnviz.cli.options import MANY_TEXTS, MODELS, PLACES, VIEW, with_options
+from attnviz.core.options import Options
 
 
-@with_options(without=("causal", "chat", "rows", "window"), many=(*READING, *SHARING, *FILES))
+@with_options(
+    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS),
+    writes=("maps", "alignment", "scores"),
+)
 def cross(
     source: Annotated[
         str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")
@@ -47,6 +51,6 @@ def cross(
         from attnviz.cli.commands.align import Alignment, run_alignment
 
         raise typer.Exit(
-            run_alignment(texts, options, Alignment(symmetrize, against, score), input_file)
+            run_alignment(texts, many, options, Alignment(symmetrize, against, score), input_file)
         )
     raise typer.Exit(run_texts("cross", texts, many, options, input_file))

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import FILES, ORIGIN, READING, SHARING, Options, with_options
+from attnviz.cli.options import MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
+from attnviz.core.options import Options
 
 
-@with_options(without=("to",), many=(*READING, *SHARING, *FILES))
+@with_options(*MODELS, *VIEW, *PLACES, "causal", "chat", "range", "explain", *MANY_TEXTS)
 def self_command(
     text: Annotated[
         list[str] | None,

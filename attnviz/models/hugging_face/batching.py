@@ -1,11 +1,17 @@
-"""Lists of numbers of several texts become one batch, and a batch's output each text's own."""
+"""Encoded texts through a model, one by one or in batches, and how batches are checked.
+
+Whether padding changes a text's numbers is not known from a list of families. The shortest text of
+the first batch is read alone as well, by the model's own kernel, and all of its weights have to
+agree. Where they do not, only texts of equal length are read together; where not even that helps,
+each is read by itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,20 +19,71 @@ import numpy as np
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, AttnvizError
 from attnviz.core.notices import notify
-from attnviz.models.hugging_face.capture.capture import HANDED_OVER, Captured, capture_many
+from attnviz.models.hugging_face.capture.capture import (
+    HANDED_OVER,
+    Captured,
+    capture,
+    capture_many,
+)
+from attnviz.models.hugging_face.capture.extent import heads_of
 from attnviz.models.hugging_face.capture.kernel import eagerly
-from attnviz.models.hugging_face.inputs.prepared import Prepared
-from attnviz.models.hugging_face.inputs.reader import taken_by, vocabulary_of
-from attnviz.models.hugging_face.load.devices import NoRoomError
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.load.devices import NoRoomError, free_bytes
 from attnviz.models.hugging_face.load.errors import first_line
 from attnviz.models.hugging_face.load.tasks import listening
-from attnviz.storage.texts.batches import batches
-
-if TYPE_CHECKING:
-    from attnviz.models.hugging_face.model import HuggingFaceModel
+from attnviz.models.hugging_face.model import LoadedModel, input_names, vocabulary_size
+from attnviz.storage.texts.batches import MEMORY_BUDGET, batches
 
 MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
 """Which input says where the numbers of which other one are no padding."""
+
+
+FEW = 4
+"""Fewer texts than this are read one by one: a batch of them would save nothing."""
+
+
+def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
+    """The maps of one pass over one query.
+
+    Raises:
+        ModelError: the model fails.
+        AttentionError: the architecture gives out no attention weights.
+    """
+    with listening(loaded.model) as outputs:
+        captured = capture(
+            encoded.part,
+            loaded.tensors(encoded.inputs, encoded.part),
+            encoded.sides,
+            extent=loaded.region,
+            hidden=encoded.ignored,
+        )
+    return encoded.finished(captured, loaded.task, outputs[0] if outputs else None)
+
+
+def bytes_of(encoded: EncodedQuery, heads: dict[str, int]) -> int:
+    """What the maps of a text take.
+
+    Args:
+        encoded: the text.
+        heads: of each stream that was met before; others are added.
+    """
+    size = 0
+    for stream, (queries, keys) in encoded.sides.items():
+        if stream not in heads:
+            heads[stream] = heads_of(encoded.part.config, stream)
+        size += 4 * heads[stream] * queries * keys
+    return size
+
+
+def memory_budget() -> int:
+    """Bytes of maps that are held at once.
+
+    It has two sizes only, so that what is read together is the same wherever memory is not scarce.
+    """
+    import torch
+
+    free = free_bytes(torch.device("cpu"))
+    return MEMORY_BUDGET if free is None or free > 4 * MEMORY_BUDGET else MEMORY_BUDGET // 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +125,7 @@ def padded(
 
 def padding_of(model: Any, tokenizer: Any) -> int:
     """The number of a model's padding; 0 where nobody knows of one, which the mask hides too."""
-    known = vocabulary_of(model)
+    known = vocabulary_size(model)
     config = model.config.get_text_config()
     named = (getattr(config, "pad_token_id", None), tokenizer.pad_token_id)
     return next((number for number in named if number is not None and 0 <= number < known), 0)
@@ -89,19 +146,15 @@ def cut(output: Any, number: int, length: int) -> Output | None:
     return Output(own[:, :length] if own.ndim == 3 else own)
 
 
-# <company> Batches of texts through a model, and what is found out about them.
-#
-# Whether padding stays without effect on a text's numbers is not known from a list of families.
-# The shortest text of the first batch is read alone as well, by the model's own kernel, and all
-# of its weights have to agree. Where they do not, only texts of equal length are read together;
-# where not even that helps, each is read by itself.
-
 SHORT = 128
 """Tokens up to which an eager pass costs less on a CPU than a kernel that is asked for weights."""
 TOKENS = {"cpu": 1024}
 """Tokens of a batch by the kind of device; elsewhere 16,384."""
 ALIKE = {"float16": 1e-2, "bfloat16": 2e-2}
 """How far a text's weights may be off beside others; elsewhere 1e-5."""
+ROUNDINGS, LEAK = 8, 1e-3
+"""Elsewhere also by this many times what one rounding of the text's embeddings changes, but for
+what is no rounding in any case."""
 
 Company = Literal["padded", "even", "none"]
 """Which texts may be read with others: all with padding, those of equal length, or none."""
@@ -143,7 +196,7 @@ class BatchRunner:
     """Some prepared texts, read in batches."""
 
     def __init__(
-        self, model: HuggingFaceModel, items: Mapping[int, Prepared], most: int | None
+        self, model: LoadedModel, items: Mapping[int, EncodedQuery], most: int | None
     ) -> None:
         self.model, self.items, self.most = model, items, most
         self.part = next(iter(items.values())).part
@@ -180,7 +233,7 @@ class BatchRunner:
             even=self.known.company == "even",
         )
 
-    def attempt(self, batch: Sequence[Prepared]) -> list[Attention] | None:
+    def attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
         """The attention of each text of a batch, of none if it needs passes of their own.
 
         None where others have to come together first.
@@ -190,6 +243,7 @@ class BatchRunner:
         try:
             found = self.run(batch, way)
             off = 0.0 if proven else self.compare(batch[0], found[0], way)
+            alike = off <= self.allowed(batch[0], off)
         except NoRoomError:
             return self.halve(batch)
         except AttnvizError as error:
@@ -198,7 +252,7 @@ class BatchRunner:
             # What has no weights at all is refused when a text is read by itself.
             self.retreat(way, "" if isinstance(error, AttentionError) else first_line(error))
             return None
-        if not off <= ALIKE.get(str(self.model.model.dtype).removeprefix("torch."), 1e-5):
+        if not alike:
             kind = self.model.model.config.model_type
             self.retreat(way, f"'{kind}' gives a text other weights, off by {off:.1g}")
             return None
@@ -208,18 +262,18 @@ class BatchRunner:
             for item, (captured, output) in zip(batch, found, strict=True)
         ]
 
-    def way_of(self, batch: Sequence[Prepared]) -> Way:
+    def way_of(self, batch: Sequence[EncodedQuery]) -> Way:
         """How a batch is to be read."""
         sides = {tuple(item.sides.values()) for item in batch}
         longest = max(max(side) for item in batch for side in item.sides.values())
         swift = self.known.swift and longest <= SHORT
         return Way("even" if len(sides) == 1 else "padded", swift)
 
-    def run(self, batch: Sequence[Prepared], way: Way) -> list[Read]:
+    def run(self, batch: Sequence[EncodedQuery], way: Way) -> list[Read]:
         """What each text's tokens attend to, and what the model's head gave out about it."""
         model = self.model.model
         rows = [item.inputs for item in batch]
-        inputs = padded(rows, taken_by(self.part), self.padding, model.device)
+        inputs = padded(rows, input_names(self.part), self.padding, model.device)
         sides = [item.sides for item in batch]
         calls = self.known.calls.get(way)
         with listening(model) as heard, eagerly(model) if way.swift else nullcontext():
@@ -231,21 +285,39 @@ class BatchRunner:
             for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
         ]
 
-    def compare(self, item: Prepared, beside: Read, way: Way) -> float:
+    def compare(self, item: EncodedQuery, beside: Read, way: Way) -> float:
         """How far a text's numbers are off beside others; and what a pass that way has to read."""
-        ((alone, output),) = self.run([item], Way("even", swift=False))
-        layers = sum(len(found.layers) for found in alone)
+        alone = self.alone(item)
+        layers = sum(len(found.layers) for found in alone[0])
         through = self.model.task is not None or hasattr(self.model.model, "hf_device_map")
-        is_read = alone[0].route != HANDED_OVER
+        is_read = alone[0][0].route != HANDED_OVER
         self.known.calls[way] = None if through else layers * is_read
+        return self.apart(alone, beside)
+
+    def alone(self, item: EncodedQuery) -> Read:
+        """What is had of a text by itself, by the model's own kernel."""
+        return self.run([item], Way("even", swift=False))[0]
+
+    def apart(self, one: Read, other: Read) -> float:
+        """How far two readings of a text are off each other, in weights and in what was decided."""
         off = max(
-            float(np.abs(one.weights - other.weights).max())
-            for one, other in zip(alone, beside[0], strict=True)
+            float(np.abs(mine.weights - its.weights).max())
+            for mine, its in zip(one[0], other[0], strict=True)
         )
-        if self.model.task is None or output is None or beside[1] is None:
+        if self.model.task is None or one[1] is None or other[1] is None:
             return off
-        scale = 1 + float(output.logits.abs().max())
-        return max(off, float((output.logits - beside[1].logits).abs().max()) / scale)
+        scale = 1 + float(one[1].logits.abs().max())
+        return max(off, float((one[1].logits - other[1].logits).abs().max()) / scale)
+
+    def allowed(self, item: EncodedQuery, off: float) -> float:
+        """How far a text's numbers may be off beside others, where they are off by so much."""
+        model = self.model.model
+        limit = ALIKE.get(str(model.dtype).removeprefix("torch."), 1e-5)
+        if not limit < off <= LEAK:
+            return limit
+        plain = self.alone(item)
+        with rounded(model):
+            return max(limit, ROUNDINGS * self.apart(plain, self.alone(item)))
 
     def retreat(self, way: Way, why: str) -> None:
         """Read by the model's own kernel from now on, else less together, and say so."""
@@ -261,7 +333,7 @@ class BatchRunner:
         else:
             notify(f"only texts of equal length are read together, because beside padding {why}")
 
-    def halve(self, batch: Sequence[Prepared]) -> list[Attention] | None:
+    def halve(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
         """Let batches be half as large from now on, and say so; of two texts none stays."""
         import torch
 
@@ -273,3 +345,22 @@ class BatchRunner:
             torch.cuda.empty_cache()
         notify(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
         return None
+
+
+@contextmanager
+def rounded(model: Any) -> Iterator[None]:
+    """Let each number of a model's embeddings be off by one rounding, up or down by chance."""
+    import torch
+
+    def round_off(module: Any, given: Any, output: Any) -> Any:
+        generator = torch.Generator().manual_seed(0)
+        up = torch.randint(0, 2, output.shape, generator=generator).to(output) * 2 - 1
+        return output * (1 + torch.finfo(output.dtype).eps * up)
+
+    embeddings = [part for part in model.modules() if isinstance(part, torch.nn.Embedding)]
+    hooks = [part.register_forward_hook(round_off) for part in embeddings]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

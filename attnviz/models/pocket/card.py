@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attnviz.models.pocket.source import FOLDER, read_config
+from attnviz.models.pocket.model import FOLDER, read_config
 from attnviz.models.pocket.text import FRAGMENTED, LONGEST, USUAL
 
 ATTRIBUTION = "Sentences from tatoeba.org via www.manythings.org/anki, CC BY 2.0"

@@ -1,255 +1,220 @@
-"""What the pocket model read for maps that it has already made, once more as numbers of pieces."""
+"""Queries through the pocket model, one or many in a pass, and each one's maps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.attention_map import Attention, AttentionMap
+import numpy as np
+
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Token
 from attnviz.core.errors import InputError
+from attnviz.core.query import Query
+from attnviz.models.kinds import check_kind
+from attnviz.models.pocket.model import OTHER, PocketModel, to_numpy
 from attnviz.models.pocket.network import decode, encode
-from attnviz.models.pocket.text import (
-    END,
-    OTHER,
-    EncodedText,
-    embed_many,
-    languages_of,
-    own_shares,
-    read_text,
-)
-from attnviz.storage.texts import Text
-from attnviz.storage.texts.batches import MEMORY_BUDGET, Lengths, batches, chunks_by_memory
+from attnviz.models.pocket.text import EncodedQuery, EncodedText
+from attnviz.storage.texts.batches import MEMORY_BUDGET, batches, chunks_by_memory
 
 if TYPE_CHECKING:
-    from attnviz.models.pocket.source import Pocket
+    from numpy.typing import NDArray
 
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Pieces by number.
-
-    Attributes:
-        source: what the encoder reads; <eos> alone where the decoder stands by itself.
-        target: what the decoder reads, a language's tag first; empty where only the encoder runs.
-    """
-
-    source: list[int]
-    target: list[int]
-
-
-def inputs_of(pocket: Pocket, attention: Attention) -> Inputs:
-    """The pieces behind a text's maps, or behind those of a pair."""
-    settings = attention.provenance.settings
-    if attention.main.stream == "cross":
-        source, _ = read_text(attention.source or "", pocket.tokenizer, "source").ended()
-        target = read_text(attention.target or "", pocket.tokenizer, "target")
-        language = str(settings["direction"]).split()[-1]
-        return Inputs(source, target.tagged(language)[0])
-    reading = read_text(attention.text or "", pocket.tokenizer)
-    if attention.main.stream == "causal":
-        return Inputs([END], reading.tagged(str(settings["language"]))[0])
-    return Inputs(reading.ended()[0], [])
-
-
-# <passes> Texts through the pocket model, as many as there are in one pass, and each one's maps.
-
-
-@dataclass(frozen=True, slots=True)
-class DecoderInput:
-    """What a decoder reads.
-
-    Attributes:
-        reading: the target in pieces.
-        language: its own.
-        notes: what a reader must know of it.
-        translated: True where the model wrote it.
-    """
-
-    reading: EncodedText
-    language: str
-    notes: tuple[str, ...] = ()
-    translated: bool = False
-
-
-def over_themselves(pocket: Pocket, readings: Sequence[EncodedText]) -> list[Attention]:
-    """Each text's attention over itself in the encoder."""
-    ended = [reading.ended() for reading in readings]
-    inputs, mask = embed_many(pocket.weights, pocket.sizes, [ids for ids, _ in ended])
-    _, shares = encode(pocket.weights, pocket.sizes, inputs, mask)
-    own = own_shares(shares, [(len(ids), len(ids)) for ids, _ in ended])
-    return [
-        Attention(
-            (AttentionMap("encoder", tokens, tokens, weights),),
-            pocket.provenance(reading.notes("the text")),
-            reading.text,
-        )
-        for reading, (_, tokens), weights in zip(readings, ended, own, strict=True)
-    ]
-
-
-def causally(pocket: Pocket, readings: Sequence[EncodedText]) -> list[Attention]:
-    """Each text's attention over itself in the decoder, where no position sees a later one.
-
-    So padding behind a text needs no mask.
-    """
-    weights, sizes = pocket.weights, pocket.sizes
-    languages = (
-        [pocket.to for _ in readings]
-        if pocket.to
-        else [language for language, _ in languages_of(weights, sizes, readings)]
-    )
-    tagged = [reading.tagged(name) for reading, name in zip(readings, languages, strict=True)]
-    inputs, _ = embed_many(weights, sizes, [ids for ids, _ in tagged])
-    memory, _ = encode(weights, sizes, embed_many(weights, sizes, [[END]])[0])
-    _, shares, _ = decode(weights, sizes, inputs, memory)
-    own = own_shares(shares, [(len(ids), len(ids)) for ids, _ in tagged])
-    return [
-        Attention(
-            (AttentionMap("causal", tokens, tokens, array),),
-            pocket.provenance(reading.notes("the text"), {"language": language}),
-            reading.text,
-        )
-        for reading, language, (_, tokens), array in zip(
-            readings, languages, tagged, own, strict=True
-        )
-    ]
-
-
-def goals_of(
-    pocket: Pocket, sources: Sequence[EncodedText], targets: Sequence[EncodedText]
-) -> list[DecoderInput]:
-    """Given targets with their languages, which are told by both texts of a pair."""
-    found = (
-        [(pocket.to, list[str]()) for _ in targets]
-        if pocket.to
-        else languages_of(pocket.weights, pocket.sizes, targets, sources)
-    )
-    return [
-        DecoderInput(target, language, (*target.notes("the target"), *notes))
-        for target, (language, notes) in zip(targets, found, strict=True)
-    ]
-
-
-def across(
-    pocket: Pocket, sources: Sequence[EncodedText], goals: Sequence[DecoderInput]
-) -> list[Attention]:
-    """Each pair's attention: streams "cross", "encoder" and "decoder"."""
-    weights, sizes = pocket.weights, pocket.sizes
-    ended = [source.ended() for source in sources]
-    tagged = [goal.reading.tagged(goal.language) for goal in goals]
-    inputs, mask = embed_many(weights, sizes, [ids for ids, _ in ended])
-    memory, encoder = encode(weights, sizes, inputs, mask)
-    inputs, _ = embed_many(weights, sizes, [ids for ids, _ in tagged])
-    _, decoder, cross = decode(weights, sizes, inputs, memory, mask)
-    keys, queries = [len(ids) for ids, _ in ended], [len(ids) for ids, _ in tagged]
-    shares = zip(
-        own_shares(cross, list(zip(queries, keys, strict=True))),
-        own_shares(encoder, list(zip(keys, keys, strict=True))),
-        own_shares(decoder, list(zip(queries, queries, strict=True))),
-        strict=True,
-    )
-    found = []
-    for source, goal, (_, key), (_, query), own in zip(
-        sources, goals, ended, tagged, shares, strict=True
-    ):
-        maps = (
-            AttentionMap("cross", query, key, own[0], query_side="target", key_side="source"),
-            AttentionMap("encoder", key, key, own[1], query_side="source", key_side="source"),
-            AttentionMap("decoder", query, query, own[2], query_side="target", key_side="target"),
-        )
-        settings: dict[str, Any] = {
-            "direction": f"{OTHER[goal.language]} to {goal.language}",
-            "translated": goal.translated,
-        }
-        notes = [*source.notes("the source"), *goal.notes]
-        provenance = pocket.provenance(notes, settings, pocket.focus())
-        found.append(Attention(maps, provenance, source=source.text, target=goal.reading.text))
-    return found
-
-
-# <together> Many texts through the pocket model at once, each with the numbers that it has alone.
-
-TOKENS = 1024
+BATCH_TOKENS = 1024
 """Pieces of a batch at most, padding counted."""
 
-Readings = tuple[EncodedText, ...]
+Texts = tuple[EncodedText, ...]
 """One text, or a source and its target."""
 
 
-def attend_many(
-    pocket: Pocket, texts: Sequence[Text], *, alone: bool, batch_size: int | None = None
+def attend_batches(
+    model: PocketModel,
+    queries: Sequence[Query],
+    batch_size: int | None,
+    finish: Callable[[EncodedQuery, Attention], Attention],
 ) -> Iterator[Attention | InputError]:
-    """The attention of each text or pair, in order; one that cannot be used gives its error.
+    """The maps of each query in order, read in batches of similar length.
 
     Args:
-        pocket: the model.
-        texts: what it reads. A pair without a target is read in its turn, by itself, because the
-            model has to write the target first.
-        alone: True for a text's attention over itself.
-        batch_size: texts that are read at once at most; None: as many as is good.
+        model: the model.
+        queries: texts and pairs. A pair without a target is read in its turn, by itself, because
+            the model has to write the target first.
+        batch_size: queries of a batch at most; None: as many as fit.
+        finish: what is done to each query's maps.
     """
-    prepared = [prepare(pocket, text, alone=alone) for text in texts]
-    sizes = [bytes_of(pocket, readings) if readings else 0 for readings in prepared]
-    for stretch in chunks_by_memory(sizes, MEMORY_BUDGET):
-        items = {number: item for number in stretch if (item := prepared[number])}
-        found = read(pocket, items, batch_size)
-        for number in stretch:
-            if number in found:
-                yield found.pop(number)
-            else:
-                yield by_itself(pocket, texts[number], alone=alone)
+    found: dict[int, Attention | InputError] = {}
+    items: dict[int, Texts] = {}
+    for number, query in enumerate(queries):
+        try:
+            items[number] = encode_texts(model, query)
+        except InputError as error:
+            found[number] = error
+    sizes = [bytes_of(model, items.get(number, ())) for number in range(len(queries))]
+    for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
+        # Texts alone and pairs go through different layers; a pair without a target waits.
+        for kind, texts in (("self", 1), ("cross", 2)):
+            alike = [
+                number
+                for number in chunk
+                if queries[number].kind == kind and len(items.get(number, ())) == texts
+            ]
+            plan = batches(
+                alike,
+                lambda number: lengths_of(items[number]),
+                tokens=BATCH_TOKENS,
+                most=batch_size,
+                even=False,
+            )
+            for batch in plan:
+                encoded = with_languages(model, [items[number] for number in batch])
+                found |= zip(batch, map(finish, encoded, attend(model, encoded)), strict=True)
+        for number in chunk:
+            if number not in found:
+                written = with_translation(model, items[number][0])
+                found[number] = finish(written, attend(model, [written])[0])
+            yield found.pop(number)
 
 
-def prepare(pocket: Pocket, text: Text, *, alone: bool) -> Readings | None:
-    """A text or a pair in pieces; None where it cannot be read with others."""
-    try:
-        if alone:
-            return (read_text(text.text, pocket.tokenizer),)
-        if text.target is None:
-            return None
-        source = read_text(text.text, pocket.tokenizer, "source")
-        return source, read_text(text.target, pocket.tokenizer, "target")
-    except InputError:
-        return None
+def encode_texts(model: PocketModel, query: Query) -> Texts:
+    """A query's texts in pieces; of a pair without a target, the source alone.
+
+    Raises:
+        UsageError: the model does not answer this kind of query.
+        InputError: a text that is blank or too long.
+    """
+    check_kind(query, "self", "cross")
+    if query.kind == "self":
+        return (model.encode_text(query.text),)
+    source = model.encode_text(query.text, "source")
+    if query.target is None:
+        return (source,)
+    return source, model.encode_text(query.target, "target")
 
 
-def by_itself(pocket: Pocket, text: Text, *, alone: bool) -> Attention | InputError:
-    """One text's attention from a pass of its own, or why it cannot be had."""
-    try:
-        return (
-            pocket.attend_self(text.text) if alone else pocket.attend_cross(text.text, text.target)
+def encode_query(model: PocketModel, query: Query) -> EncodedQuery:
+    """A query as the model reads it; a missing target is written first.
+
+    Raises:
+        UsageError: the model does not answer this kind of query.
+        InputError: a text that is blank or too long.
+    """
+    texts = encode_texts(model, query)
+    if query.kind == "cross" and len(texts) == 1:
+        return with_translation(model, texts[0])
+    return with_languages(model, [texts])[0]
+
+
+def with_translation(model: PocketModel, source: EncodedText) -> EncodedQuery:
+    """A source and the model's own translation."""
+    written, language, notes = model.write(source)
+    target = model.encode_text(written, "target")
+    notes = [*source.notes("the source"), *notes]
+    return EncodedQuery(source, target, language, tuple(notes), translated=True)
+
+
+def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[EncodedQuery]:
+    """Texts, or pairs, with the languages of what the decoder reads, guessed in one pass."""
+    pairs = len(items[0]) == 2
+    if not pairs and not model.causal:
+        return [EncodedQuery(text, notes=tuple(text.notes("the text"))) for (text,) in items]
+    targets = [texts[-1] for texts in items]
+    if model.to:
+        languages = [(model.to, list[str]()) for _ in targets]
+    else:
+        languages = model.languages(targets, [texts[0] for texts in items] if pairs else None)
+    if not pairs:
+        return [
+            EncodedQuery(None, text, language, tuple(text.notes("the text")))
+            for text, (language, _) in zip(targets, languages, strict=True)
+        ]
+    return [
+        EncodedQuery(
+            source,
+            target,
+            language,
+            (*source.notes("the source"), *target.notes("the target"), *notes),
         )
-    except InputError as error:
-        return error
+        for (source, target), (language, notes) in zip(items, languages, strict=True)
+    ]
 
 
-def read(pocket: Pocket, items: Mapping[int, Readings], most: int | None) -> dict[int, Attention]:
-    """The attention of each, batch by batch."""
-    found = dict[int, Attention]()
-    plan = batches(
-        list(items), lambda number: lengths_of(items[number]), tokens=TOKENS, most=most, even=False
+def attend(model: PocketModel, queries: Sequence[EncodedQuery]) -> list[Attention]:
+    """The maps of queries of one kind, from one pass over all of them."""
+    weights, sizes = model.weights, model.sizes
+    inputs, mask = model.embed_many([query.source_ids for query in queries])
+    memory, encoder = encode(weights, sizes, inputs, mask)
+    layers = {"encoder": encoder}
+    if queries[0].target:
+        # No mask: no position sees a later one, so none sees the padding behind its text.
+        inputs, _ = model.embed_many([query.target_ids for query in queries])
+        _, decoder, cross = decode(weights, sizes, inputs, memory, mask)
+        if queries[0].source:
+            layers = {"cross": cross, "encoder": encoder, "decoder": decoder}
+        else:
+            layers = {"causal": decoder}
+    arrays = {stream: [to_numpy(layer) for layer in found] for stream, found in layers.items()}
+    return [
+        attention_of(
+            model,
+            query,
+            {name: [layer[number] for layer in found] for name, found in arrays.items()},
+        )
+        for number, query in enumerate(queries)
+    ]
+
+
+def attention_of(
+    model: PocketModel, query: EncodedQuery, arrays: Mapping[str, list[NDArray[np.float32]]]
+) -> Attention:
+    """A query's maps, from each layer's weights (heads, queries, keys) with their padding."""
+    source, target = query.source, query.target
+    sides = {
+        "source": source.ended()[1] if source else (),
+        "target": target.tagged(query.language)[1] if target else (),
+    }
+
+    def cut(stream: str, queries: tuple[Token, ...], keys: tuple[Token, ...]) -> Any:
+        return np.stack([layer[:, : len(queries), : len(keys)] for layer in arrays[stream]])
+
+    if not source or not target:
+        ((stream, _),) = arrays.items()
+        text = (source or target).text if source or target else ""
+        tokens = sides["source"] or sides["target"]
+        settings: dict[str, Any] = {"language": query.language} if target else {}
+        item = AttentionMap(stream, tokens, tokens, cut(stream, tokens, tokens))
+        return Attention((item,), model.provenance(query.notes, settings), text)
+    maps = tuple(
+        AttentionMap(
+            stream,
+            sides[rows],
+            sides[columns],
+            cut(stream, sides[rows], sides[columns]),
+            query_side=rows,
+            key_side=columns,
+        )
+        for stream, rows, columns in (
+            ("cross", "target", "source"),
+            ("encoder", "source", "source"),
+            ("decoder", "target", "target"),
+        )
     )
-    for batch in plan:
-        sources, *targets = (list(texts) for texts in zip(*map(items.get, batch), strict=True))
-        attend = pocket.attend_readings
-        made = (
-            across(pocket, sources, goals_of(pocket, sources, *targets))
-            if targets
-            else attend(sources)
-        )
-        found |= dict(zip(batch, map(pocket.kept, made), strict=True))
-    return found
+    settings = {
+        "direction": f"{OTHER[query.language]} to {query.language}",
+        "translated": query.translated,
+    }
+    guided = model.config["guided"]
+    focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), "the alignment head")}
+    provenance = model.provenance(query.notes, settings, focus)
+    return Attention(maps, provenance, source=source.text, target=target.text)
 
 
-def lengths_of(readings: Readings) -> Lengths:
+def lengths_of(texts: Texts) -> tuple[int, ...]:
     """How many positions each text has, with the special piece around it."""
-    return tuple(len(reading.ids) + 1 for reading in readings)
+    return tuple(len(text.ids) + 1 for text in texts)
 
 
-def bytes_of(pocket: Pocket, readings: Readings) -> int:
+def bytes_of(model: PocketModel, texts: Texts) -> int:
     """What the maps of a text or a pair take."""
-    sizes = pocket.sizes
-    keys, queries = (*lengths_of(readings), 0)[:2]
+    sizes = model.sizes
+    keys, queries = (*lengths_of(texts), 0, 0)[:2]
     cells = sizes.encoder_layers * keys**2 + sizes.decoder_layers * queries * (keys + queries)
     return 4 * sizes.heads * cells

@@ -1,6 +1,6 @@
-r"""Tidy tables, one weight a row: comma- or tab-separated.
+r"""Maps as data: tidy tables of one weight a row, JSON, .npz and Parquet.
 
-Tokens may hold anything, so backslash, tab, line breaks, control and direction characters are
+In tables tokens may hold anything, so backslash, tab, line breaks, control and direction characters are
 spelt `\\`, `\t`, `\n`, `\r` and `\u202e` in both: a row is always one line, and nothing in it can
 style a terminal.
 """
@@ -91,9 +91,6 @@ class CsvRenderer(TsvRenderer):
         return file.getvalue()
 
 
-# <json> Attention as JSON: one document, a list of documents, or a document a line.
-
-
 class JsonLinesRenderer:
     """A document a line, a line a text."""
 
@@ -129,9 +126,6 @@ class JsonRenderer:
         return "]\n" if self.count else "[]\n"
 
 
-# <npz> Attention as one .npz archive: the pipe to `attnviz render -` and to numpy.
-
-
 class NpzRenderer:
     """All texts in one archive, which can be read once its end is written."""
 
@@ -145,9 +139,6 @@ class NpzRenderer:
     def finish(self) -> bytes:
         """The list of texts and the archive's end."""
         return self.writer.finish()
-
-
-# <parquet> Attention as Parquet, for pandas, DuckDB, Spark and whatever else reads tables.
 
 
 class ParquetRenderer:
@@ -169,9 +160,6 @@ class ParquetRenderer:
     def finish(self) -> bytes:
         """The last rows and the end of the file."""
         return self.writer.finish()
-
-
-# <nothing> No output, for a run that only writes files.
 
 
 class NoRenderer:

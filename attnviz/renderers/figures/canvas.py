@@ -25,7 +25,6 @@ class Canvas:
     """Axes whose coordinates are pixels, counted from the upper left corner."""
 
     def __init__(self, axes: Axes, width: int, height: int, face: Typeface) -> None:
-        """Make the axes a bare surface of that size."""
         axes.set(xlim=(0, width), ylim=(height, 0))
         axes.axis("off")
         self.axes, self.face = axes, face
@@ -33,14 +32,7 @@ class Canvas:
     def boxes(
         self, boxes: Sequence[Box], colors: Sequence[Color] | Color, label: str, **looks: Any
     ) -> None:
-        """Filled rectangles in one colour or one each, without edges.
-
-        Args:
-            boxes: where they are.
-            colors: one for all, or one for each.
-            label: what they show, for whoever looks at the figure's parts.
-            looks: anything else that matplotlib knows of polygons.
-        """
+        """Filled rectangles in one colour or one each, without edges."""
         if not boxes:
             return
         left, top, width, height = np.array(boxes, dtype=float).T
@@ -55,14 +47,7 @@ class Canvas:
     def strokes(
         self, ends: NDArray[np.float64], colors: Sequence[Color] | Color, width: float, **looks: Any
     ) -> None:
-        """Straight lines.
-
-        Args:
-            ends: shape (lines, 2, 2): two points of x and y each.
-            colors: one for all, or one for each.
-            width: in points.
-            looks: anything else that matplotlib knows of lines.
-        """
+        """Straight lines."""
         each = [colors] if isinstance(colors[0], int) else colors
         shown = [ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"capstyle": "butt", **looks}

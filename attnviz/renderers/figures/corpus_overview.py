@@ -1,4 +1,4 @@
-"""A small portrait of every head: where it looks by relative position, and what it looks at."""
+"""A corpus in one picture: portraits of heads, what layers attend to, measures with intervals."""
 
 from __future__ import annotations
 
@@ -25,9 +25,6 @@ from attnviz.renderers.figures.fonts import DPI, typeface
 if TYPE_CHECKING:
     from attnviz.core.corpus_report import CorpusReport
 
-
-# <corpus_overview> A corpus in one picture: every head's portrait, what layers look at, measures
-# with intervals.
 
 _EDGE, _CORPUS_OVERVIEW_GAP, _WIDTH = 24, 44, 1560
 _LEGEND = 300

@@ -1,4 +1,4 @@
-"""Every measure of all heads, each with its interval."""
+"""Of a corpus: every measure with its intervals, attention by class of key, and the roles."""
 
 from __future__ import annotations
 
@@ -25,15 +25,7 @@ _LINE_COLOR: Color = (205, 210, 217)
 
 @dataclass(frozen=True, slots=True)
 class MeasurePlots:
-    """For each measure all heads in the order of their means, each with its interval and spread.
-
-    Attributes:
-        stream: whose heads they are.
-        left: of the first plot.
-        top: of the first plot's name.
-        width: of all plots.
-        columns: how many stand side by side.
-    """
+    """For each measure all heads in the order of their means, each with its interval and spread."""
 
     stream: StreamReport
     left: int
@@ -137,8 +129,6 @@ def _pale(color: Color) -> Color:
     return red, green, blue
 
 
-# <corpus_classes> What each layer looks at by class of key, and how many heads have each role.
-
 CLASS_NAMES = {
     "special": "special tokens",
     "rank 1-10": "10 most frequent words",
@@ -151,14 +141,7 @@ CLASS_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ClassBars:
-    """A bar for each layer, and one for an even look, divided by what the keys are.
-
-    Attributes:
-        stream: whose attention it is.
-        left: of the bars.
-        top: of the first line of words.
-        width: of a bar.
-    """
+    """A bar for each layer, and one for an even look, divided by what the keys are."""
 
     stream: StreamReport
     left: int

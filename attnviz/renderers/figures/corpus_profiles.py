@@ -63,14 +63,7 @@ def role_color(row: HeadRow) -> Color:
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """The grid of heads: layers down, heads across.
-
-    Attributes:
-        stream: whose heads they are.
-        left: of the grid, names of layers aside.
-        top: of the grid, names of heads aside.
-        width: that the grid may take.
-    """
+    """The grid of heads: layers down, heads across."""
 
     stream: StreamReport
     left: int

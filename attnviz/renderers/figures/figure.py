@@ -268,9 +268,6 @@ class Page:
             top += item.height
 
 
-# <blocks> Weights by block, for pictures with fewer pixels than weights.
-
-
 def strongest(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
     """The weight furthest from 0 in each block, so that a thin line survives being made small.
 
@@ -292,7 +289,6 @@ def strongest(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[
 def _by_block(
     function: np.ufunc, weights: NDArray[np.float32], rows: int, columns: int
 ) -> NDArray[np.float32]:
-    """The function over every block."""
     for axis, length in ((-1, columns), (-2, rows)):
         if length > 1:
             starts = np.arange(0, weights.shape[axis], length)

@@ -165,7 +165,6 @@ def _draws(family: str, character: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _faces(family: str) -> tuple[FT2Font, ...]:
-    """The regular and the bold font of a family."""
     return tuple(
         get_font(fontManager.findfont(FontProperties(family=family, weight=weight)))
         for weight in ("normal", "bold")
@@ -174,5 +173,4 @@ def _faces(family: str) -> tuple[FT2Font, ...]:
 
 @lru_cache(maxsize=1)
 def _ruler() -> RendererAgg:
-    """Something that measures text as it will be drawn."""
     return RendererAgg(1, 1, DPI)  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.renderers.colors import INK, Limits, limits_of
+from attnviz.renderers.colors import INK, Limits, beyond, scale_of
 from attnviz.renderers.figures.figure import (
     LINE,
     TEXT_SIZE,
@@ -35,15 +35,7 @@ _NAME_CELLS = 18
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """How tiles are laid out along one side of the grid.
-
-    Attributes:
-        tiles: layers or heads.
-        block: weights that share a pixel.
-        scale: pixels a weight, or a block of them, takes.
-        tile: pixels of one head.
-        gap: pixels between two heads.
-    """
+    """How tiles are laid out along one side of the grid."""
 
     tiles: int
     block: int
@@ -88,12 +80,15 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
     notes = [_reading(queries, keys)]
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
+    limits = scale_of(attention_map)
+    if told := beyond(attention_map, limits):
+        notes.append(told)
     frame = Frame(
         title=title,
         subtitle=subtitle,
         notes=("; ".join(notes), *missing_note(face)),
         unit=attention_map.unit,
-        limits=limits_of(attention_map.weights, attention_map.values),
+        limits=limits,
         face=face,
         left=int(widest) + 14 + name_room,
         top=2 * name_room,
@@ -108,7 +103,6 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
 
 
 def _reading(queries: int, keys: int) -> str:
-    """How a tile is read."""
     if queries == keys:
         return f"in each tile rows are the {queries} queries, columns the {keys} keys"
     return f"in each tile rows are {queries} queries, columns {keys} keys"

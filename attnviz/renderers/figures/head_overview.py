@@ -45,13 +45,7 @@ _SUBTITLE = "layers run down, heads across; a role is named where a head clearly
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """The heads of one stream by place.
-
-    Attributes:
-        layers: their names, down.
-        heads: their names, across.
-        rows: by layer and head; a place may be empty.
-    """
+    """The heads of one stream by place."""
 
     layers: tuple[str, ...]
     heads: tuple[str, ...]
@@ -125,16 +119,7 @@ def head_overview(report: HeadReport) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where things go, in pixels from the upper left corner.
-
-    Attributes:
-        panel: left and top of the panel of roles.
-        cell: width and height of a head in it.
-        legend: left, top and width of the legend of roles.
-        tiles: left and top of each measure's tile.
-        tile: width and height of a head in a tile.
-        bottom: where the notes may start.
-    """
+    """Where things go, in pixels from the upper left corner."""
 
     panel: tuple[int, int]
     cell: tuple[int, int]

@@ -1,4 +1,4 @@
-"""The tokens of a heat map's side: how large their cells are, and which of them can be named."""
+"""One matrix of weights as a heat map: rows are queries, columns keys, tokens on both sides."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from attnviz.renderers.colors import (
     PAPER,
     SPECIAL,
     Limits,
+    beyond,
     color_of,
     ink_on,
-    limits_of,
+    scale_of,
 )
 from attnviz.renderers.figures.figure import (
     LINE,
@@ -48,17 +49,7 @@ _STEPS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 50, 100, 200, 250, 500)
 
 @dataclass(frozen=True, slots=True)
 class TokenAxis:
-    """How the tokens of one side are laid out.
-
-    Attributes:
-        tokens: all of them.
-        texts: what each is labelled with.
-        block: tokens that share one row or column of the image.
-        cell: pixels of that row or column.
-        size: points of the labels.
-        step: every how many tokens one is labelled.
-        shown: positions that are labelled.
-    """
+    """How the tokens of one side are laid out."""
 
     tokens: tuple[Token, ...]
     texts: tuple[str, ...]
@@ -109,14 +100,7 @@ def axes_of(
     face: Typeface,
     longest: int = _LONGEST,
 ) -> tuple[TokenAxis, TokenAxis]:
-    """The layout of both sides; cells of a short side may be twice as long.
-
-    Args:
-        queries: who attends, one a row.
-        keys: who is attended to, one a column.
-        face: what the labels are drawn with.
-        longest: pixels that a side takes at most.
-    """
+    """The layout of both sides; cells of a short side may be twice as long."""
     down, across = (-(-len(side) // longest) for side in (queries, keys))
     height = max(1, longest // (len(queries) // down + 13))
     width = max(1, longest // (len(keys) // across + 13))
@@ -176,9 +160,6 @@ def _ordinal(count: int) -> str:
     return f"{count}" + {2: "nd", 3: "rd"}.get(count, "th")
 
 
-# <heatmap> One matrix of weights as a heat map: rows are queries, columns keys, tokens on both
-# sides.
-
 QUERY_AXIS, KEY_AXIS = "query (attends)", "key (attended)"
 OUTPUT_AXES = "output", "what speaks for it"
 _MOST_NUMBERS = 400
@@ -219,11 +200,12 @@ def heatmap(
     turn = np.radians(angle)
     widest, line = columns.widest(face), points(LINE * columns.size)
     name_room = int(points(LINE * TEXT_SIZE)) + 8
-    limits = limits_of(weights, attention_map.values)
+    limits = scale_of(attention_map)
+    told = beyond(attention_map, limits)
     frame = Frame(
         title=title,
         subtitle=subtitle,
-        notes=(*thinning_notes(rows, columns), *missing_note(face)),
+        notes=(*thinning_notes(rows, columns), *((told,) if told else ()), *missing_note(face)),
         unit=attention_map.unit,
         limits=limits,
         face=face,

@@ -14,7 +14,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from attnviz.renderers.colors import FAINT, INK, LABELLED, SPECIAL, Color, color_of, limits_of
+from attnviz.renderers.colors import (
+    FAINT,
+    HEAD_COLORS,
+    INK,
+    LABELLED,
+    SPECIAL,
+    Color,
+    color_of,
+    scale_of,
+)
 from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
@@ -35,17 +44,6 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import AttentionMap, Token
 
-HEAD_COLORS: tuple[Color, ...] = (
-    (0, 114, 178),
-    (213, 94, 0),
-    (0, 158, 115),
-    (190, 90, 150),
-    (70, 160, 215),
-    (215, 145, 0),
-    (40, 40, 40),
-    (120, 70, 20),
-)
-"""A colour a head, told apart by the colour-blind too (after Okabe and Ito 2008)."""
 MOST_HEADS = len(HEAD_COLORS)
 LINES_A_QUERY, FEWEST_LINES, MOST_LINES = 3, 20, 400
 FAINTEST = 0.05
@@ -139,7 +137,7 @@ def lines_of(item: AttentionMap) -> Lines:
         [token.special for token in item.key_tokens]
     )
     pale = np.broadcast_to(special & ~special.all(), size.shape).ravel()
-    top = limits_of(item.weights, item.values)[1]
+    top = scale_of(item)[1]
     flat = size.ravel()
     plain = np.flatnonzero(~pale & (flat >= FAINTEST * top))
     budget = min(max(LINES_A_QUERY * len(item.query_tokens), FEWEST_LINES), MOST_LINES)
@@ -220,7 +218,7 @@ def _naming(left: _Column, right: _Column) -> tuple[str, ...]:
 
 def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
     """A name for each kind of line, and its looks."""
-    top = limits_of(item.weights, item.values)[1]
+    top = scale_of(item)[1]
     layers, heads = item.weights.shape[:2]
     if layers * heads > 1:
         return [
@@ -244,13 +242,12 @@ def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
 
 def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
     """The scale's colour, never so light that a thin line would be lost."""
-    limits = limits_of(item.weights, item.values)
+    limits = scale_of(item)
     least = 0.45 * limits[1]
     return ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
 
 
 def _line_width(share: float, widest: float = _WIDEST) -> float:
-    """Points for a share of the scale."""
     return _NARROWEST + (widest - _NARROWEST) * min(share, 1.0)
 
 
@@ -327,7 +324,7 @@ def _draw(
     # Heads that agree would hide one another: each has a lane of its own.
     lane = _LANES * spacing / count if several else 0.0
     widest = min(_WIDEST, max(lane * 72 / DPI, 3 * _NARROWEST)) if several else _WIDEST
-    top = limits_of(item.weights, item.values)[1]
+    top = scale_of(item)[1]
     order = np.lexsort((np.abs(drawn.weights), ~drawn.pale))
     segments, widths, colors, styles = [], [], [], []
     for number in order.tolist():

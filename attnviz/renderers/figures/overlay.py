@@ -154,13 +154,7 @@ def overlay_grid(
 def blended(
     picture: NDArray[np.uint8], weights: NDArray[np.float32], limits: Limits
 ) -> NDArray[np.uint8]:
-    """The picture in grey under the colours of its patches' weights.
-
-    Args:
-        picture: shape (height, width, 3).
-        weights: shape (rows, columns).
-        limits: the values at the two ends of the colour scale.
-    """
+    """The picture in grey under the colours of its patches' weights."""
     rows = np.arange(picture.shape[0]) * weights.shape[0] // picture.shape[0]
     columns = np.arange(picture.shape[1]) * weights.shape[1] // picture.shape[1]
     colors = colors_of(weights, limits)[rows[:, None], columns]
@@ -198,15 +192,7 @@ def _outline(
     corner: tuple[int, int],
     line: float,
 ) -> None:
-    """A frame around the patch that looks, orange on white, to be seen on any ground.
-
-    Args:
-        axes: of the picture.
-        patch: its row and column, and how many there are.
-        size: height and width in pixels of what is divided into patches.
-        corner: top and left of that.
-        line: points of the orange line.
-    """
+    """A frame around the patch that looks, orange on white, to be seen on any ground."""
     from matplotlib.patches import Rectangle
 
     row, column, rows, columns = patch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.renderers.colors import INK, Limits, limits_of
+from attnviz.renderers.colors import INK, Limits, beyond, scale_of
 from attnviz.renderers.figures.figure import (
     LINE,
     TEXT_SIZE,
@@ -77,12 +77,19 @@ def panels(
     line = points(LINE * columns.size)
     labels = int(columns.widest(face) * np.sin(turn) + line * np.cos(turn)) + columns.pad
     overhang = int(columns.widest(face) * np.cos(turn)) if angle else 0
+    limits = _limits(maps)
+    told = {beyond(item, limits) for item in maps} - {""}
     frame = Frame(
         title=title,
         subtitle=subtitle,
-        notes=(*notes, *thinning_notes(rows, columns), *missing_note(face)),
+        notes=(
+            *notes,
+            *told,
+            *thinning_notes(rows, columns),
+            *missing_note(face),
+        ),
         unit=_unit(maps),
-        limits=_limits(maps),
+        limits=limits,
         face=face,
         left=int(max(panel.rows.widest(face) for panel in placed)) + rows.pad + 10,
         top=labels + int(points(LINE * TEXT_SIZE)) + 14,
@@ -109,10 +116,9 @@ def _unit(maps: Sequence[AttentionMap]) -> str:
 
 
 def _limits(maps: Sequence[AttentionMap]) -> Limits:
-    """One scale for all."""
-    signed = any(item.values == "signed" for item in maps)
-    weights = np.concatenate([item.weights.ravel() for item in maps])
-    return limits_of(weights, "signed" if signed else "share")
+    limits = [scale_of(item) for item in maps]
+    top = max(high for _, high in limits)
+    return (-top if any(low < 0 for low, _ in limits) else 0.0), top
 
 
 def _place(

@@ -1,4 +1,4 @@
-"""Weights as codes, companded, deflated and spelt in base64.
+"""What a page holds: weights as codes, pooled where they are many, gaps, patches, colours.
 
 A weight w is kept as the whole number nearest to levels × √(w / scale), which is off by at most
 scale / levels at the top of the scale and by much less for small weights, which are most.
@@ -23,7 +23,13 @@ import numpy as np
 
 from attnviz.core.attention_map import AttentionMap, Link, Token
 from attnviz.core.errors import InputError
-from attnviz.renderers.colors import SHADES, SIGNED_SHADES, even_path
+from attnviz.renderers.colors import (
+    HEAD_COLORS,
+    HEAD_COLORS_ON_DARK,
+    SHADES,
+    SIGNED_SHADES,
+    even_path,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,13 +40,7 @@ SHARE_MARK, SIGNED_MARK = 255, 127
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """The codes of one map.
-
-    Attributes:
-        scale: the weight that the highest code stands for.
-        levels: the highest code.
-        layers: each layer's codes as base64.
-    """
+    """The codes of one map."""
 
     scale: float
     levels: int
@@ -81,7 +81,6 @@ def deflated(data: bytes) -> str:
 
 
 def _companded(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
-    """Codes from -levels to levels."""
     roots = np.sqrt(np.minimum(np.abs(weights) * np.float32(1 / scale), 1)) * np.float32(levels)
     codes: NDArray[np.int16] = np.rint(np.copysign(roots, weights)).astype(np.int16)
     return codes
@@ -103,9 +102,6 @@ def _pack_signed(codes: NDArray[np.int16]) -> bytes:
     return low.tobytes() + sizes[sizes >= SIGNED_MARK].astype("<u2").tobytes()
 
 
-# <gap> What stands between tokens in running text, from their places in it.
-
-
 def gap(before: Token | None, token: Token, text: str | None) -> str:
     """What stands between two tokens in running text: nothing, a space or a line break."""
     if before is None:
@@ -122,8 +118,6 @@ def gap(before: Token | None, token: Token, text: str | None) -> str:
 def _placeless(token: Token) -> bool:
     return token.special or token.end <= token.start
 
-
-# <patches> A picture whose patches are tokens.
 
 _TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RIFF": "image/webp"}
 
@@ -166,9 +160,6 @@ class Patches:
             "first": self.first,
         }
 
-
-# <pool> Maps too large for a page: blocks of tokens in place of tokens, the strongest links
-# exactly.
 
 STRONGEST = 20
 """Links of each head that are kept exactly."""
@@ -261,8 +252,6 @@ def strongest_links(item: AttentionMap, count: int = STRONGEST) -> tuple[Link, .
     return tuple(links)
 
 
-# <schemes> Colour maps that a reader of the page can choose from, on light ground and on dark.
-
 # Anchors as lightness, chroma, hue in degrees; all fall or rise evenly in lightness.
 _BLUES_ON_DARK = (
     (0.215, 0.012, 262.0),
@@ -297,6 +286,15 @@ def schemes() -> dict[str, dict[str, str]]:
     return {
         name: {"light": _bytes(light), "dark": _bytes(dark), **signed}
         for name, (light, dark) in shares.items()
+    }
+
+
+def head_colors() -> dict[str, list[str]]:
+    """The colours of heads shown together, "light" and "dark", as style sheets write them."""
+    sides = {"light": HEAD_COLORS, "dark": HEAD_COLORS_ON_DARK}
+    return {
+        name: [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in colors]
+        for name, colors in sides.items()
     }
 
 

@@ -21,11 +21,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure
-from attnviz.renderers.colors import limits_of
-from attnviz.renderers.page.data import FINE_LEVELS, Patches, deflated, encode, gap, schemes, within
+from attnviz.core.sinks import sink_place
+from attnviz.renderers.colors import scale_of
+from attnviz.renderers.page.data import (
+    FINE_LEVELS,
+    Patches,
+    deflated,
+    encode,
+    gap,
+    head_colors,
+    schemes,
+    within,
+)
 from attnviz.renderers.printable import printable
 
 if TYPE_CHECKING:
@@ -147,8 +157,6 @@ def _read(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-# <document> Everything the page knows but the weights, as plain values for JSON.
-
 Blobs = dict[str, str]
 Words = Sequence[int | None]
 _LONGEST_TEXT = 200
@@ -164,6 +172,7 @@ class Extras:
     words: Mapping[int, tuple[Words, Words]]
     projections: Mapping[int, Projections]
     patches: Mapping[int, Patches]
+    focus: Mapping[int, Focus]
 
 
 def page_document(
@@ -185,6 +194,7 @@ def page_document(
         "notes": [printable(note) for note in provenance.notes],
         "provenance": [[name, printable(value)] for name, value in _facts(provenance)],
         "schemes": schemes(),
+        "head_colors": head_colors(),
         "maps": maps,
     }
     return document, blobs
@@ -210,7 +220,7 @@ def _map(
     shown = within(item, room)
     codes = encode(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
-    focus = attention.provenance.focus.get(item.stream)
+    focus = extras.focus.get(number)
     words = extras.words.get(number, ((), ()))
     stream, lens = _called(attention, item)
     return {
@@ -221,11 +231,12 @@ def _map(
         "heads": [printable(head) for head in item.heads],
         "values": item.values,
         "unit": printable(item.unit),
-        "limits": limits_of(shown.weights, item.values),
+        "limits": scale_of(shown),
         "scale": codes.scale,
         "levels": codes.levels,
         "queries": _axis(attention, item.query_side, shown.query_tokens, words[0], shown.blocks[0]),
         "keys": _axis(attention, item.key_side, shown.key_tokens, words[1], shown.blocks[1]),
+        "sink": sink_place(shown),
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
         "measures": [_measure(measure) for measure in extras.measures.get(number, ())],
         "links": _links(shown) if shown.is_pooled else None,
@@ -320,11 +331,7 @@ def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
 def _projections(
     item: AttentionMap, kept: Projections | None, name: str, blobs: Blobs
 ) -> dict[str, Any] | None:
-    """Where queries and keys are, if they were kept and stand one for each token.
-
-    Raises:
-        InputError: their shapes do not fit the map.
-    """
+    """Where queries and keys are, if they were kept and stand one for each token."""
     if kept is None or item.is_pooled:
         return None
     query, key = (np.asarray(array, np.float32) for array in (kept.query, kept.key))

@@ -1,4 +1,4 @@
-"""Heads as a grid of numbers: a line a head, a column a figure, as many as fit."""
+"""A corpus as tables for the eye, a line a head: measures, positions, classes, examples."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ from attnviz.renderers.text.heads import UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading, what an even look gives, and a cell for each head.
-
-    Attributes:
-        heading: of few letters.
-        even: the even look's cell for each head, in words.
-        cells: in words.
-        shades: of the cells, from 0 to 1.
-    """
+    """One column: its heading, what an even look gives, and a cell for each head."""
 
     heading: str
     even: list[str]
@@ -69,7 +62,7 @@ def grid(
             line.append(" ").append_text(shaded(text, min(column.shades[number], 1.0), display))
         lines.append(line)
     if left_out:
-        told = f"no room for {', '.join(left_out)}: -f tsv and -f json have them"
+        told = f"no room for {', '.join(left_out)}: -f tsv shows them as a table, -f json as data"
         lines += paragraph(told, display.width, "dim")
     return lines
 
@@ -112,9 +105,6 @@ def _even_lines(
         for cells, layers in masks.items()
     ]
 
-
-# <corpus_table> A corpus as tables for the eye: measures with their intervals, positions,
-# classes, examples.
 
 # What a narrow table keeps first.
 _FIRST = (
@@ -279,7 +269,6 @@ def _pairs(stream: StreamReport, display: Display) -> list[Text]:
 
 
 def _links(stream: StreamReport, display: Display) -> list[Text]:
-    """The sentence in which each head fires most."""
     first = {(item.layer, item.head): item for item in stream.firings if item.rank == 1}
 
     def told(layer: str, head: str, room: int) -> str:

@@ -1,4 +1,4 @@
-"""The heads of a model as a table: what each is called for, and its measures beside chance."""
+"""Heads as tables and data: their measures, which look alike, which find syntactic relations."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
         parts += [Text(), *paragraph(printable(report.sinks), display.width)]
     if layout.left_out:
         names = ", ".join(meaning.name for meaning in layout.left_out)
-        told = f"no room for {names}: -f tsv and -f json have them"
+        told = f"no room for {names}: -f tsv shows them as a table, -f json as data"
         parts += paragraph(told, display.width, "dim")
     return shown(parts, display)
 
@@ -128,9 +128,12 @@ def _width(meaning: Meaning) -> int:
 
 
 def _role(row: HeadRow) -> str:
-    if not row.roles:
-        return ""
-    return f"{row.roles[0].name} {two_digits(row.roles[0].share)}"
+    """What a head does and where it rests, such as "induction .68, rests on first token .85"."""
+    acts, rests = row.clearest("acts"), row.clearest("rests")
+    parts = [f"{acts.name} {two_digits(acts.share)}"] if acts else []
+    if rests:
+        parts.append(f"rests on {rests.name.replace('-', ' ')} {two_digits(rests.share)}")
+    return ", ".join(parts)
 
 
 def _header(layout: _Layout, report: HeadReport) -> Text:
@@ -180,9 +183,6 @@ def _line(row: HeadRow, report: HeadReport, layout: _Layout, display: Display) -
         line.append_text(shaded(text, share, display))
     return line
 
-
-# <similarity> Heads that look alike, as a table of each one's nearest, as tab-separated pairs and
-# as JSON.
 
 _READING = "divergence of where two heads look, in nats; 0: alike, .69: never at the same key"
 
@@ -236,8 +236,6 @@ def similarity_json(report: SimilarityReport) -> str:
     }
     return dump_json(document) + "\n"
 
-
-# <treebank> Heads that find syntactic relations: a table of the best, tab-separated rows, JSON.
 
 FEWEST = 10
 """Relations with fewer cases are for data only: some head is right about them by luck."""

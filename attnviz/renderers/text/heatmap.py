@@ -1,4 +1,4 @@
-"""Pixels and a page for the terminal: half blocks in colour, shades without."""
+"""One matrix, or every head, as a picture in the terminal: half blocks in colour, else shades."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import View
 from attnviz.renderers import Display, Views
-from attnviz.renderers.colors import Limits, color_of, limits_of
+from attnviz.renderers.colors import Limits, beyond, color_of, scale_of
 from attnviz.renderers.figures.figure import strongest
 from attnviz.renderers.printable import printable, shorten, two_digits
 from attnviz.renderers.text.console import console_of, written
@@ -41,16 +41,7 @@ _NEGATIVE_256 = (231, 230, 223, 215, 208, 172, 166, 130, 94, 52)
 
 
 def painted(image: NDArray[np.float32], limits: Limits, colors: str | None) -> list[Text]:
-    """An image as lines of text, a column a pixel.
-
-    Args:
-        image: values, NaN for a gap, shape (rows, columns).
-        limits: the values at the two ends of the scale.
-        colors: as in `Display`; with colours a line holds two rows of pixels, else one.
-
-    Returns:
-        ⌈rows / 2⌉ lines in colour, or a line a row in shades.
-    """
+    """An image as lines of text, a column a pixel."""
     if colors is None:
         return [Text("".join(_shade(value, limits) for value in row)) for row in image.tolist()]
     if len(image) % 2:
@@ -67,11 +58,13 @@ def painted(image: NDArray[np.float32], limits: Limits, colors: str | None) -> l
 def legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text:
     """The scale: a ramp where colours run smoothly, else each step and where it begins."""
     text = Text(style="dim")
+    told = beyond(item, limits)
+    unit = printable(item.unit) + (f"; {told}" if told else "")
     if colors in ("truecolor", "256"):
         text.append(f"{two_digits(limits[0]) if limits[0] else '0'} ")
         for value in np.linspace(*limits, RAMP_WIDTH).tolist():
             text.append(" ", style=Style(bgcolor=_ink(value, limits, colors)))
-        return text.append(f" {two_digits(limits[1])} {printable(item.unit)}")
+        return text.append(f" {two_digits(limits[1])} {unit}")
     signs = (-1, 1) if limits[0] < 0 else (1,)
     for sign in signs:
         for step in SHADE_STEPS:
@@ -81,12 +74,7 @@ def legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text:
             else:
                 text.append("  ", style=Style(bgcolor=_ink(value, limits, colors)))
             text.append(f" {'from' if sign > 0 else 'to'} {two_digits(value)}  ")
-    return text.append(printable(item.unit))
-
-
-def scale_of(item: AttentionMap) -> Limits:
-    """The limits that all of a map is shown on."""
-    return limits_of(item.weights, item.values)
+    return text.append(unit)
 
 
 def _level(value: float, limits: Limits) -> int:
@@ -114,16 +102,12 @@ def _ink(value: float, limits: Limits, colors: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _half_block(above: str | None, below: str | None) -> tuple[str, Style | str]:
-    """One cell that shows two pixels."""
     if above is None and below is None:
         return " ", ""
     if above is None:
         return "▄", Style(color=below)
     return UPPER, Style(color=above, bgcolor=Color.parse(below) if below else None)
 
-
-# <terminal_heatmap> One matrix as a picture in the terminal: tokens beside the rows, positions
-# above the columns.
 
 LARGEST_CELL, TALLEST = 4, 80
 """Pixels of a cell's side, and of the whole picture's height before it may shrink no further."""
@@ -160,6 +144,8 @@ class TerminalHeatmap:
         """The views of one text, behind a line with the text's id where several may come."""
         console = console_of(self.display)
         for view in views():
+            if view.second:
+                continue
             if self.started:
                 console.print()
             self.started = True
@@ -195,13 +181,7 @@ def picture(view: View, display: Display) -> list[Text]:
 
 
 def layout_of(item: AttentionMap, room: int, colored: bool) -> Layout:
-    """Square cells as large as fit; where none fits, blocks of weights in a cell.
-
-    Args:
-        item: a map of one layer and one head.
-        room: columns of text beside the labels.
-        colored: whether a line can hold two rows of pixels.
-    """
+    """Square cells as large as fit; where none fits, blocks of weights in a cell."""
     queries, keys = item.weights.shape[2:]
     columns = -(-keys // max(room, 1))
     rows = max(columns if queries > 1 else 1, -(-queries // MOST_ROWS))
@@ -236,7 +216,6 @@ def _labels(tokens: tuple[Token, ...], rows: int, layout: Layout, colored: bool)
 
 
 def _notes(item: AttentionMap, layout: Layout, colored: bool) -> list[str]:
-    """What a reader could not tell otherwise."""
     notes = []
     if layout.rows * layout.columns > 1:
         notes.append(
@@ -259,9 +238,6 @@ def _short(token: Token) -> str:
     return text if cell_len(text) else "?"
 
 
-# <terminal_grid> Every head as a thumbnail in the terminal, on one scale: layers run down, heads
-# across.
-
 SMALLEST, LARGEST = 8, 16
 """Columns of a thumbnail; fewer would show nothing of a head but its sinks."""
 NAME_WIDTH = 6
@@ -269,14 +245,7 @@ NAME_WIDTH = 6
 
 @dataclass(frozen=True, slots=True)
 class TerminalGridLayout:
-    """How thumbnails fit the terminal.
-
-    Attributes:
-        heads: heads beside one another; the others follow below.
-        rows: queries that share a pixel.
-        columns: keys that share a pixel.
-        stretch: columns of text that a pixel takes.
-    """
+    """How thumbnails fit the terminal."""
 
     heads: int
     rows: int
@@ -355,7 +324,6 @@ def terminal_grid_layout_of(item: AttentionMap, room: int, colored: bool) -> Ter
 
 
 def _header(names: tuple[str, ...], band: NDArray[np.float32], margin: int) -> Text:
-    """Heads' names over their thumbnails."""
     width = band.shape[-1] + 1
     cells = "".join(shorten(printable(name), width - 1).ljust(width) for name in names)
     return Text("head".ljust(margin) + cells, style="dim")

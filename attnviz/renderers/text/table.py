@@ -16,7 +16,7 @@ from rich.text import Text
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import HeadLine, Link, View
 from attnviz.renderers import Display, Views
-from attnviz.renderers.colors import Limits, color_of, ink_on, limits_of
+from attnviz.renderers.colors import Limits, beyond, color_of, ink_on, scale_of
 from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
 from attnviz.renderers.text.console import console_of, written
 
@@ -47,12 +47,19 @@ def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType
     keys = len(item.key_tokens)
     plain, numbered = label_width(item.query_tokens), numbered_width(item.query_tokens)
     if plain + 1 + keys * (5 + signed) <= width:
-        return [_words(item, width - plain - 1)]
+        return [_words(item, width - plain - 1), *_scale_line(item, colored)]
     if numbered + 1 + keys * (3 + signed) <= width and keys <= 100:
-        return [_positions(item)]
+        return [_positions(item), *_scale_line(item, colored)]
     if numbered + 1 + keys <= width:
         return [_shades(item, width - numbered - 1 - keys, colored), _legend(item, colored)]
     return [_strongest(item, width), Text(_too_wide(keys, width), style="dim")]
+
+
+def _scale_line(item: AttentionMap, colored: bool) -> list[Text]:
+    """The colour scale, where some weights lie beyond it."""
+    limits = scale_of(item)
+    told = beyond(item, limits) if colored else ""
+    return [Text(f"colours 0 – {two_digits(limits[1])}; {told}", style="dim")] if told else []
 
 
 def row_label(token: Token) -> Text:
@@ -81,7 +88,6 @@ def _table(headers: Iterable[Text | str]) -> Table:
 
 
 def _words(item: AttentionMap, room: int) -> Table:
-    """Two digits a cell under the words of the keys."""
     least = 5 + (item.values == "signed")
     labels = [row_label(token) for token in item.key_tokens]
     cap = next(
@@ -97,7 +103,7 @@ def _words(item: AttentionMap, room: int) -> Table:
         style = "bold yellow" if token.label else "dim" if token.special else ""
         heads.append(Text(shorten(text, width - 1).rjust(width - 1), style=style))
     table = _table(["", *_right(heads, widths)])
-    limits = limits_of(item.weights, item.values)
+    limits = scale_of(item)
     for token, row in zip(item.query_tokens, item.weights[0, 0], strict=True):
         cells = (
             _cell(two_digits(value).rjust(width - 1) + " ", value, limits)
@@ -122,7 +128,7 @@ def _positions(item: AttentionMap) -> Table:
     width = 3 + (item.values == "signed")
     heads = [Text(f"{key:>{width - 1}} ", style="dim") for key in range(len(item.key_tokens))]
     table = _table(["", *heads])
-    limits = limits_of(item.weights, item.values)
+    limits = scale_of(item)
     for label, row in zip(_numbered(item), item.weights[0, 0].tolist(), strict=True):
         cells = (_cell(one_digit(value).rjust(width - 1) + " ", value, limits) for value in row)
         table.add_row(label, *cells)
@@ -132,7 +138,7 @@ def _positions(item: AttentionMap) -> Table:
 def _shades(item: AttentionMap, room: int, colored: bool) -> Table:
     """A shade a cell, and beside each row its strongest key where there is room for it."""
     table = _table(["", _ruler(len(item.key_tokens)), ""])
-    limits = limits_of(item.weights, item.values)
+    limits = scale_of(item)
     for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
         shades = Text()
         for value in row.tolist():
@@ -163,7 +169,7 @@ def _shade(value: float, limits: Limits) -> str:
 
 
 def _legend(item: AttentionMap, colored: bool) -> Text:
-    limits = limits_of(item.weights, item.values)
+    limits = scale_of(item)
     steps = [step * limits[1] for step in SHADE_STEPS]
     legend = Text("shades: ", style="dim")
     for mark, step in zip(SHADES[1:], steps, strict=True):
@@ -171,7 +177,8 @@ def _legend(item: AttentionMap, colored: bool) -> Text:
         legend.append(f" from {two_digits(step)}  ")
         if item.values == "signed" and not colored:
             legend.append(f"{NEGATIVE_SHADES[SHADES.index(mark)]} the same below 0  ")
-    return legend
+    told = beyond(item, limits)
+    return legend.append(f"\n{told}") if told else legend
 
 
 def _strongest(item: AttentionMap, width: int) -> Table:
@@ -211,8 +218,6 @@ def _cell(text: str, value: float, limits: Limits) -> Text:
     return Text(text, style=f"{ink} on {paper}")
 
 
-# <table> A table for the eye: one matrix in numbers, or in shades where numbers no longer fit.
-
 BARS = "▁▂▃▄▅▆▇█"
 PROFILE_WIDTH = 16
 
@@ -245,7 +250,8 @@ def print_view(console: Console, view: View) -> None:
     """Print the caption, the matrix, a line for each head and the strongest link."""
     for line in broken(printable(view.caption), console.width):
         console.print(Text(line, style="bold"))
-    console.print(Text(printable(view.orientation), style="dim"))
+    if view.orientation:
+        console.print(Text(printable(view.orientation), style="dim"))
     console.print()
     for part in matrix(view.map, console.width, console.color_system is not None):
         console.print(part)
@@ -310,13 +316,7 @@ def head_table(heads: Sequence[HeadLine], width: int) -> Table:
 
 
 def sparkline(profile: NDArray[np.float64], width: int, top: float) -> str:
-    """What each key receives on average, as bars; many keys share a bar, which shows their peak.
-
-    Args:
-        profile: shape (keys,).
-        width: how many bars.
-        top: what the highest bar stands for, the same for all heads beside each other.
-    """
+    """What each key receives on average, as bars; many keys share a bar, which shows their peak."""
     edges = [round(place * len(profile) / width) for place in range(width + 1)]
     peaks = [float(profile[low:high].max()) for low, high in pairwise(edges)]
     levels = (int(max(peak, 0.0) / (top or 1.0) * len(BARS)) for peak in peaks)

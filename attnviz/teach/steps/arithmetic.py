@@ -77,6 +77,21 @@ class Steps:
                 return matrix
         raise KeyError(name)
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Both lists of tokens and each matrix by name, as an .npz archive has them."""
+        tokens = {"query_tokens": self.query_tokens, "key_tokens": self.key_tokens}
+        words = {name: np.array(found) for name, found in tokens.items()}
+        return words | {matrix.name: matrix.values for matrix in self}
+
+    def data(self) -> dict[str, Any]:
+        """As a JSON object has it: schema, title, formulas, notes, tokens, every matrix as rows."""
+        formulas = [f"{matrix.name} = {matrix.formula}" for matrix in self if matrix.formula]
+        texts = {"schema": 1, "title": self.title, "formulas": "\n".join(formulas)}
+        notes = {"notes": "\n".join(self.notes)} if self.notes else {}
+        tokens = {"query_tokens": self.query_tokens, "key_tokens": self.key_tokens}
+        matrices = {matrix.name: np.ascontiguousarray(matrix.values) for matrix in self}
+        return {**texts, **notes, **tokens, **matrices}
+
 
 def arithmetic(given: Given, *, causal: bool = False) -> Steps:
     """Attention matrix by matrix, from the inputs to the output.

@@ -57,6 +57,7 @@ def test_the_interval_is_that_of_an_ordinary_bootstrap(draw: str) -> None:
     assert found == pytest.approx(expected, abs=0.05 * width)
 
 
+@pytest.mark.slow
 def test_the_interval_of_many_texts_is_that_of_theory() -> None:
     values = np.random.default_rng(1).random(2000)
     half = 1.96 * values.std(ddof=1) / math.sqrt(len(values))

@@ -28,6 +28,8 @@ from tests.renderers.page.samples import (
     with_projections,
 )
 
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
 CLOSE = 6e-4
 """Packing, and half a unit of the third digit that is shown."""
 
@@ -204,12 +206,12 @@ def test_special_tokens_are_dropped_with_their_share_said_or_rows_renormalised(
     opened = open_page(encoder_page())
     whole = encoder().weights[1, 2]
     kept = whole[1:6, 1:6]
-    opened.choose("special tokens", "dropped")
+    opened.choose("special tokens", "drop")
     np.testing.assert_allclose(weights_of(opened), kept, atol=CLOSE)
     share = round(float((whole[1:6, 0] + whole[1:6, 6]).mean()) * 100)
     said = int(re.findall(r"held (\d+) %", opened.text("#remark"))[0])
     assert abs(said - share) <= 1
-    opened.choose("special tokens", "renormalised")
+    opened.choose("special tokens", "renormalise")
     expected = kept / kept.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(weights_of(opened), expected, atol=2 * CLOSE)
     np.testing.assert_allclose(weights_of(opened).sum(axis=1), 1, atol=0.01)
@@ -444,7 +446,7 @@ def test_the_address_reopens_the_same_view(open_page: Open) -> None:
     opened = open_page(html)
     opened.choose("layer", "0")
     opened.choose("by", "words")
-    opened.choose("special tokens", "dropped")
+    opened.choose("special tokens", "drop")
     opened.choose("colours", "sunset")
     opened.choose("scale", "view")
     opened.choose("measure", "previous-token")
@@ -486,7 +488,7 @@ def test_every_key_of_the_list_does_what_it_says(open_page: Open) -> None:
     assert "maximum over the heads" in caption()
     for key, name, value in (
         ("w", "unit", "words"),
-        ("s", "specials", "dropped"),
+        ("s", "specials", "drop"),
         ("c", "colors", "sunset"),
         ("r", "range", "view"),
         ("3", "view", "lines"),

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.errors import ModelError
-from attnviz.models.hugging_face.inputs.generation import writer_kind
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
 from attnviz.models.hugging_face.load.devices import (
     BYTES,
@@ -24,14 +21,11 @@ from attnviz.models.hugging_face.load.locate import locate
 from attnviz.models.hugging_face.load.parts import (
     check_report,
     load_config,
-    load_tokenizer,
     load_weights,
-    model_kind,
 )
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.load.tasks import Task
-    from attnviz.models.hugging_face.model import HuggingFaceModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,49 +67,6 @@ class LoadedParts:
     provenance: Provenance
     report: Mapping[str, Any]
     task: Task | None
-
-
-def load_model(
-    name: str,
-    *,
-    device: str = "auto",
-    dtype: str | None = None,
-    revision: str | None = None,
-    allow_pickle: bool = False,
-    allow_code: bool = False,
-    device_map: str | None = None,
-    generate: int | None = None,
-    chat: bool = False,
-    with_head: bool = False,
-) -> HuggingFaceModel:
-    """A pretrained model, ready to be asked for its attention.
-
-    Args:
-        name: a folder, or a model's id on the hub (looked for in the local cache first).
-        device: one of the `LoadOptions`, as are the next five.
-        dtype: the precision to compute in.
-        revision: of a hub model.
-        allow_pickle: whether weights may come from a pickle.
-        allow_code: whether the model's own code may run.
-        device_map: how to spread a large model over devices.
-        generate: how many tokens it is to write at most; None: only a target that is missing.
-        chat: whether texts are read as the user's turn of a conversation.
-        with_head: whether to keep the head that predicts something, where there is one.
-
-    Raises:
-        UsageError: a device, precision or revision that does not exist.
-        ModelError: the model or its tokenizer cannot be found or loaded.
-    """
-
-    def kind_of(config: Any) -> Any:
-        if generate is not None:
-            return writer_kind(config, name)
-        return model_kind(config, with_head=with_head)
-
-    terms = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
-    read = partial(load_tokenizer, allow_code=allow_code)
-    loaded = assemble(name, load_parts(name, terms, read, kind_of))
-    return replace(loaded, writes=generate, chats=chat)
 
 
 def load_parts(
@@ -180,37 +131,6 @@ def decider(
         return task, provenance
     lacking = "the checkpoint lacks the weights of its classifier: what it decides is not shown"
     return None, replace(provenance, notes=(*provenance.notes, lacking))
-
-
-def assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
-    """A loaded model with what is known about it.
-
-    Raises:
-        ModelError: it does not read text.
-    """
-    from attnviz.models.hugging_face.load.family import family_of, reading_limit
-    from attnviz.models.hugging_face.model import HuggingFaceModel
-
-    model = parts.model
-    if model.main_input_name != "input_ids":
-        use = ": use 'attnviz image'" if model.main_input_name == "pixel_values" else ""
-        raise ModelError(
-            f"'{name}' ({model.config.model_type}) does not read text: it asks for "
-            f"'{model.main_input_name}'{use}"
-        )
-    family = family_of(model)
-    provenance = parts.provenance
-    return HuggingFaceModel(
-        name=name,
-        model=model,
-        tokenizer=parts.reader,
-        family=family,
-        limit=reading_limit(model, parts.reader),
-        provenance=replace(provenance, settings={**provenance.settings, "family": family}),
-        can_generate=model.can_generate()
-        and not any("lm_head" in key for key in parts.report["missing_keys"]),
-        task=parts.task,
-    )
 
 
 def describe(

@@ -92,14 +92,14 @@ class VisionModel(PictureReader):
             AttentionError: the architecture hands out no weights that a gradient reaches.
             UsageError: no such class.
         """
-        from attnviz.models.hugging_face.gradient import chosen_class, explain, no_head
+        from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
 
         if self.task is None:
             raise no_head(self.name, self.model)
         with quiet():
-            reading = self.read(self.model, picture, size)
-            return explain(
-                reading, lambda logits: chosen_class(self.model.config, logits[0], wanted)
+            eager = self.read(self.model, picture, size)
+            return gradients_of(
+                eager, lambda logits: chosen_class(self.model.config, logits[0], wanted)
             )
 
     def transform_image(self, picture: Image, size: tuple[int, int] | None = None) -> ValueVectors:
@@ -113,28 +113,23 @@ class VisionModel(PictureReader):
             ModelError: the model fails on this size.
             AttentionError: the architecture keeps its values to itself.
         """
-        from attnviz.models.hugging_face.norm import transform
+        from attnviz.models.hugging_face.norm import value_vectors
 
         with quiet():
-            return transform(self.read(self.tower, picture, size))
+            return value_vectors(self.read(self.tower, picture, size))
 
     def read(self, part: Any, picture: Image, size: tuple[int, int] | None) -> EagerInputs:
         """A picture as the model, or its part for pictures, reads it with whole matrices."""
         from attnviz.models.hugging_face.capture.kernel import eager_twin
         from attnviz.models.hugging_face.eager import EagerInputs
+        from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 
         inputs = self.inputs(picture, size)
         rows, columns = self.grid(inputs["pixel_values"])
-        return EagerInputs(
-            eager_twin(part),
-            inputs,
-            {"self": (SIDE, SIDE)},
-            {SIDE: self.tokens(inputs, rows, columns)},
-            {},
-            self.described(inputs, rows, columns),
-            {},
-            SIDE,
-        )
+        attention = Attention((), self.described(inputs, rows, columns))
+        tokens = {SIDE: self.tokens(inputs, rows, columns)}
+        encoded = EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
+        return EagerInputs(eager_twin(part), inputs, encoded, SIDE)
 
     def look(
         self, inputs: dict[str, Any], rows: int, columns: int

@@ -5,13 +5,13 @@ import { clamp } from "./numbers.js";
 
 /** @typedef {import("./types.js").Palette} Palette */
 
-/** Hues for heads side by side, after Okabe and Ito: told apart by the colour-blind. */
-const HEADS_ON_LIGHT = [
-  "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#7a5cc0",
-];
-const HEADS_ON_DARK = [
-  "#56b4e9", "#ff8a3d", "#2fc59a", "#e39bc5", "#f0c419", "#8fb2ff", "#c9b46a", "#b9a3ff",
-];
+/** @type {import("./types.js").PageDocument["head_colors"]} */
+let heads = { light: [], dark: [] };
+
+/** Take the colours of heads side by side that the page brings along. @param {typeof heads} colors */
+export function setHeadColors(colors) {
+  heads = colors;
+}
 
 /** What is below 0, where blue is above. */
 export const NEGATIVE = "#d55e00";
@@ -23,7 +23,7 @@ const darkness = matchMedia("(prefers-color-scheme: dark)");
  * @param {number} number
  */
 export function headColor(number) {
-  const colors = darkness.matches ? HEADS_ON_DARK : HEADS_ON_LIGHT;
+  const colors = heads[darkness.matches ? "dark" : "light"];
   return colors[number % colors.length];
 }
 

@@ -124,10 +124,13 @@ function tokenSwitches(map, store) {
       ? select("by", [["tokens", "tokens"], ["words", "words"]], store.state.unit, (unit) => store.set({ unit, ...unpinned }), store.state.view === "query-key")
       : null,
     special
-      ? select("special tokens", [["kept", "kept"], ["dropped", "dropped"], ["renormalised", "renormalised"]], store.state.specials, (specials) => store.set({ specials, ...unpinned }), store.state.view === "query-key")
+      ? select("special tokens", treatments(map).map((name) => [name, name]), store.state.specials, (specials) => store.set({ specials, ...unpinned }), store.state.view === "query-key")
       : null,
   ];
 }
+
+/** What can be done with special tokens, as --special calls it; signed rows have no sum. @param {PageMap} map */
+export const treatments = (map) => (map.values === "signed" ? ["keep", "drop"] : ["keep", "drop", "renormalise"]);
 
 /**
  * @param {string} name

@@ -1,7 +1,7 @@
 /** Keys for everything, listed by ?. */
 
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
-import { offered } from "./controls.js";
+import { offered, treatments } from "./controls.js";
 import { headsOfLayer } from "./model.js";
 import { make } from "./surface.js";
 
@@ -15,7 +15,7 @@ const KEYS = [
   ["m", "all heads of the layer together; again: one head"],
   ["x", "mean or maximum of several heads"],
   ["w", "tokens or words"],
-  ["s", "special tokens: kept, dropped, renormalised"],
+  ["s", "special tokens: keep, drop, renormalise"],
   ["t", "the next stream or lens"],
   ["c", "the next colours"],
   ["r", "colour scale: shared, or up to the largest here"],
@@ -89,7 +89,7 @@ function actions(page, store) {
     },
     x: () => store.set({ mix: after(["mean", "max"], state.mix) }),
     w: has("by") ? () => store.set({ unit: after(["tokens", "words"], state.unit), ...unpinned }) : undefined,
-    s: has("special tokens") ? () => store.set({ specials: after(["kept", "dropped", "renormalised"], state.specials), ...unpinned }) : undefined,
+    s: has("special tokens") ? () => store.set({ specials: after(treatments(map), state.specials), ...unpinned }) : undefined,
     t: page.maps.length > 1 ? () => store.set({ map: (page.maps.indexOf(map) + 1) % page.maps.length, heads: "", measure: "", filter: "", ...unpinned }) : undefined,
     c: has("colours") ? () => store.set({ colors: after(Object.keys(page.schemes), state.colors) }) : undefined,
     r: () => store.set({ range: after(["shared", "view"], state.range) }),

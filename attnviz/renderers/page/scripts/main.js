@@ -1,7 +1,7 @@
 /** The page: what was chosen becomes a scene, and the scene is shown. */
 
 import { captionOf, precision, remarksOn, which } from "./caption.js";
-import { onThemeChange, palette } from "./colors.js";
+import { onThemeChange, palette, setHeadColors } from "./colors.js";
 import { offered, showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { createHeatmap } from "./heatmap.js";
 import { createImage } from "./image.js";
@@ -13,7 +13,7 @@ import { createOverview } from "./overview.js";
 import { createQueryKey } from "./query_key.js";
 import { createReadout } from "./readout.js";
 import { asCsv, asPng, asSvg, download } from "./save.js";
-import { ownLimits, shownMatrix } from "./shown.js";
+import { beyond, ownLimits, shownMatrix } from "./shown.js";
 import { chosenHeads, chosenMap, createStore, spellHeads } from "./state.js";
 import { make, part } from "./surface.js";
 import { tableOf } from "./table.js";
@@ -24,8 +24,9 @@ import { createText } from "./text.js";
 /** @typedef {import("./types.js").State} State */
 
 /** More heads than these side by side could not be told apart by colour. */
-const MOST_COLORS = 8;
 const page = readDocument();
+setHeadColors(page.head_colors);
+const MOST_COLORS = page.head_colors.light.length;
 const store = createStore();
 const readout = createReadout(part("readout"));
 const overview = createOverview(part("overview"), store);
@@ -53,7 +54,7 @@ async function refresh() {
   const state = { ...store.state };
   const map = chosenMap(page.maps, state);
   state.view = usableView(state, map);
-  if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "kept" });
+  if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "keep" });
   const heads = chosenHeads(map, state);
   const shown = await cachedMatrix(map, heads, state);
   const apart = state.view === "lines" && heads.length > 1 && heads.length <= MOST_COLORS;
@@ -92,7 +93,7 @@ function showCaption() {
 }
 
 function showScale() {
-  const { palette: colors, map } = scene;
+  const { palette: colors, map, shown } = scene;
   const bar = /** @type {HTMLCanvasElement} */ (part("scale-bar"));
   const image = new ImageData(bar.width, 1);
   for (let x = 0; x < bar.width; x++) {
@@ -101,7 +102,7 @@ function showScale() {
   }
   /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d")).putImageData(image, 0, 0);
   const [low, high] = colors.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
-  const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit])];
+  const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit + beyond(shown, colors.limits)])];
   part("scale").replaceChildren(...words);
   part("scale").setAttribute("aria-label", `colours: ${map.unit}, from ${low} to ${high}`);
 }

@@ -146,7 +146,7 @@ export function createOverview(element, store) {
         make("small", {}, [`layer ${map.layers[layer]} head ${map.heads[head]}`]),
       ]);
       button.addEventListener("click", () =>
-        store.set({ heads: `${layer}.${head}`, unit: "tokens", specials: "kept", row, column, zoom: "", direction: "from" }));
+        store.set({ heads: `${layer}.${head}`, unit: "tokens", specials: "keep", row, column, zoom: "", direction: "from" }));
       return make("li", {}, [button]);
     });
     const heading = make("h3", {}, ["strongest links, one a head"]);
@@ -157,7 +157,7 @@ export function createOverview(element, store) {
 }
 
 /**
- * 1 for each cell between two different words, neither of them a special token.
+ * 1 for each cell between two different words, neither of them a special token, nor the key a sink.
  * @param {PageMap} map
  */
 function cellsBetweenWords(map) {
@@ -166,7 +166,7 @@ function cellsBetweenWords(map) {
   const between = new Uint8Array(queries.tokens.length * keys.tokens.length);
   queries.tokens.forEach((query, row) =>
     keys.tokens.forEach((key, column) => {
-      const counts = !query.special && !key.special && !(same && row === column);
+      const counts = !query.special && !key.special && column !== map.sink && !(same && row === column);
       between[row * keys.tokens.length + column] = counts ? 1 : 0;
     }));
   return between;

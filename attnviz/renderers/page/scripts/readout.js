@@ -101,7 +101,7 @@ function strongestCells(shown) {
     if (query.special) between.fill(0, start, start + keys.length);
     keys.forEach((key, column) => {
       const same = query.at === key.at && query.text === key.text;
-      if (key.special || same) between[start + column] = 0;
+      if (key.special || key.sink || same) between[start + column] = 0;
     });
   });
   const cells = largest(between, 3).filter((at) => between[at]);

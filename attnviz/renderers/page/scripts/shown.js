@@ -17,21 +17,25 @@ export async function shownMatrix(map, heads, state) {
   /** @type {Shown} */
   let shown = {
     queries: positions(map.queries),
-    keys: positions(map.keys),
+    keys: positions(map.keys, map.sink),
     values: await together(map, heads, state.mix),
     removed: null,
   };
   if (state.unit === "words") shown = inWords(shown, map.queries.words, map.keys.words);
-  if (state.specials !== "kept") shown = withoutSpecials(shown, state.specials === "renormalised");
+  const toOne = state.specials === "renormalise" && map.values === "share";
+  if (state.specials !== "keep") shown = withoutSpecials(shown, toOne);
   return shown;
 }
 
 /**
  * @param {Axis} axis
+ * @param {number | null} [sink] place of the key that is one
  * @returns {ShownToken[]}
  */
-function positions(axis) {
-  return axis.tokens.map((token, place) => ({ ...token, at: place * axis.block, count: axis.block }));
+function positions(axis, sink = null) {
+  return axis.tokens.map((token, place) => ({
+    ...token, at: place * axis.block, count: axis.block, sink: place === sink,
+  }));
 }
 
 /**
@@ -115,7 +119,7 @@ function goingOn(text) {
 /**
  * Without the rows and columns of special tokens; an axis of nothing else stays whole.
  * @param {Shown} shown
- * @param {boolean} renormalised whether each row is brought back to the sum it had
+ * @param {boolean} renormalised whether rows sum to 1 again, or to 0 where they gave nothing to text
  * @returns {Shown}
  */
 export function withoutSpecials(shown, renormalised) {
@@ -133,7 +137,7 @@ export function withoutSpecials(shown, renormalised) {
     const part = values.subarray(start, start + columns.length);
     const kept = sum(part);
     removed += whole > 0 ? (whole - kept) / whole / rows.length : 0;
-    if (renormalised && kept > 0) part.forEach((value, at) => (part[at] = (value * whole) / kept));
+    if (renormalised && kept > 0) part.forEach((value, at) => (part[at] = value / kept));
   });
   return {
     queries: rows.map((place) => shown.queries[place]),
@@ -158,13 +162,40 @@ function sum(values) {
 }
 
 /**
- * The smallest and the largest value by which the colours of this one matrix can be chosen.
+ * The smallest and the largest value by which the colours of this one matrix can be chosen: those
+ * between words, since special tokens and sinks would take the scale.
  * @param {PageMap} map
  * @param {Shown} shown
  * @returns {[number, number]}
  */
 export function ownLimits(map, shown) {
-  let top = 0;
-  for (const value of shown.values) top = Math.max(top, Math.abs(value));
+  const top = largestOf(shown, betweenWords) || largestOf(shown, () => true);
   return map.values === "signed" ? [-(top || 1), top || 1] : [0, top || 1];
+}
+
+/** Neither end a special token, nor the key a sink. @param {ShownToken} query @param {ShownToken} key */
+const betweenWords = (query, key) => !query.special && !key.special && !key.sink;
+
+/**
+ * @param {Shown} shown
+ * @param {(query: ShownToken, key: ShownToken) => boolean} counts
+ */
+function largestOf(shown, counts) {
+  let top = 0;
+  shown.queries.forEach((query, row) =>
+    shown.keys.forEach((key, column) => {
+      const size = Math.abs(shown.values[row * shown.keys.length + column]);
+      if (size > top && counts(query, key)) top = size;
+    }));
+  return top;
+}
+
+/**
+ * What lies beyond the colour scale, in words; empty where nothing does.
+ * @param {Shown} shown
+ * @param {[number, number]} limits
+ */
+export function beyond(shown, limits) {
+  const lies = shown.values.some((value) => Math.abs(value) > limits[1] + 0.005);
+  return lies ? "; special tokens and sinks beyond the scale are drawn at its end" : "";
 }

@@ -13,7 +13,7 @@ export const DEFAULTS = {
   heads: "",
   mix: "mean",
   unit: "tokens",
-  specials: "kept",
+  specials: "keep",
   colors: "blue",
   range: "shared",
   row: -1,
@@ -40,6 +40,9 @@ export function readState(fragment) {
     if (typeof usual === "string") state[name] = text;
     else if (Number.isFinite(Number(text))) state[name] = Number(text);
   }
+  // Addresses saved before the command's words were taken.
+  const renamed = { kept: "keep", dropped: "drop", renormalised: "renormalise" };
+  state.specials = renamed[/** @type {keyof typeof renamed} */ (state.specials)] ?? state.specials;
   return /** @type {any} */ (state);
 }
 

@@ -21,6 +21,7 @@
  * @property {number} levels the highest code
  * @property {Axis} queries
  * @property {Axis} keys
+ * @property {number | null} sink the key that is a sink, if one is
  * @property {[string, string, string] | null} focus layer, head and why
  * @property {Measure[]} measures
  * @property {Link[][][] | null} links of a pooled map, for each layer and head
@@ -36,12 +37,13 @@
  * @property {string[]} notes
  * @property {[string, string][]} provenance
  * @property {Record<string, Scheme>} schemes
+ * @property {{light: string[], dark: string[]}} head_colors
  * @property {PageMap[]} maps
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
  *
- * @typedef {Token & {at: number, count: number}} ShownToken a token, word or block; `at` is the
- *   position of its first token
+ * @typedef {Token & {at: number, count: number, sink?: boolean}} ShownToken a token, word or block;
+ *   `at` is the position of its first token
  * @typedef {object} Shown the matrix that is looked at
  * @property {ShownToken[]} queries
  * @property {ShownToken[]} keys
@@ -59,7 +61,7 @@
  * @property {string} heads chosen heads as "layer.head,…"; empty for the one to see first
  * @property {string} mix "mean" or "max" of several heads
  * @property {string} unit "tokens" or "words"
- * @property {string} specials "kept", "dropped" or "renormalised"
+ * @property {string} specials "keep", "drop" or "renormalise"
  * @property {string} colors
  * @property {string} range "shared" or "view"
  * @property {number} row pinned query; -1 for none
