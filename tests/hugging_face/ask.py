@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Kind, Query
+from attnviz.models import attend_query
 
 
 def attend(source: Any, text: str, target: str | None = None, kind: Kind = "self") -> Attention:
     """The attention of one query."""
-    (found,) = source.attend([Query(text, target, kind)])
-    if isinstance(found, InputError):
-        raise found
-    answer: Attention = found
-    return answer
+    return attend_query(source, Query(text, target, kind))
 
 
 def cross(source: Any, text: str, target: str | None = None) -> Attention:

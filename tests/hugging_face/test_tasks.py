@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, Token
+from attnviz.core.query import Query
 from attnviz.models.hugging_face import load_model
 from attnviz.models.hugging_face.load.tasks import any_of, one_of, whole_words
-from attnviz.storage.texts import Text
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
@@ -173,9 +173,9 @@ LINES = [TEXT, "The paper", "who is the red professor", "supervised students wal
 @pytest.mark.slow
 def test_of_many_texts_each_has_its_own_decision(architecture, with_head):
     model = load_model(str(with_head(architecture)), device="cpu")
-    texts = [Text(str(number), line) for number, line in enumerate(LINES)]
-    for text, found in zip(texts, model.attend_many(texts, alone=True), strict=True):
-        alone = attend(model, text.text)
+    queries = [Query(line) for line in LINES]
+    for query, found in zip(queries, list(model.attend(queries)), strict=True):
+        alone = attend(model, query.text)
         settings, expected = found.provenance.settings, alone.provenance.settings
         assert settings.get(DECISION) == expected.get(DECISION)
         shares = expected.get("probabilities")

@@ -16,7 +16,6 @@ from attnviz.models.hugging_face import source as together
 from attnviz.models.hugging_face.capture.extent import Region
 from attnviz.models.hugging_face.inputs.encoding import encode
 from attnviz.models.hugging_face.load.devices import NoRoomError
-from attnviz.storage.texts import Text
 from tests.hugging_face.tiny_models import but_slow
 from tests.precision import check_as_near, exact_model, in_float64, weights_of
 
@@ -47,18 +46,15 @@ def forgetful(monkeypatch):
 
 
 def alone(*lines):
-    return [Text(str(number), line) for number, line in enumerate(lines)]
+    return [Query(line) for line in lines]
 
 
 def pairs():
-    both = zip(LINES, TARGETS, strict=True)
-    return [Text(str(number), *pair) for number, pair in enumerate(both)]
+    return [Query(*pair, "cross") for pair in zip(LINES, TARGETS, strict=True)]
 
 
-def one_by_one(model, texts, over_itself):
-    kinds = ["cross" if not over_itself else "pair" if text.target else "self" for text in texts]
-    queries = [Query(text.text, text.target, kind) for text, kind in zip(texts, kinds, strict=True)]
-    return [next(model.attend([query])) for query in queries]
+def one_by_one(model, texts):
+    return [next(model.attend([text])) for text in texts]
 
 
 def described(attention):
@@ -67,12 +63,12 @@ def described(attention):
     return replace(provenance, settings={**provenance.settings, "attention": ""})
 
 
-def check(model, texts, found, over_itself=True):
+def check(model, texts, found):
     """Beside others a text has what it has alone, but for what float32 costs."""
-    found, expected = list(found), one_by_one(model, texts, over_itself)
+    found, expected = list(found), one_by_one(model, texts)
     in_double = exact_model(model)
     with in_float64():
-        truth = one_by_one(in_double, texts, over_itself)
+        truth = one_by_one(in_double, texts)
     check_as_near(weights_of(found), weights_of(expected), weights_of(truth))
     for one, other in zip(found, expected, strict=True):
         assert (one.text, one.source, one.target) == (other.text, other.source, other.target)
@@ -101,7 +97,7 @@ def passes(monkeypatch):
 def test_texts_over_themselves(kind, loaded, passes):
     model = loaded(kind)
     texts = alone(*LINES)
-    check(model, texts, model.attend_many(texts, alone=True))
+    check(model, texts, model.attend(texts))
     assert passes == [6, 1]
 
 
@@ -109,22 +105,22 @@ def test_texts_over_themselves(kind, loaded, passes):
 @pytest.mark.slow
 def test_pairs_with_given_targets(kind, loaded, passes):
     model = loaded(kind)
-    found = list(model.attend_many(pairs(), alone=False))
-    check(model, pairs(), found, over_itself=False)
+    found = list(model.attend(pairs()))
+    check(model, pairs(), found)
     assert passes[:2] == [6, 1]  # more where the processor rounds so that it has to be measured
 
 
 def test_a_second_window_is_compared_no_more(loaded, passes):
     model = loaded("bert")
     for _ in range(2):
-        list(model.attend_many(alone(*LINES), alone=True))
+        list(model.attend(alone(*LINES)))
     assert passes == [6, 1, 6]
 
 
 def test_a_batch_has_no_more_texts_than_asked_for(loaded, passes):
     model = loaded("bert")
     texts = alone(*LINES)
-    found = list(model.attend_many(texts, alone=True, batch_size=3))
+    found = list(model.attend(texts, batch_size=3))
     check(model, texts, found)
     assert passes == [3, 1, 3]
 
@@ -132,15 +128,15 @@ def test_a_batch_has_no_more_texts_than_asked_for(loaded, passes):
 def test_a_text_that_fails_gives_its_error_in_its_place_and_harms_no_other(loaded):
     model = loaded("bert")
     texts = alone(*LINES[:2], "paper " * 50, *LINES[2:], "\ud800")
-    found = list(model.attend_many(texts, alone=True))
+    found = list(model.attend(texts))
     assert [type(item) for item in (found[2], found[-1])] == [InputError, InputError]
     assert "at most 32" in str(found[2])
-    good = [text for text in texts if text.id not in ("2", "7")]
+    good = [*texts[:2], *texts[3:-1]]
     check(model, good, [*found[:2], *found[3:-1]])
 
 
 def test_few_texts_are_read_one_by_one(loaded, passes):
-    list(loaded("bert").attend_many(alone(*LINES[:3]), alone=True))
+    list(loaded("bert").attend(alone(*LINES[:3])))
     assert passes == []
 
 
@@ -149,7 +145,7 @@ def test_no_more_maps_are_held_than_there_is_room_for(loaded, passes, monkeypatc
     model = loaded("bert")
     texts = alone(*LINES * 4)
     monkeypatch.setattr(together, "memory_budget", lambda: 70_000)
-    check(model, texts, model.attend_many(texts, alone=True))
+    check(model, texts, model.attend(texts))
     assert max(passes) < 20
 
 
@@ -158,7 +154,7 @@ def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
     for extent in (Region(max_size=2), Region(window=(0, 2)), Region(rows=(1, 2))):
         model = replace(loaded("bert"), region=extent)
         texts = alone(*LINES)
-        check(model, texts, model.attend_many(texts, alone=True))
+        check(model, texts, model.attend(texts))
     assert passes == []
 
 
@@ -166,7 +162,7 @@ def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypa
     model = loaded("bert")
     monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", lambda *_: [])
     texts = alone(*LINES)
-    found = list(model.attend_many(texts, alone=True))
+    found = list(model.attend(texts))
     check(model, texts, found)
     assert "by hand" in found[0].provenance.notes[-1]
     assert passes == [6, 1]
@@ -178,7 +174,7 @@ def test_where_padding_leaks_only_equal_lengths_come_together(loaded, monkeypatc
     texts = alone(*LINES, *LINES)
     said = []
     with notices_to(said.append):
-        found = list(model.attend_many(texts, alone=True))
+        found = list(model.attend(texts))
     check(model, texts, found)
     assert passes[:2] == [12, 1]
     assert len(said) == 1
@@ -210,7 +206,7 @@ def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
     monkeypatch.setattr(company, "capture_many", small)
     said = []
     with notices_to(said.append):
-        check(model, texts, model.attend_many(texts, alone=True))
+        check(model, texts, model.attend(texts))
     assert all("the memory ran out with" in note for note in said)
     assert said
 
@@ -219,7 +215,7 @@ def test_a_model_that_fails_fails_in_its_turn(loaded, monkeypatch):
     model = loaded("bert")
     monkeypatch.setattr(model.model, "forward", lambda *_, **__: 1 / 0)
     monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", failing)
-    found = model.attend_many(alone(*LINES), alone=True)
+    found = model.attend(alone(*LINES))
     with pytest.raises(ModelError, match="cannot run on this text"):
         next(found)
 
@@ -231,9 +227,9 @@ def failing(*_):
 def test_where_a_proven_batch_fails_its_texts_are_read_one_by_one(loaded, monkeypatch):
     model = loaded("bert")
     texts = alone(*LINES)
-    list(model.attend_many(texts, alone=True))
+    list(model.attend(texts))
     monkeypatch.setattr(company, "capture_many", failing_once(company.capture_many))
-    check(model, texts, model.attend_many(texts, alone=True, batch_size=2))
+    check(model, texts, model.attend(texts, batch_size=2))
 
 
 def failing_once(run):
@@ -251,7 +247,7 @@ def failing_once(run):
 def test_what_an_architecture_refuses_is_said_once_and_nothing_about_batches(loaded):
     said = []
     with notices_to(said.append), pytest.raises(AttentionError):
-        list(loaded("mamba").attend_many(alone(*LINES), alone=True))
+        list(loaded("mamba").attend(alone(*LINES)))
     assert said == []
 
 
@@ -262,7 +258,7 @@ def test_a_head_that_cannot_read_several_texts_at_once_reads_one_by_one(
     monkeypatch.setattr(company, "capture_many", alone_only(company.capture_many))
     texts, said = alone(*LINES, *LINES), []
     with notices_to(said.append):
-        check(model, texts, model.attend_many(texts, alone=True))
+        check(model, texts, model.attend(texts))
     assert said[0].startswith("only texts of equal length are read together")
     assert said[1].startswith("texts are read one by one")
     assert all(note.endswith("no padding token") for note in said)

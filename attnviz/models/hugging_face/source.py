@@ -22,7 +22,6 @@ from attnviz.models.hugging_face.load.loading import LoadedParts, LoadOptions, l
 from attnviz.models.hugging_face.load.parts import load_tokenizer, model_kind
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
-from attnviz.storage.texts import Text
 from attnviz.storage.texts.batches import chunks_by_memory
 
 
@@ -146,52 +145,6 @@ class HuggingFaceModel(LoadedModel):
         if query not in self._encoded:
             self._encoded.clear()
         return eager_inputs(self, self._encode(query))
-
-    # SHIM: the old questions, until every caller asks queries.
-
-    def attend_self(self, text: str) -> Attention:  # SHIM
-        """SHIM."""
-        return self._one(Query(text))
-
-    def attend_pair(self, first: str, second: str) -> Attention:  # SHIM
-        """SHIM."""
-        return self._one(Query(first, second, "pair"))
-
-    def attend_cross(self, source: str, target: str | None = None) -> Attention:  # SHIM
-        """SHIM."""
-        return self._one(Query(source, target, "cross"))
-
-    def attend_many(  # SHIM
-        self, texts: Sequence[Text], *, alone: bool, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """SHIM."""
-        kinds: Any = [("self" if t.target is None else "pair") if alone else "cross" for t in texts]
-        queries = [Query(t.text, t.target, k) for t, k in zip(texts, kinds, strict=True)]
-        return self.attend(queries, batch_size=batch_size)
-
-    def explain_self(self, text: str, wanted: str | None = None) -> AttentionGradients:  # SHIM
-        """SHIM."""
-        return self.gradients(Query(text), wanted)
-
-    def explain_cross(  # SHIM
-        self, source: str, target: str | None = None, wanted: str | None = None
-    ) -> AttentionGradients:
-        """SHIM."""
-        return self.gradients(Query(source, target, "cross"), wanted)
-
-    def transform_self(self, text: str) -> ValueVectors:  # SHIM
-        """SHIM."""
-        return self.values(Query(text))
-
-    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:  # SHIM
-        """SHIM."""
-        return self.values(Query(source, target, "cross"))
-
-    def _one(self, query: Query) -> Attention:  # SHIM
-        found = next(self.attend([query]))
-        if isinstance(found, InputError):
-            raise found
-        return found
 
 
 def load_model(
