@@ -1,4 +1,4 @@
-"""Going on in the middle gives the rest of the records, however eagerly an engine asks for them."""
+"""Resuming in the middle gives the rest of the records, however many an engine asks for first."""
 
 from __future__ import annotations
 

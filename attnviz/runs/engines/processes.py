@@ -49,7 +49,7 @@ _THREAD_LIMITS = (
 class Processes:
     """Several processes, each with its copy of the work and its share of the cores.
 
-    A worker that dies is replaced and its shard tried again; the others go on meanwhile.
+    A worker that dies is replaced and its shard tried again; the others continue meanwhile.
     """
 
     def __init__(self, workers: int) -> None:

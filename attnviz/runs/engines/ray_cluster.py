@@ -111,7 +111,7 @@ class RayCluster:
             self._cancel()
 
     def _cancel(self) -> None:
-        """Stop what nobody waits for any more."""
+        """Stop the tasks whose outcomes are not needed any more."""
         import ray
 
         while self.running:

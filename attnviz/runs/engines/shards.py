@@ -80,10 +80,10 @@ def in_order(
     """The outcomes in the shards' order.
 
     Args:
-        submit: begins the work on a shard and its number, and answers at once.
-        collect: waits for the outcome that was begun.
+        submit: starts the work on a shard and its number, without waiting.
+        collect: waits for the outcome.
         shards: read as they are needed.
-        ahead: how many shards may have begun whose outcome nobody has asked for.
+        ahead: how many shards may be in flight at once.
 
     Raises:
         Exception: what the iterable raised, after the outcomes of all shards before.
