@@ -12,8 +12,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.runs.engines import open_engine
-from attnviz.runs.engines.here import Here
+from attnviz.runs.engines import InProcess, open_engine
 from attnviz.runs.many_texts import AttendChunk, Outcome, Record, attend_all
 from attnviz.runs.pipeline import check_choice
 from attnviz.storage.texts import chunks
@@ -40,7 +39,7 @@ def run_texts(
     ):
         if report.complete:
             return report.status
-        if isinstance(engine, Here):
+        if isinstance(engine, InProcess):
             work.open()
         loaded = time.perf_counter()
         ready = more_of_stdin(input_file) if many else None

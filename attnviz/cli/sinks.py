@@ -246,9 +246,9 @@ def open_resumable(
         return None
     # Most runs have one text, and need none of what makes files last.
     from attnviz.runs.journal import run_options
-    from attnviz.runs.resumable import ResumableSink, can_last
+    from attnviz.runs.resumable import ResumableSink, can_resume
 
-    if not shard_size and not (again and FORMATS[name].grows and can_last(path)):
+    if not shard_size and not (again and FORMATS[name].grows and can_resume(path)):
         return None
 
     def make(first: int, begun: bool) -> Renderer:
@@ -260,10 +260,8 @@ def open_resumable(
         make,
         grows=FORMATS[name].grows,
         shard_size=shard_size,
-        rejects=rejects if rejects and can_last(rejects) else None,
-        options=run_options(command, options.origin, options.choice, options.many, input_file)
-        if again and input_file
-        else None,
+        rejects=rejects if rejects and can_resume(rejects) else None,
+        options=run_options(command, options, input_file) if again and input_file else None,
         resume=resume,
         notify=(lambda _: None) if options.output.quiet else note,
     )
