@@ -75,7 +75,7 @@ def models(
             Data(text=lambda display: card(), document=lambda: dump_json(document) + "\n"), options
         )
         return
-    from attnviz.models.hugging_face.load.cache import list_cached_models
+    from attnviz.models.hugging_face.load.locate import list_cached_models
 
     rows = [("pocket", "shipped", summary())]
     rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]
