@@ -252,7 +252,7 @@ FORMATS: dict[str, Format] = {
         "attnviz.renderers.text.heatmap:TerminalGrid",
     ),
     "links": Format(
-        "The strongest links, one a line: who attends to whom, how much, in which head.",
+        "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
         "attnviz.renderers.text.links:LinksRenderer",
     ),
     "pharaoh": Format(
