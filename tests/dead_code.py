@@ -41,8 +41,6 @@ CALLED_FROM_OUTSIDE = (
 )
 
 USED_BY_TESTS_ONLY = (
-    # the measure of the benchmark of the pocket model's alignments
-    "alignment_error",
     # whole matrices, to hold what is captured in parts against
     "every_weight",
     # the benchmark of batches
@@ -51,7 +49,6 @@ USED_BY_TESTS_ONLY = (
 
 TO_BE_REMOVED = (
     # names of types that no signature uses
-    "Symmetrization",
     "Work",
     "Naming",
 )

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
+from attnviz.analyses.alignment import Score
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.runs.word_alignment import Aligned, Aligner, Score, Scores, shifted
+from attnviz.runs.word_alignment import Aligned, Aligner, Scores, shifted
 from attnviz.storage.texts import Text
 
 PAIR = Text("0", "a b", "x y z")

@@ -173,25 +173,21 @@ class _Stream:
     stream: str
     layers: tuple[str, ...]
     heads: tuple[str, ...]
-    values: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
-    uniform: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    means: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    """For each measure of the heads (0) and of uniform attention (1)."""
 
     def add(self, measures: Iterable[HeadMeasure]) -> None:
         for measure in measures:
-            self.values[measure.name].add(measure.values)
             assert measure.uniform is not None
-            self.uniform[measure.name].add(measure.uniform)
+            self.means[measure.name].add(np.stack([measure.values, measure.uniform]))
 
     def rows(self) -> Iterable[HeadRow]:
-        means = [
-            {name: mean.values for name, mean in side.items()}
-            for side in (self.values, self.uniform)
-        ]
+        means = {name: mean.values for name, mean in self.means.items()}
         for layer, layer_name in enumerate(self.layers):
             for head, head_name in enumerate(self.heads):
                 values, uniform = (
-                    {name: float(found[layer, head]) for name, found in side.items()}
-                    for side in means
+                    {name: float(found[side, layer, head]) for name, found in means.items()}
+                    for side in (0, 1)
                 )
                 roles = roles_of(values, uniform)
                 yield HeadRow(self.stream, layer_name, head_name, values, uniform, roles)

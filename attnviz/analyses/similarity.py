@@ -22,9 +22,6 @@ Square = NDArray[np.float64]
 def head_divergences(item: AttentionMap) -> Square:
     """Mean Jensen–Shannon divergence between the rows of every two heads, in nats.
 
-    Args:
-        item: a map of shares.
-
     Returns:
         Shape (layers · heads, layers · heads), layer by layer: symmetric, 0 on the diagonal.
 

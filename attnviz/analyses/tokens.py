@@ -17,11 +17,11 @@ from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.options import Special, names_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WAYS = ("keep", "drop", "renormalise")
 MUCH = 0.3
 """The share of all attention from which special tokens or a sink are worth a note."""
 BEYOND_CHANCE = 1.5
@@ -72,12 +72,8 @@ def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[T
 
 
 def check_special(how: str) -> None:
-    """Refuse an unknown way to treat special tokens.
-
-    Raises:
-        UsageError: with what was probably meant.
-    """
-    choose(how, WAYS, "way to treat special tokens")
+    """Refuse an unknown way to treat special tokens with a UsageError."""
+    choose(how, names_in(Special), "way to treat special tokens")
 
 
 def treat_special(attention: Attention, how: str) -> Attention:

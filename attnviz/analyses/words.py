@@ -34,17 +34,7 @@ class Partition:
 
 
 def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionMap:
-    """The map over groups: weights summed over the keys of a group, averaged over its queries.
-
-    Args:
-        item: any map.
-        queries: of its query positions.
-        keys: of its key positions.
-
-    Returns:
-        Weights of shape (layers, heads, query groups, key groups); a group's row sums to the mean
-        of its rows' sums.
-    """
+    """The map over groups; a group's row sums to the mean of its rows' sums."""
     check_single_tokens(item, "grouping")
     key_members = _membership(keys)
     query_members = _membership(queries)

@@ -165,11 +165,7 @@ def check_single_tokens(item: AttentionMap, what: str) -> None:
 
 
 def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
-    """Refuse numbers that a cell of this kind cannot hold.
-
-    Raises:
-        InputError: a value that is not finite, or a share outside 0 to 1.
-    """
+    """Refuse values that are not finite, or shares outside 0 to 1, with an InputError."""
     lowest, highest = float(weights.min()), float(weights.max())
     if not np.isfinite(lowest + highest):
         raise InputError(f"weights of stream '{stream}' hold values that are not finite")
@@ -241,15 +237,15 @@ class Provenance:
 
 
 def typed_facts(provenance: Provenance) -> dict[str, Any]:
-    """The fields of an `Attention` that a saved document keeps in its provenance alone."""
+    """The fields of an `Attention` that are also facts of its provenance, where they are saved."""
     settings = provenance.settings
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
-        counts = tuple(settings.get(f"{part} tokens") for part in ("prompt", "output"))
-        known = None if None in counts else counts
-        facts["parts"] = Parts(settings[PARTS], int(settings[SECOND_PART]), known)
+        read, written = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
+        counts = None if read is None or written is None else (int(read), int(written))
+        facts["parts"] = Parts(settings[PARTS], int(settings[SECOND_PART]), counts)
     return facts
 
 
@@ -313,13 +309,6 @@ class Attention:
     parts: Parts | None = None
     decision: str = ""
     lens: str = "raw"
-
-    def __post_init__(self) -> None:  # SHIM until every source sets these itself
-        facts = typed_facts(self.provenance)
-        unset = (None, "", "raw")
-        for name, value in facts.items():
-            if getattr(self, name) in unset:
-                object.__setattr__(self, name, value)
 
     @property
     def main(self) -> AttentionMap:

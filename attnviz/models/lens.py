@@ -90,7 +90,7 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
         steps=(*provenance.steps, "lens all"),
         focus={"raw": focus} if focus else {},
     )
-    return replace(attention, maps=tuple(maps), provenance=provenance)
+    return replace(attention, maps=tuple(maps), provenance=provenance, lens=ALL_LENSES)
 
 
 def ask_source(

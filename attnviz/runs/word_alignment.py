@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.alignment import (
     SYMMETRIZATIONS,
     Links,
+    Score,
     align,
     mutual,
     symmetrize,
@@ -198,39 +199,6 @@ def _one_way(item: AttentionMap) -> Links:
 def _shares(item: AttentionMap) -> NDArray[np.floating]:
     check_single_tokens(item, "alignment")
     return words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
-
-
-@dataclass(slots=True)
-class Score:
-    """Counts that precision, recall and the alignment error rate follow from (Och & Ney 2003)."""
-
-    found: int = 0
-    right: int = 0
-    sure: int = 0
-    sure_found: int = 0
-
-    def add(self, links: Links, sure: Links, possible: Links) -> None:
-        """Count one sentence."""
-        self.found += len(links)
-        self.right += len(links & (sure | possible))
-        self.sure += len(sure)
-        self.sure_found += len(links & sure)
-
-    @property
-    def precision(self) -> float:
-        """Share of the links that are possible ones; 1 where there are none."""
-        return self.right / self.found if self.found else 1.0
-
-    @property
-    def recall(self) -> float:
-        """Share of the sure links that were found; 1 where there are none."""
-        return self.sure_found / self.sure if self.sure else 1.0
-
-    @property
-    def error(self) -> float:
-        """The alignment error rate, from 0 to 1."""
-        counted = self.found + self.sure
-        return 1 - (self.right + self.sure_found) / counted if counted else 0.0
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from attnviz.storage.documents import dump_json, from_document, parse_json, to_d
 MAGIC = b"PAR1"
 VERSION = 1
 MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
-ROWS, ROOM = 256, 16 << 20
+ROWS, BYTES = 256, 16 << 20
 """Texts and bytes of weights to a row group at most, unless a single text has more."""
 ABOUT = {
     b"attnviz.schema": str(VERSION).encode(),
@@ -32,7 +32,7 @@ ABOUT = {
 
 
 class ParquetWriter:
-    """A file in the making: what `add` and `finish` answer, joined, is its bytes.
+    """A file in the making: what `add` and `finish` return, joined, is its bytes.
 
     Raises:
         OutputError: pyarrow is not installed.
@@ -50,13 +50,13 @@ class ParquetWriter:
             self.out, self.schema, compression="zstd", use_dictionary=False, write_statistics=["id"]
         )
         self.rows: list[dict[str, Any]] = []
-        self.room = 0
+        self.bytes = 0
 
     def add(self, attention: Attention, record: int) -> bytes:
-        """One more text; answers a row group where it fills one, else nothing."""
+        """One more text; returns a row group where it fills one, else nothing."""
         self.rows.append(_to_row(attention, record))
-        self.room += sum(item.weights.nbytes for item in attention.maps)
-        if len(self.rows) == ROWS or self.room >= ROOM:
+        self.bytes += sum(item.weights.nbytes for item in attention.maps)
+        if len(self.rows) == ROWS or self.bytes >= BYTES:
             self._write()
         return self.out.take()
 
@@ -71,7 +71,7 @@ class ParquetWriter:
 
         if self.rows:
             self.writer.write_table(Table.from_pylist(self.rows, schema=self.schema))
-        self.rows, self.room = [], 0
+        self.rows, self.bytes = [], 0
 
 
 class ParquetReader:
@@ -136,7 +136,7 @@ class ParquetReader:
 
 
 def _schema() -> Any:
-    """What pyarrow is told of the columns."""
+    """The columns and their types."""
     import pyarrow as pa
 
     text, number, float32, float64 = pa.string(), pa.int32(), pa.float32(), pa.float64()

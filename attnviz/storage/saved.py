@@ -77,8 +77,8 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """Texts that can only be read together."""
+class Loaded:
+    """Texts of a file that can only be read as a whole."""
 
     found: Sequence[Attention]
 
@@ -117,16 +117,12 @@ def open_saved(file: IO[bytes], where: str) -> Saved:
         if file.read(1) and holds_attention(first):
             return Lines(file, where)
         file.seek(0)
-    return Whole(list(read_any(file.read(), where)))
+    return Loaded(list(read_any(file.read(), where)))
 
 
 @contextmanager
 def read_from(path: Path) -> Iterator[Saved]:
-    """The texts of a file, which is open meanwhile.
-
-    Raises:
-        InputError: it cannot be read, holds no attention, or is damaged.
-    """
+    """The texts of a file, which is open meanwhile."""
     with open_file(path) as file:
         yield open_saved(file if file.seekable() else io.BytesIO(file.read()), f"'{path}'")
 
@@ -138,11 +134,7 @@ def openers(path: Path) -> list[Opener]:
 
 
 def read_all(files: Iterable[Opener]) -> Iterator[Attention]:
-    """Every text of every file, one by one.
-
-    Raises:
-        InputError: a file cannot be read, holds no attention, or is damaged.
-    """
+    """Every text of every file, one by one."""
     for opened in files:
         with opened() as saved:
             yield from saved
@@ -261,13 +253,6 @@ def shard_path(path: Path, number: int) -> Path:
 def shards_of(path: Path) -> list[Path]:
     """The shards that there are, by number."""
     name = re.compile(rf"{re.escape(path.stem)}-(\d{{5,}}){re.escape(path.suffix)}")
-    numbers = [
-        int(found[1])
-        for item in _siblings(path)
-        if (found := name.fullmatch(item.name)) is not None
-    ]
-    return [shard_path(path, number) for number in sorted(numbers)]
-
-
-def _siblings(path: Path) -> list[Path]:
-    return list(path.parent.iterdir()) if path.parent.is_dir() else []
+    siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+    found = [match for item in siblings if (match := name.fullmatch(item.name))]
+    return [shard_path(path, number) for number in sorted(int(match[1]) for match in found)]

@@ -20,8 +20,8 @@ import numpy as np
 
 from attnviz.analyses.alignment import (
     Links,
+    Score,
     align,
-    alignment_error,
     mutual,
     symmetrize,
     words_only,
@@ -83,8 +83,10 @@ def alignments(folder: Path, gold: Path) -> dict[str, Any]:
     inside = [number for number, short in enumerate(known) if short]
 
     def error(links: list[Links], chosen: Any) -> float:
-        parts = ([side[number] for number in chosen] for side in (links, sure, possible))
-        return round(100 * alignment_error(*parts), 1)
+        score = Score()
+        for number in chosen:
+            score.add(links[number], sure[number], possible[number])
+        return round(100 * score.error, 1)
 
     return {
         "sentences": len(known),

@@ -67,7 +67,7 @@ def test_pyarrow_alone_can_fold_the_weights_by_the_schema() -> None:
 
 def test_rows_are_written_in_groups_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROWS", 4)
-    monkeypatch.setattr(parquet, "ROOM", 4 + 16 + 16)
+    monkeypatch.setattr(parquet, "BYTES", 4 + 16 + 16)
     small = [attention_of(self_map(["a"], seed=seed)) for seed in range(5)]
     large = [attention_of(self_map(["a", "b"], seed=seed)) for seed in range(4)]
     writer = ParquetWriter()

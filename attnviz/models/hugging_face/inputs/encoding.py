@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token
+from attnviz.core.attention_map import (
+    PARTS,
+    SECOND_PART,
+    Attention,
+    Provenance,
+    Token,
+    typed_facts,
+)
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.capture import Captured
@@ -156,7 +163,7 @@ def _one_sequence(
         read.inputs,
         {"text": read.tokens},
         {stream: ("text", "text")},
-        Attention((), provenance, text=text),
+        Attention((), provenance, text=text, **typed_facts(provenance)),
         {stream: ignored_positions(read.tokens, causal=stream == "causal")},
     )
 

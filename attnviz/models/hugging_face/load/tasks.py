@@ -81,7 +81,8 @@ def show_decision(
         return replace(attention, maps=maps)
     provenance = attention.provenance
     settings = {**provenance.settings, **DECIDERS[task.kind](logits, task.labels)}
-    return replace(attention, provenance=replace(provenance, settings=settings))
+    decision = str(settings.get(DECISION, ""))
+    return replace(attention, provenance=replace(provenance, settings=settings), decision=decision)
 
 
 def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
