@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from attnviz.cli.app import complain
 from attnviz.core.errors import AttnvizError
-from attnviz.storage.texts import BadText, Text, is_utf8
+
+if TYPE_CHECKING:
+    from attnviz.storage.texts import BadText, Text
 
 
 @dataclass
@@ -52,6 +55,7 @@ def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
     `jq -r .text rejects.jsonl` gives the lines back, to be mended and fed again.
     """
     from attnviz.storage.documents import dump_json
+    from attnviz.storage.texts import is_utf8
 
     said = reason.removeprefix(f"{where}: ")
     if where:

@@ -42,11 +42,11 @@ from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display
 from attnviz.renderers.reports import format_of, formats_of, picture_suffix
-from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
     from attnviz.renderers.reports import Data
+    from attnviz.storage.texts import BadText, Text
 
 
 class Report(AbstractContextManager["Report"]):
@@ -92,7 +92,10 @@ class Report(AbstractContextManager["Report"]):
         self.open = ExitStack()
         output = options.output
         self.notes = Notes(output.quiet)
-        display = display_of_stdout(many)
+        # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
+        names = [self.format, *([format_of(output.output, kind)] if output.output else [])]
+        shown = kind not in PLAIN and any(FORMATS[name].form in ("text", "maps") for name in names)
+        display = display_of_stdout(many) if shown else Display(many=many)
         self.resumable = resumable = (
             open_resumable(options, many, command, input_file, display.width)
             if kind == "maps"
@@ -219,6 +222,10 @@ class Report(AbstractContextManager["Report"]):
         from attnviz.cli.progress import advancing
 
         return advancing(total())
+
+
+PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "listing")
+"""Data whose tables are as wide as they are, without colours."""
 
 
 def places_of(

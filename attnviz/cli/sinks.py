@@ -216,6 +216,7 @@ def command_line() -> str:
     program = Path(sys.argv[0]).name if sys.argv else ""
     if program not in ("attnviz", "attnviz.exe", "__main__.py"):
         return ""
+
     return shlex.join(["attnviz", *sys.argv[1:]])
 
 

@@ -5,9 +5,6 @@ A command gives its data in some forms; a format writes one of them, whatever th
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +102,8 @@ class JsonLinesReport(TextReport):
 
     def add(self, data: Data, views: Views) -> str:
         """The document on one line."""
+        import json
+
         from attnviz.storage.documents import dump_json
 
         return dump_json(json.loads(_form(data.document)())) + "\n"
@@ -145,6 +144,9 @@ class CsvReport(TsvReport):
     """Rows, comma-separated, quoted where needed."""
 
     def _spelt(self, rows: str) -> str:
+        import csv
+        import io
+
         file = io.StringIO()
         lines = (line.split("\t") for line in rows.split("\n")[:-1])
         csv.writer(file, lineterminator="\n").writerows(lines)
