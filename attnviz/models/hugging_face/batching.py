@@ -32,7 +32,7 @@ from attnviz.models.hugging_face.load.devices import NoRoomError, free_bytes
 from attnviz.models.hugging_face.load.errors import first_line
 from attnviz.models.hugging_face.load.tasks import listening
 from attnviz.models.hugging_face.model import LoadedModel, input_names, vocabulary_size
-from attnviz.storage.texts.batches import MEMORY_BUDGET, batches
+from attnviz.storage.texts import MEMORY_BUDGET, batches
 
 MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
 """Which input says where the numbers of which other one are no padding."""

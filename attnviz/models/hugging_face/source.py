@@ -22,7 +22,7 @@ from attnviz.models.hugging_face.load.loading import LoadedParts, LoadOptions, l
 from attnviz.models.hugging_face.load.parts import load_tokenizer, model_kind
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
-from attnviz.storage.texts.batches import chunks_by_memory
+from attnviz.storage.texts import chunks_by_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

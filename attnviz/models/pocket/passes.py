@@ -14,7 +14,7 @@ from attnviz.models.kinds import check_kind
 from attnviz.models.pocket.model import OTHER, PocketModel, to_numpy
 from attnviz.models.pocket.network import decode, encode
 from attnviz.models.pocket.text import EncodedQuery, EncodedText
-from attnviz.storage.texts.batches import MEMORY_BUDGET, batches, chunks_by_memory
+from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
