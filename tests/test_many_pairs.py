@@ -1,4 +1,4 @@
-"""Pairs aligned window by window have the links that each has alone."""
+"""Pairs aligned chunk by chunk have the links that each has alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def texts() -> list[Text]:
 
 
 @pytest.mark.slow
-def test_links_in_company_are_those_of_each_pair_alone() -> None:
+def test_links_of_many_pairs_are_those_of_each_pair_alone() -> None:
     source = opened(Origin(), "cross")
     for how in ("intersection", "forward", "reverse", "product"):
         work = pickle.loads(pickle.dumps(AlignChunk(Origin(), how=how)))

@@ -10,9 +10,9 @@ import pytest
 from attnviz.cli.app import COMMANDS
 from attnviz.core import registry
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import DATA_KINDS, FORMATS, MECHANISMS, PICTURES, Entry, formats_of
+from attnviz.core.registry import DATA_KINDS, FORMATS, MECHANISMS, PICTURES, Entry
 from attnviz.renderers import Display
-from attnviz.renderers.reports import Data
+from attnviz.renderers.reports import Data, formats_of
 
 TABLES: dict[str, dict[str, Entry]] = {
     name: table

@@ -64,11 +64,7 @@ class Commands(TyperGroup):
         return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name].summary)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names, built with all its options.
-
-        Raises:
-            WrongCommand: there is none of that name.
-        """
+        """The command that the first argument names, built with all its options."""
         name, *rest = args
         if name not in COMMANDS:
             raise WrongCommand(
@@ -91,11 +87,7 @@ class Commands(TyperGroup):
         sys.exit(guarded(lambda: run(args, prog_name, complete_var, False, **extra)))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named.
-
-        Raises:
-            ReaderGoneError: stdout's reader has left; typer would call that a failure.
-        """
+        """Run the command that was named."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:

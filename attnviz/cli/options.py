@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from dataclasses import Field, fields, replace
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
-from attnviz.core.options import Choice, Group, Many, Option, Options, Origin, Output, names_in
-from attnviz.core.registry import DataKind, formats_of
+from attnviz.core.options import Choice, Many, Option, Options, Origin, Output, names_in
+from attnviz.core.registry import DataKind
+from attnviz.renderers.reports import formats_of
 
 ORIGIN = "Where attention comes from"
 CHOICE = "Which part of it"
@@ -24,26 +25,26 @@ OUTPUT = "Where it goes"
 MANY = "Many texts"
 HALVES = {Origin: ORIGIN, Choice: CHOICE, Output: OUTPUT, Many: MANY}
 """The parts of the shared options, each with the panel of the help that it stands in."""
-PANELS: dict[Group, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
+PANELS: dict[str, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
 """Groups that stand in another panel than the rest of their part."""
-REPORT: tuple[Group, ...] = ("data", "said")
+REPORT: tuple[str, ...] = ("data", "said")
 """What every command offers that writes data."""
-MODELS: tuple[Group, ...] = (
+MODELS: tuple[str, ...] = (
     *("model", "compute", "mechanism", "layer", "weights", "generate", "projections", "long"),
 )
 """Where a text's attention may come from."""
-VIEW: tuple[Group, ...] = ("lens", "stream", "heads", "reduce", "labels", "special", "group")
+VIEW: tuple[str, ...] = ("lens", "stream", "heads", "reduce", "labels", "special", "group")
 """What may be made of the maps of a text."""
-PLACES: tuple[Group, ...] = ("pictures", "links", "page", "top")
+PLACES: tuple[str, ...] = ("pictures", "links", "page", "top")
 """Where maps may go, beside what every command writes."""
-MANY_TEXTS: tuple[Group, ...] = ("reading", "sharing", "files")
+MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
 
 
-def _declared(half: type) -> dict[str, tuple[Any, Option]]:
+def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
     """The type and the declaration of each field."""
-    hints = get_type_hints(half, include_extras=True)
-    return {item.name: get_args(hints[item.name])[:2] for item in fields(half)}  # type: ignore[misc,arg-type]
+    types = get_type_hints(half)
+    return {item.name: (types[item.name], item.metadata["option"]) for item in fields(half)}
 
 
 DECLARED = {half: _declared(half) for half in HALVES}
@@ -92,24 +93,19 @@ def option_of(
     return Annotated[annotation, typer.Option(*names, help=text, rich_help_panel=panel, **settings)]
 
 
-def _own(annotation: Any) -> Any:
-    """The annotation of a command's own parameter, which may be declared like a shared one."""
-    for declared in getattr(annotation, "__metadata__", ()):
-        if isinstance(declared, Option):
-            return option_of(get_args(annotation)[0], declared, declared.group)
-    return annotation
+def _own(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A command's own parameter, whose option may be declared like a shared one."""
+    if isinstance(parameter.default, Field):
+        declared: Option = parameter.default.metadata["option"]
+        annotation = option_of(parameter.annotation, declared, declared.group)
+        return parameter.replace(default=parameter.default.default, annotation=annotation)
+    return parameter
 
 
 def with_options(
-    *groups: Group, also: Iterable[str] = (), writes: DataKind | tuple[DataKind, ...] = "maps"
+    *groups: str, also: Iterable[str] = (), writes: DataKind | tuple[DataKind, ...] = "maps"
 ) -> Callable[[Callable[..., None]], Any]:
-    """A decorator that gives a command groups of the shared options.
-
-    Args:
-        groups: what it offers; `REPORT` is what every command does.
-        also: single options of other groups, by field.
-        writes: the kind of data that it writes, or the kinds, on which its formats depend.
-    """
+    """A decorator that gives a command groups of the shared options."""
     kinds = (writes,) if isinstance(writes, str) else writes
     offered = {
         half: {
@@ -119,14 +115,14 @@ def with_options(
         }
         for half, panel in HALVES.items()
     }
-    defaults = {half: half() for half in HALVES}
+    known = {*OPTIONS, *(option.group for option in OPTIONS.values())}
+    assert known.issuperset((*groups, *also)), f"no such options: {groups}, {also}"
+    defaults: dict[Any, Any] = {half: half() for half in HALVES}
 
     def decorate(command: Callable[..., None]) -> Any:
         signature = inspect.signature(command, eval_str=True)
         parameters = [
-            item.replace(annotation=_own(item.annotation))
-            for item in signature.parameters.values()
-            if item.name != "options"
+            _own(item) for item in signature.parameters.values() if item.name != "options"
         ]
         parameters += [
             inspect.Parameter(

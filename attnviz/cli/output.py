@@ -24,11 +24,7 @@ def write_text(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write data to stdout, whatever Ctrl-C says meanwhile; a file on a full disk gets none of it.
-
-    Raises:
-        OutputError: stdout refuses it, as a full disk does; a closed pipe stays BrokenPipeError.
-    """
+    """Write data to stdout, whatever Ctrl-C says meanwhile; to a file on a full disk, nothing."""
     try:
         sys.stdout.flush()
         with uninterrupted():
@@ -43,11 +39,7 @@ def write_bytes(data: bytes) -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Finish what is begun before Ctrl-C ends the run; a second Ctrl-C ends it at once.
-
-    Raises:
-        KeyboardInterrupt: once it is finished, if Ctrl-C came.
-    """
+    """Finish what is begun before Ctrl-C ends the run; a second Ctrl-C ends it at once."""
     usual = signal.default_int_handler
     aside = threading.current_thread() is not threading.main_thread()
     if aside or signal.getsignal(signal.SIGINT) is not usual:
@@ -77,11 +69,7 @@ def note(text: str) -> None:
 
 
 def refuse_binary_on_terminal(format_name: str) -> None:
-    """Keep bytes that no terminal can show off it.
-
-    Raises:
-        UsageError: stdout is a terminal.
-    """
+    """Keep bytes that no terminal can show off it."""
     if sys.stdout.isatty():
         raise UsageError(
             f"format '{format_name}' is binary and stdout is a terminal: "
@@ -90,11 +78,7 @@ def refuse_binary_on_terminal(format_name: str) -> None:
 
 
 def different(*outputs: Path | None) -> list[Path]:
-    """The files that were asked for, of those that can be.
-
-    Raises:
-        UsageError: one file was asked for twice, and the later output would replace the earlier.
-    """
+    """The files that were asked for, of those that can be."""
     paths = [path for path in outputs if path is not None]
     if len({path.absolute() for path in paths}) < len(paths):
         raise UsageError("two outputs go to the same file: name different ones")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from attnviz.cli.app import complain
 from attnviz.core.errors import AttnvizError
-from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text, is_utf8
 
 
@@ -29,11 +28,7 @@ class Failures:
     last: str = ""
 
     def add(self, record: Text | BadText | None, error: AttnvizError) -> None:
-        """Take one more.
-
-        Raises:
-            AttnvizError: it is the end.
-        """
+        """Take one more."""
         if self.stops:
             raise error
         if str(error) != self.last:  # a worker that died takes many records with it
@@ -55,13 +50,9 @@ def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
     r"""One JSON line: {"line":2,"reason":"the text is empty","text":" "}.
 
     `jq -r .text rejects.jsonl` gives the lines back, to be mended and fed again.
-
-    Args:
-        number: of the line in its file, from 1.
-        where: how messages name the line; left out of the reason as far as "line 2" says it.
-        reason: what is wrong with it.
-        raw: the line; a byte that is no UTF-8 is spelt `\udcXX` (PEP 383).
     """
+    from attnviz.storage.documents import dump_json
+
     said = reason.removeprefix(f"{where}: ")
     if where:
         said = said.replace(where, f"line {number}")

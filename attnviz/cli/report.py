@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.output import (
     Draft,
@@ -39,8 +39,9 @@ from attnviz.cli.sinks import (
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Options
-from attnviz.core.registry import FORMATS, DataKind, format_of, formats_of, picture_suffix
+from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display
+from attnviz.renderers.reports import format_of, formats_of, picture_suffix
 from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ class Report(AbstractContextManager["Report"]):
         item = result if isinstance(result, Item) else item_of(result, self.options)
         with uninterrupted():
             if self.resumable is not None:
-                self.resumable.add(item.data, item.views)
+                data: Any = item.data
+                self.resumable.add(data, item.views)
             for sink in self.sinks:
                 sink.add(item)
             self.good += 1

@@ -12,8 +12,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.runs.engines import open_engine
-from attnviz.runs.engines.here import Here
+from attnviz.runs.engines import InProcess, open_engine
 from attnviz.runs.many_texts import AttendChunk, Outcome, Record, attend_all
 from attnviz.runs.pipeline import check_choice
 from attnviz.storage.texts import chunks
@@ -29,16 +28,6 @@ def run_texts(
     """Attend to texts and write what was asked for; answers the exit status.
 
     Every usage error is found before a model loads.
-
-    Args:
-        command: what is asked.
-        texts: good and bad records in order.
-        many: whether there may be several.
-        options: what was asked for.
-        input_file: where the texts come from; "-" or None: stdin or the command line.
-
-    Raises:
-        AttnvizError: nothing could be done, or nothing more.
     """
     check_choice(options.choice)
     check_origin(options.origin, command)
@@ -50,7 +39,7 @@ def run_texts(
     ):
         if report.complete:
             return report.status
-        if isinstance(engine, Here):
+        if isinstance(engine, InProcess):
             work.open()
         loaded = time.perf_counter()
         ready = more_of_stdin(input_file) if many else None
@@ -66,16 +55,7 @@ def report_all(
     report: Report,
     total: Callable[[], int | None] | None = None,
 ) -> int:
-    """Write each result, say each note once, and each failure; answers how many results there were.
-
-    Args:
-        found: each record, if it has a line of its own, with what became of it.
-        report: where results go.
-        total: counts the records, if several may come.
-
-    Raises:
-        AttnvizError: the first failure, where that was to be the end.
-    """
+    """Write each result, say each note and failure; answers how many results there were."""
     done = 0
     with report.counted(total) as advance:
         for record, outcome in found:

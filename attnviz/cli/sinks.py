@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attnviz.cli.output import Draft, check_writable, note, write_bytes, write_file
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
-from attnviz.core.registry import FORMATS, DataKind, format_of, picture_suffix
+from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display, Renderer, Views
-from attnviz.renderers.reports import Data
+from attnviz.renderers.reports import Data, format_of, picture_suffix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,12 +82,7 @@ class StdoutSink:
     """Data on stdout, each result as soon as it is done."""
 
     def __init__(self, renderer: Renderer, alone: bool = True) -> None:
-        """Take the renderer.
-
-        Args:
-            renderer: of the format.
-            alone: nothing else is written, so that the run ends once nobody reads stdout.
-        """
+        """Take the renderer."""
         self.renderer, self.alone = renderer, alone
         self.read = True
 
@@ -140,17 +135,7 @@ class PictureSink:
     """A picture of each result: FILE for one, FILE-0, FILE-1, … for several."""
 
     def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
-        """Check the suffix.
-
-        Args:
-            picture: which one.
-            path: where to.
-            many: whether several results may come.
-            count: how many an earlier run has drawn.
-
-        Raises:
-            UsageError: a suffix that is no picture's.
-        """
+        """Check the suffix."""
         self.picture, self.path, self.many = picture, path, many
         self.suffix = picture_suffix(path)
         self.count = count
@@ -179,18 +164,7 @@ class PageSink:
     """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
 
     def __init__(self, path: Path | None, many: bool, shown: bool, count: int = 0) -> None:
-        """Find out before the work whether pages can be written.
-
-        Args:
-            path: where to; None: a temporary file, which stays for the browser to read.
-            many: whether several texts may come.
-            shown: open the first page in a browser.
-            count: how many an earlier run has written.
-
-        Raises:
-            UsageError: a suffix that is no page's.
-            OutputError: a place that cannot be written.
-        """
+        """Find out before the work whether pages can be written."""
         if path is not None:
             if path.suffix.lower() not in SUFFIXES:
                 raise UsageError(f"--html '{path}' must end in {' or '.join(SUFFIXES)}")
@@ -251,10 +225,6 @@ def open_resumable(
     """The data file in shards, or one that --resume can continue.
 
     None where neither can be: the file then appears whole or not at all.
-
-    Raises:
-        UsageError: it was asked for all the same.
-        OutputError: a place that cannot be written.
     """
     path, shard_size = options.output.output, options.many.shard_size
     resume, rejects = options.many.resume, options.many.rejects
@@ -276,9 +246,9 @@ def open_resumable(
         return None
     # Most runs have one text, and need none of what makes files last.
     from attnviz.runs.journal import run_options
-    from attnviz.runs.resumable import ResumableSink, can_last
+    from attnviz.runs.resumable import ResumableSink, can_resume
 
-    if not shard_size and not (again and FORMATS[name].grows and can_last(path)):
+    if not shard_size and not (again and FORMATS[name].grows and can_resume(path)):
         return None
 
     def make(first: int, begun: bool) -> Renderer:
@@ -290,10 +260,8 @@ def open_resumable(
         make,
         grows=FORMATS[name].grows,
         shard_size=shard_size,
-        rejects=rejects if rejects and can_last(rejects) else None,
-        options=run_options(command, options.origin, options.choice, options.many, input_file)
-        if again and input_file
-        else None,
+        rejects=rejects if rejects and can_resume(rejects) else None,
+        options=run_options(command, options, input_file) if again and input_file else None,
         resume=resume,
         notify=(lambda _: None) if options.output.quiet else note,
     )

@@ -7,16 +7,12 @@ analysis, format or picture is one new file and one line here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
-
-from attnviz.core.errors import UsageError, did_you_mean
 
 Command = Literal["self", "cross", "co"]
 Needs = Literal["weights", "gradients", "values"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "nothing"]
-"""What a format is written from: a table for the eye, a JSON document, rows, arrays, maps of
-attention, links between words."""
+"""What a format is written from."""
 DataKind = Literal[
     "maps", "heads", "corpus", "comparison", "alignment", "scores", "steps", "lesson", "listing"
 ]
@@ -69,16 +65,15 @@ class Format(Entry):
     """A data format.
 
     Attributes:
-        form: what of the data it writes.
         suffix: of its files.
-        report: where the code is that writes other data than maps, "module:attribute"; empty:
-            there is none.
+        form: what it is written from; data that have it can be written, by whatever command.
+        report: where the code is for other data than maps, "module:attribute"; empty: maps only.
         binary: True where no terminal can show it.
         grows: True where a file is complete after each text, so that a run can continue it.
     """
 
-    form: Form
     suffix: str = ""
+    form: Form = "maps"
     report: str = ""
     binary: bool = False
     grows: bool = False
@@ -199,83 +194,79 @@ FORMATS: dict[str, Format] = {
     "table": Format(
         "A table for the eye: one head or a mean, and a line for each head.",
         "attnviz.renderers.text.table:TableRenderer",
-        "text",
         ".txt",
+        "text",
         "attnviz.renderers.reports:TextReport",
     ),
     "json": Format(
         "One JSON document with tokens, every weight and the provenance.",
         "attnviz.renderers.data.maps:JsonRenderer",
-        "document",
         ".json",
+        "document",
         "attnviz.renderers.reports:JsonReport",
     ),
     "jsonl": Format(
         "One JSON document a line, a line a text.",
         "attnviz.renderers.data.maps:JsonLinesRenderer",
-        "document",
         ".jsonl",
+        "document",
         "attnviz.renderers.reports:JsonLinesReport",
         grows=True,
     ),
     "csv": Format(
         "Comma-separated, one weight a row.",
         "attnviz.renderers.data.maps:CsvRenderer",
-        "rows",
         ".csv",
+        "rows",
         "attnviz.renderers.reports:CsvReport",
         grows=True,
     ),
     "tsv": Format(
         "Tab-separated, one weight a row, backslash escapes, never a quote.",
         "attnviz.renderers.data.maps:TsvRenderer",
-        "rows",
         ".tsv",
+        "rows",
         "attnviz.renderers.reports:TsvReport",
         grows=True,
     ),
     "npz": Format(
         "NumPy arrays with everything in them, readable without pickle.",
         "attnviz.renderers.data.maps:NpzRenderer",
-        "arrays",
         ".npz",
+        "arrays",
         "attnviz.renderers.reports:NpzReport",
         binary=True,
     ),
     "parquet": Format(
         "A table with a row for each text, for pandas, DuckDB and their like (needs pyarrow).",
         "attnviz.renderers.data.maps:ParquetRenderer",
-        "maps",
         ".parquet",
         binary=True,
     ),
     "heatmap": Format(
         "One matrix as a picture in the terminal.",
         "attnviz.renderers.text.heatmap:TerminalHeatmap",
-        "maps",
     ),
     "grid": Format(
         "Every head as a thumbnail in the terminal.",
         "attnviz.renderers.text.heatmap:TerminalGrid",
-        "maps",
     ),
     "links": Format(
-        "The strongest links, one a line: who attends to whom, how much, in which head.",
+        "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
         "attnviz.renderers.text.links:LinksRenderer",
-        "maps",
     ),
     "pharaoh": Format(
         "The links of a pair's words on one line, as word aligners write them: 0-0 2-1.",
         "attnviz.renderers.reports:PharaohReport",
-        "links",
         ".txt",
+        "links",
         "attnviz.renderers.reports:PharaohReport",
     ),
     "none": Format(
         "Nothing on stdout.",
         "attnviz.renderers.data.maps:NoRenderer",
-        "nothing",
         "",
+        "nothing",
         "attnviz.renderers.data.maps:NoRenderer",
     ),
 }
@@ -458,40 +449,3 @@ LESSONS: dict[str, Entry] = {
         "attnviz.teach.lessons.linear:linear",
     ),
 }
-
-
-def formats_of(kind: DataKind) -> dict[str, Format]:
-    """The formats that can hold a kind of data, its usual one first."""
-    forms = (*DATA_KINDS[kind], "nothing")
-    found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
-    usual = next(name for name, entry in found.items() if entry.form == forms[0])
-    return {usual: found[usual], **found}
-
-
-def format_of(path: Path, kind: DataKind = "maps") -> str:
-    """The format that a file's suffix names, of those that can hold a kind of data.
-
-    Raises:
-        UsageError: none does.
-    """
-    formats = formats_of(kind)
-    for name, entry in formats.items():
-        if entry.suffix and entry.suffix == path.suffix.lower():
-            return name
-    known = [entry.suffix for entry in formats.values() if entry.suffix]
-    raise UsageError(
-        f"'{path}' names no data format: end it in {', '.join(known)}."
-        f"{did_you_mean(path.suffix, known)}"
-    )
-
-
-def picture_suffix(path: Path) -> str:
-    """The suffix where it names a kind of picture.
-
-    Raises:
-        UsageError: it does not.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in PICTURE_SUFFIXES:
-        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
-    return suffix

@@ -6,6 +6,8 @@ Arguments that every layer shares (masks, `need_weights`, `bias`, `dropout`) are
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -55,9 +57,9 @@ class SelfAttention(Projected):
         size: features of a position.
         head_size: features of a query, key and value; None: the same.
         scaled: divide the scores by the root of the head size.
-        bias: see `attnviz.layers`.
-        dropout: see `attnviz.layers`.
     """
+
+    context_length: int | None = None
 
     def __init__(
         self,
@@ -85,23 +87,27 @@ class SelfAttention(Projected):
             output (…, positions, head size), and weights (…, positions, positions) or None.
 
         Raises:
-            UsageError: a mask that is not boolean.
+            InputError: more positions than the context length, if there is one.
         """
+        check_context(inputs.shape[-2], self.context_length)
         projected = self.project(inputs, inputs, inputs)
-        mechanism = scaled if self.scaled else single_head
-        output, weights = mechanism(*projected, visible(mask, key_mask), dropout=self.dropout)
+        output, weights = self.mechanism()(
+            *projected, visible(mask, key_mask), dropout=self.dropout
+        )
         return output, weights if need_weights else None
 
+    def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """The formula between the projections."""
+        return scaled if self.scaled else single_head
 
-class CausalAttention(Projected):
+
+class CausalAttention(SelfAttention):
     """One head in which each position sees itself and those before (Vaswani 2017, section 3.2.3).
 
     Args:
         size: features of a position.
         head_size: features of a query, key and value; None: the same.
         context_length: the most positions it takes; None: any number.
-        bias: see `attnviz.layers`.
-        dropout: see `attnviz.layers`.
     """
 
     def __init__(
@@ -113,31 +119,12 @@ class CausalAttention(Projected):
         bias: bool = False,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(size, size, size, head_size or size, bias=bias, dropout=dropout)
+        super().__init__(size, head_size, bias=bias, dropout=dropout)
         self.context_length = context_length
 
-    def forward(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        *,
-        key_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The inputs (…, positions, size) mixed by attention that never looks ahead.
-
-        Returns:
-            output (…, positions, head size), and weights (…, positions, positions), zero above the
-            diagonal, or None.
-
-        Raises:
-            InputError: more positions than the context length.
-            UsageError: a mask that is not boolean.
-        """
-        check_context(inputs.shape[-2], self.context_length)
-        projected = self.project(inputs, inputs, inputs)
-        output, weights = causal(*projected, visible(mask, key_mask), dropout=self.dropout)
-        return output, weights if need_weights else None
+    def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """Scaled attention; no weights above the diagonal."""
+        return causal
 
 
 class CrossAttention(Projected):
@@ -148,11 +135,6 @@ class CrossAttention(Projected):
         source_size: features of a position of the sequence attended to; None: the same.
         joined_size: features of a query, key and value over all heads; None: the first size.
         heads: how many; must divide the joined size.
-        bias: see `attnviz.layers`.
-        dropout: see `attnviz.layers`.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -180,20 +162,10 @@ class CrossAttention(Projected):
         key_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The source mixed for each position of the target.
-
-        Args:
-            target: who attends, shape (…, queries, size).
-            source: who is attended to, shape (…, keys, source size).
-            mask: see `attnviz.layers`.
-            key_mask: of the source.
-            need_weights: see `attnviz.layers`.
+        """The source (…, keys, source size) mixed for each target position (…, queries, size).
 
         Returns:
             output (…, queries, joined size), and weights (…, heads, queries, keys) or None.
-
-        Raises:
-            UsageError: a mask that is not boolean.
         """
         output, weights = cross(
             *self.project(target, source, source),
@@ -215,11 +187,6 @@ class MultiHeadAttention(Projected):
         causal: let no query see a later key; with more keys than queries, as when a model continues
             from a cache, the queries are the last positions.
         context_length: the most keys it takes; None: any number.
-        bias: see `attnviz.layers`.
-        dropout: see `attnviz.layers`.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -252,15 +219,9 @@ class MultiHeadAttention(Projected):
         key_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The values mixed for each query, head by head, and projected.
+        """The values (…, keys, value size) mixed for each query (…, queries, size), and projected.
 
-        Args:
-            query: shape (…, queries, size).
-            key: shape (…, keys, key size); None: the queries, so that it is self-attention.
-            value: shape (…, keys, value size); None: the keys.
-            mask: see `attnviz.layers`.
-            key_mask: see `attnviz.layers`.
-            need_weights: see `attnviz.layers`.
+        Keys (…, keys, key size) are the queries, and values the keys, where they are not given.
 
         Returns:
             output (…, queries, size), and weights (…, heads, queries, keys) or None. A query that
@@ -268,7 +229,6 @@ class MultiHeadAttention(Projected):
 
         Raises:
             InputError: more keys than the context length.
-            UsageError: a mask that is not boolean.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -293,11 +253,7 @@ class LinearAttention(Projected):
         size: features of a position.
         heads: how many; must divide the size.
         causal: let no position see a later one.
-        bias: see `attnviz.layers`.
         dropout: share of the joined heads' features dropped in training, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -324,29 +280,25 @@ class LinearAttention(Projected):
         key_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The values mixed for each query through sums that all queries share.
+        """The values (…, keys, size) mixed for each query (…, queries, size) through shared sums.
 
-        Args:
-            query: shape (…, queries, size).
-            key: shape (…, keys, size); None: the queries, so that it is self-attention.
-            value: shape (…, keys, size); None: the keys.
-            key_mask: see `attnviz.layers`. A mask for single queries could not share the sums.
-            need_weights: give the implied weights back too.
+        Keys are the queries, and values the keys, where they are not given. There is no mask for
+        single queries: they could not share the sums.
 
         Returns:
             output (…, queries, size), and weights (…, heads, queries, keys) or None.
 
         Raises:
             ValueError: causal, with queries and keys of different length.
-            UsageError: a mask that is not boolean.
         """
         key = query if key is None else key
         value = key if value is None else value
-        heads = (split_heads(inputs, self.heads) for inputs in self.project(query, key, value))
-        mechanism = causal_linear if self.causal else linear
-        output, weights = mechanism(
-            *heads, visible_to_heads(query, None, key_mask), need_weights=need_weights
+        seen = visible_to_heads(query, None, key_mask)
+        query, key, value = (
+            split_heads(inputs, self.heads) for inputs in self.project(query, key, value)
         )
+        mechanism = causal_linear if self.causal else linear
+        output, weights = mechanism(query, key, value, seen, need_weights=need_weights)
         return self.output(self.dropout(join_heads(output))), weights
 
 
@@ -365,10 +317,6 @@ def check_context(positions: int, context_length: int | None) -> None:
 
 def visible(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
     """What both masks leave to see, broadcastable to (…, queries, keys); None: everything.
-
-    Args:
-        mask: boolean of shape (queries, keys) or (…, queries, keys), or None.
-        key_mask: boolean of shape (…, keys), False for padding, or None.
 
     Raises:
         UsageError: a mask that is not boolean; numbers to add to scores are a different thing.

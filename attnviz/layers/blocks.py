@@ -129,10 +129,6 @@ class EncoderBlock(nn.Module):
         size: features of a position.
         heads: how many; must divide the size.
         hidden_size: features inside the feed-forward network; None: four times the size.
-        dropout: share dropped in training, of weights and of what each part adds, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -172,10 +168,6 @@ class DecoderBlock(nn.Module):
         size: features of a position, in target and source.
         heads: how many; must divide the size.
         hidden_size: features inside the feed-forward network; None: four times the size.
-        dropout: share dropped in training, of weights and of what each part adds, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -199,14 +191,9 @@ class DecoderBlock(nn.Module):
         source_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """The target after attention over itself and over the source.
+        """The target (…, targets, size) after attention over itself and over an encoded source.
 
-        Args:
-            target: shape (…, target positions, size).
-            source: what an encoder made of the source, shape (…, source positions, size).
-            target_mask: boolean (…, target positions), False for padding.
-            source_mask: boolean (…, source positions), False for padding.
-            need_weights: see `attnviz.layers`.
+        `target_mask` and `source_mask` are boolean (…, positions), False for padding.
 
         Returns:
             output of the target's shape; and the weights over the target (…, heads, targets,
@@ -235,7 +222,6 @@ class VisionTransformerBlock(nn.Module):
         size: features of a position.
         heads: how many; must divide the size.
         hidden_size: features inside the feed-forward network; None: four times the size.
-        dropout: share dropped in training, from 0 to 1.
 
     Raises:
         UsageError: patches that do not fill the image, or a size that the heads do not divide.

@@ -28,7 +28,6 @@ class CoAttention(nn.Module):
         variant: "parallel" and "alternating" sum each sequence up in one vector; "two-stream" keeps
             every position.
         heads: how many; more than one only in two streams.
-        dropout: see `attnviz.layers`.
 
     Raises:
         UsageError: an unknown variant, or heads where there is only one.
@@ -92,7 +91,6 @@ class ParallelCoAttention(nn.Module):
         size: features of a position of the first sequence.
         second_size: the same for the second; None: the same number.
         hidden_size: features in which the two are compared; None: the first size.
-        dropout: see `attnviz.layers`.
     """
 
     def __init__(
@@ -147,7 +145,6 @@ class AlternatingCoAttention(nn.Module):
         size: features of a position of the first sequence.
         second_size: the same for the second; None: the same number.
         hidden_size: features in which inputs meet their guide; None: the first size.
-        dropout: see `attnviz.layers`.
     """
 
     def __init__(
@@ -218,10 +215,6 @@ class TwoStreamCoAttention(nn.Module):
         second_size: the same for the second; None: the same number.
         hidden_size: features of queries, keys and values over all heads; None: the first size.
         heads: how many; must divide the hidden size.
-        dropout: see `attnviz.layers`.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -255,9 +248,6 @@ class TwoStreamCoAttention(nn.Module):
         Returns:
             outputs of the inputs' shapes; and the weights of the first stream's queries (…, heads,
             first positions, second positions) and of the second's, the other way round, or None.
-
-        Raises:
-            UsageError: a mask that is not boolean.
         """
         outputs, weights = co_two_stream(
             self.first.project(first, first, first),

@@ -17,11 +17,7 @@ class TextEncoder(nn.Module):
         size: features of a position.
         heads: how many a block; must divide the size.
         layers: how many blocks.
-        dropout: share dropped in training, from 0 to 1.
         padding: the token number that stands for nothing and is never looked at.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(

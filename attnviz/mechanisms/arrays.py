@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 Array = Any
 """A numpy array or a torch tensor."""
 
@@ -28,6 +31,14 @@ def namespace(array: Array) -> Any:
 def transpose(array: Array) -> Array:
     """The array with its last two axes swapped: (…, a, b) becomes (…, b, a)."""
     return namespace(array).matrix_transpose(array)
+
+
+def to_numpy(array: Array) -> NDArray[np.float32]:
+    """The numbers of either kind of array as float32 in numpy."""
+    if isinstance(array, np.ndarray):
+        return array.astype(np.float32, copy=False)
+    numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
+    return numbers
 
 
 def softmax(scores: Array, mask: Array | None = None) -> Array:

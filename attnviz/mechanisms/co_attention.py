@@ -143,7 +143,7 @@ def guided_summary(
         parameters: "inputs" (size, hidden size), "guide" (guide size, hidden size; not read in an
             unguided turn) and "score" (hidden size,).
         mask: boolean over the positions, True where it may be seen.
-        dropout: applied to the weights before they meet the inputs; None: nothing is dropped.
+        dropout: as in `co_parallel`.
 
     Returns:
         summary (…, size) and weights (…, positions) summing to 1.
@@ -171,13 +171,8 @@ def co_alternating(
 
     See Lu 2016, section 3.3.
 
-    Args:
-        first: shape (…, first positions, size).
-        second: shape (…, second positions, size).
-        parameters: for each turn "first", "second" and "first_again" what `guided_summary` takes.
-        first_mask: boolean over the first positions, True where it may be seen.
-        second_mask: the same for the second.
-        dropout: applied to the weights before they meet the inputs; None: nothing is dropped.
+    The sequences are (…, positions, size); masks and dropout are those of `co_parallel`; parameters
+    are for each turn "first", "second" and "first_again" what `guided_summary` takes.
 
     Returns:
         The final summaries of the first and the second, each (…, size), and the three turns'
@@ -227,13 +222,8 @@ def co_two_stream(
 
     See ViLBERT (Lu 2019, section 2.1).
 
-    Args:
-        first: query, key and value of the first stream, each (…, positions, size).
-        second: the same for the second stream.
-        first_mask: boolean, True for positions of the first stream that may be seen, (…, 1, keys).
-        second_mask: the same for the second stream.
-        heads: how many; must divide the sizes.
-        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+    Each stream is its query, key and value (…, positions, size), each mask boolean (…, 1, keys) and
+    True for its stream's positions that may be seen.
 
     Returns:
         (outputs, weights): the first stream's output (…, positions, size) and weights

@@ -65,12 +65,8 @@ def single_head(
 
     See Luong 2015, section 3.1, the "dot" score.
 
-    Args:
-        query: shape (…, queries, head size).
-        key: shape (…, keys, head size).
-        value: shape (…, keys, value size).
-        mask: boolean, True where a query may look; None: everywhere.
-        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+    The arguments are those of `scaled`: query (…, queries, head size), key (…, keys, head size),
+    value (…, keys, value size).
 
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, queries, keys), rows
@@ -106,12 +102,7 @@ def causal(
 
     See Vaswani 2017, section 3.2.3, masking in the decoder.
 
-    Args:
-        query: shape (…, queries, head size).
-        key: shape (…, keys, head size).
-        value: shape (…, keys, value size).
-        mask: boolean, True where a query may look, on top of the causal one.
-        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+    The arguments are those of `scaled`; a mask comes on top of the causal one.
 
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, queries, keys), zero above
@@ -199,13 +190,8 @@ def cross(
 
     See Vaswani 2017, section 3.2.3, encoder–decoder attention.
 
-    Args:
-        query: from the sequence that attends, shape (…, queries, size).
-        key: from the sequence attended to, shape (…, keys, size).
-        value: from the same sequence as the keys, shape (…, keys, value size).
-        mask: boolean, True where a query may look (False for padded keys).
-        heads: how many; must divide both sizes.
-        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+    The arguments are those of `multi_head`: query (…, queries, size) of the sequence that
+    attends, key and value (…, keys, size) of the one attended to.
 
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),

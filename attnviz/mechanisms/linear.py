@@ -19,11 +19,6 @@ def feature_map(inputs: Array) -> Array:
 def implied_weights(query: Array, key: Array, mask: Array | None = None) -> Array:
     """The weights that linear attention applies without ever forming them; only for drawing.
 
-    Args:
-        query: shape (…, queries, head size).
-        key: shape (…, keys, head size).
-        mask: boolean, True where a query may look.
-
     Returns:
         Shape (…, queries, keys), rows summing to 1, or to 0 where all is masked.
     """
@@ -88,12 +83,7 @@ def causal_linear(
     The sums S = Σ φ(k)vᵀ and z = Σ φ(k) grow by one term a position, so the cost is linear in the
     length; they are kept for every position, positions × head size × value size numbers.
 
-    Args:
-        query: shape (…, positions, head size).
-        key: shape (…, positions, head size).
-        value: shape (…, positions, value size).
-        mask: boolean, True for keys that may be seen, one row for all queries: shape (…, 1, keys).
-        need_weights: False leaves out the implied weights, which alone cost positions².
+    The arguments are those of `linear`, with as many queries as keys.
 
     Returns:
         output of shape (…, positions, value size), and the implied weights of shape

@@ -12,7 +12,7 @@ from attnviz.core.registry import Command
 from attnviz.models import Source
 
 if TYPE_CHECKING:
-    from attnviz.models.hugging_face.capture.extent import Region
+    from attnviz.models.hugging_face.capture.region import Region
 
 POCKET = "pocket"
 
@@ -135,7 +135,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
 
 def _extent_of(origin: Origin) -> Region:
     """How much of a text is wanted."""
-    from attnviz.models.hugging_face.capture.extent import Region
+    from attnviz.models.hugging_face.capture.region import Region
 
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)

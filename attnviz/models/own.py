@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,142 +18,71 @@ from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import MECHANISMS, Command, Entry
-from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.kinds import attend_each, check_kind, texts_of
+from attnviz.models import attend_each, check_device, check_kind, texts_of
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """A device and a precision; "auto" stays on the processor, where a sentence needs no more."""
+class SeededLayer(ABC):
+    """An untrained layer over seeded embeddings: what own layers of both kinds share."""
 
-    device: str
-    dtype: str
-
-    @property
-    def on_torch(self) -> bool:
-        """True where numpy cannot do it."""
-        return self.device != "cpu" or self.dtype == "bfloat16"
-
-    def array(self, numbers: NDArray[Any]) -> Array:
-        """The numbers as an array of this backend; booleans stay booleans."""
-        if not self.on_torch:
-            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
-        import torch
-
-        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
-        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
-        return tensor.to(device=self.device, dtype=dtype)
-
-
-def choose_backend(device: str, dtype: str | None) -> Backend:
-    """The backend that a device and a precision by name stand for.
-
-    Raises:
-        UsageError: an unknown name, or a device that this machine lacks.
-    """
-    choose(device, DEVICES, "device")
-    dtype = choose(dtype or "float32", DTYPES, "dtype")
-    if device in ("cuda", "mps"):
-        import torch
-
-        found = torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()
-        if not found:
-            raise UsageError(f"device '{device}' is not available on this machine: use cpu")
-    return Backend("cpu" if device == "auto" else device, dtype)
-
-
-def to_numpy(array: Array) -> NDArray[np.float32]:
-    """The array's numbers as float32 in numpy."""
-    if isinstance(array, np.ndarray):
-        return array.astype(np.float32)
-    numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
-    return numbers
-
-
-_WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
-_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
-"""A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
-
-
-def split_words(text: str) -> tuple[Token, ...]:
-    """The words and punctuation marks of a text, each with its place in it.
-
-    Raises:
-        InputError: there is none.
-    """
-    tokens = tuple(
-        Token(word, start, end) for word, (start, end) in _splitter().pre_tokenize_str(text)
-    )
-    if not tokens:
-        raise InputError("the text is empty")
-    return tokens
-
-
-@cache
-def _splitter() -> Any:
-    from tokenizers import Regex
-    from tokenizers.pre_tokenizers import Split
-
-    return Split(Regex(_PATTERN), behavior="removed", invert=True)
-
-
-@dataclass(frozen=True, slots=True)
-class SeededEmbedding:
-    """A vector for every word, drawn from the seed and the word alone, plus its position.
-
-    Equal words get equal vectors in every text and on every machine.
-    """
-
-    seed: int
-    size: int
-
-    def embed(self, tokens: Sequence[Token]) -> NDArray[np.float64]:
-        """The vectors of a text's tokens with positions added, shape (tokens, size)."""
-        words = np.stack([self.draw(token.text, self.size) for token in tokens])
-        return words + sinusoidal_positions(len(tokens), self.size)
-
-    def draw(self, name: str, *shape: int) -> NDArray[np.float64]:
-        """Standard normal numbers that depend on the seed, the name and the shape only."""
-        key = zlib.crc32(name.encode("utf-8", "surrogatepass"))
-        return np.random.default_rng([self.seed, key, len(name)]).standard_normal(shape)
-
-    def projection(self, name: str, columns: int | None = None) -> NDArray[np.float64]:
-        """A matrix of shape (size, columns) that keeps the length of what it is applied to."""
-        drawn = self.draw(f"projection {name}", self.size, columns or self.size)
-        matrix: NDArray[np.float64] = drawn / np.sqrt(self.size)
-        return matrix
-
-
-class OwnLayer:
-    """One attention layer of this package, untrained, as a source of maps."""
-
-    def __init__(self, origin: Origin, command: Command) -> None:
-        """Check what was asked for before any text is read.
+    def __init__(self, name: str, origin: Origin) -> None:
+        """Check the options before any text is read.
 
         Raises:
-            UsageError: an unknown mechanism or device, or sizes that do not fit.
+            UsageError: an unknown device or precision, or sizes that do not fit.
         """
-        self.name = check_mechanism(origin.mechanism or "multi-head", command)
-        entry = MECHANISMS[self.name]
-        if origin.causal and entry.causal:
-            self.name, entry = entry.causal, MECHANISMS[entry.causal]
-        if origin.keep_qk and entry.scaled is None:
-            raise UsageError(f"mechanism '{self.name}' has no scores that --keep-qk could explain")
-        self.entry, self.origin = entry, origin
-        self.heads = check_sizes(origin) if entry.many_heads else 1
-        self.backend: Backend = choose_backend(origin.device, origin.dtype)
+        self.name, self.entry, self.origin = name, MECHANISMS[name], origin
+        self.heads = origin.heads if self.entry.many_heads else 1
+        if origin.size % self.heads:
+            raise UsageError(f"--size {origin.size} cannot be split into {self.heads} equal heads")
+        dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
+        self.backend = Backend(check_device(origin.device), dtype)
         self.embedding = SeededEmbedding(origin.seed, origin.size)
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of texts ("self": stream "self" or "causal") and pairs ("cross"), one by one."""
+        """The maps of each query one by one, or why it has none.
+
+        Raises:
+            UsageError: a kind of query that needs another source.
+        """
         return attend_each(self._attend_one, queries)
+
+    @abstractmethod
+    def _attend_one(self, query: Query) -> Attention: ...
+
+    def provenance(self) -> Provenance:
+        """Where the weights come from, with the warning that they mean nothing."""
+        note = f"untrained: '{self.name}' over random vectors shows the mechanism, not meaning"
+        origin = self.origin
+        return Provenance(
+            source="own layer",
+            model=self.name,
+            trained=False,
+            device=self.backend.device,
+            dtype=self.backend.dtype,
+            settings={"size": origin.size, "heads": self.heads, "seed": origin.seed},
+            notes=(note,),
+            versions={"numpy": np.__version__},
+        )
+
+
+class OwnLayer(SeededLayer):
+    """One attention layer over a text ("self": stream "self" or "causal") or a pair ("cross")."""
+
+    def __init__(self, origin: Origin, command: Command) -> None:
+        name = check_mechanism(origin.mechanism or "multi-head", command)
+        if origin.causal:
+            name = MECHANISMS[name].causal or name
+        if origin.keep_qk and MECHANISMS[name].scaled is None:
+            raise UsageError(f"mechanism '{name}' has no scores that --keep-qk could explain")
+        super().__init__(name, origin)
 
     def values(self, query: Query) -> ValueVectors:
         """The values of the keys' words, as each head sees them; there is no output projection."""
@@ -162,12 +92,6 @@ class OwnLayer:
         return ValueVectors(attention, (products[None],), projected=False)
 
     def _attend_one(self, query: Query) -> Attention:
-        """The maps of one query.
-
-        Raises:
-            UsageError: a kind of query that needs another source.
-            InputError: no target; an untrained layer cannot write one.
-        """
         check_kind(query, "self", "cross")
         if query.kind == "self":
             queries = keys = split_words(query.text)
@@ -182,24 +106,24 @@ class OwnLayer:
             item = AttentionMap(
                 "cross", queries, keys, weights, query_side="target", key_side="source"
             )
-        provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
-        return Attention((item,), provenance, *texts_of(query), projections=self._kept(item, kept))
+        kept_by_stream = self._kept(item, kept)
+        return Attention((item,), self.provenance(), *texts_of(query), projections=kept_by_stream)
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]
     ) -> tuple[NDArray[np.float32], tuple[Array, Array]]:
         """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
-        asking, asked = self.embedding.embed(queries), self.embedding.embed(keys)
+        rows, columns = self.embedding.embed(queries), self.embedding.embed(keys)
         query, key, value = (
             self.backend.array(self._project(name, inputs))
-            for name, inputs in (("query", asking), ("key", asked), ("value", asked))
+            for name, inputs in (("query", rows), ("key", columns), ("value", columns))
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
 
     def _kept(self, item: AttentionMap, kept: tuple[Array, Array]) -> dict[str, Projections]:
-        """Queries and keys by stream, where they were asked for."""
+        """Queries and keys by stream, where they are wanted."""
         if not self.origin.keep_qk:
             return {}
         query, key = (to_numpy(split_heads(side, self.heads))[None] for side in kept)
@@ -215,72 +139,11 @@ class OwnLayer:
         return causal_mask(query, query.shape[-2], query.shape[-2])
 
 
-def own_provenance(name: str, origin: Origin, heads: int, backend: Backend) -> Provenance:
-    """Where an untrained layer's weights come from, with the warning that they mean nothing."""
-    return Provenance(
-        source="own layer",
-        model=name,
-        trained=False,
-        device=backend.device,
-        dtype=backend.dtype,
-        settings={"size": origin.size, "heads": heads, "seed": origin.seed},
-        notes=(f"untrained: '{name}' over random vectors shows the mechanism, not meaning",),
-        versions={"numpy": np.__version__},
-    )
-
-
-def check_mechanism(name: str, command: Command) -> str:
-    """The name where the command offers that mechanism.
-
-    Raises:
-        UsageError: it is unknown, or another command's.
-    """
-    if name not in MECHANISMS:
-        choose(name, MECHANISMS, "mechanism")
-    commands = MECHANISMS[name].commands
-    if command not in commands:
-        option = f"--variant {name[3:]}" if commands == ("co",) else f"--mechanism {name}"
-        raise UsageError(
-            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} {option}'; "
-            "'attnviz mechanisms' lists what each command offers"
-        )
-    return name
-
-
-def check_sizes(origin: Origin) -> int:
-    """The number of heads where they share out the size evenly.
-
-    Raises:
-        UsageError: they do not.
-    """
-    if origin.size % origin.heads:
-        raise UsageError(f"--size {origin.size} cannot be split into {origin.heads} equal heads")
-    return origin.heads
-
-
-SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
-
-
-class OwnCoLayer:
-    """Co-attention of two texts, A (the source) and B (the target), untrained."""
+class OwnCoLayer(SeededLayer):
+    """One co-attention layer over two texts ("co"), A (the source) and B (the target)."""
 
     def __init__(self, origin: Origin) -> None:
-        """Check the options before any text is read.
-
-        Raises:
-            UsageError: an unknown variant or device, or sizes that do not fit.
-        """
-        self.name = check_mechanism(origin.mechanism or "co-parallel", "co")
-        self.entry, self.origin = MECHANISMS[self.name], origin
-        self.heads = check_sizes(origin) if self.entry.many_heads else 1
-        self.backend = choose_backend(origin.device, origin.dtype)
-        self.embedding = SeededEmbedding(origin.seed, origin.size)
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The maps of pairs ("co") one by one; the streams depend on the variant."""
-        return attend_each(self._attend_one, queries)
+        super().__init__(check_mechanism(origin.mechanism or "co-parallel", "co"), origin)
 
     def matrix(self, name: str) -> Array:
         """Drawn parameters of shape (size, size)."""
@@ -314,5 +177,99 @@ class OwnCoLayer:
                 **SIGNED if found.signed else {},
             )
             maps.append(item)
-        provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
-        return Attention(tuple(maps), provenance, *texts_of(query))
+        return Attention(tuple(maps), self.provenance(), *texts_of(query))
+
+
+def check_mechanism(name: str, command: Command) -> str:
+    """The name where the command offers that mechanism.
+
+    Raises:
+        UsageError: it is unknown, or another command's.
+    """
+    if name not in MECHANISMS:
+        choose(name, MECHANISMS, "mechanism")
+    commands = MECHANISMS[name].commands
+    if command not in commands:
+        option = f"--variant {name[3:]}" if commands == ("co",) else f"--mechanism {name}"
+        raise UsageError(
+            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} {option}'; "
+            "'attnviz mechanisms' lists what each command offers"
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class SeededEmbedding:
+    """A vector for every word, drawn from the seed and the word alone, plus its position.
+
+    Equal words get equal vectors in every text and on every machine.
+    """
+
+    seed: int
+    size: int
+
+    def embed(self, tokens: Sequence[Token]) -> NDArray[np.float64]:
+        """The vectors of a text's tokens with positions added, shape (tokens, size)."""
+        words = np.stack([self.draw(token.text, self.size) for token in tokens])
+        return words + sinusoidal_positions(len(tokens), self.size)
+
+    def draw(self, name: str, *shape: int) -> NDArray[np.float64]:
+        """Standard normal numbers that depend on the seed, the name and the shape only."""
+        key = zlib.crc32(name.encode("utf-8", "surrogatepass"))
+        return np.random.default_rng([self.seed, key, len(name)]).standard_normal(shape)
+
+    def projection(self, name: str, columns: int | None = None) -> NDArray[np.float64]:
+        """A matrix of shape (size, columns) that keeps the length of what it is applied to."""
+        drawn = self.draw(f"projection {name}", self.size, columns or self.size)
+        matrix: NDArray[np.float64] = drawn / np.sqrt(self.size)
+        return matrix
+
+
+_WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
+_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
+"""A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
+
+
+def split_words(text: str) -> tuple[Token, ...]:
+    """The words and punctuation marks of a text, each with its place in it.
+
+    Raises:
+        InputError: there is none.
+    """
+    tokens = tuple(
+        Token(word, start, end) for word, (start, end) in _splitter().pre_tokenize_str(text)
+    )
+    if not tokens:
+        raise InputError("the text is empty")
+    return tokens
+
+
+@cache
+def _splitter() -> Any:
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Split
+
+    return Split(Regex(_PATTERN), behavior="removed", invert=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A device and a precision; "auto" stays on the processor, where a sentence needs no more."""
+
+    device: str
+    dtype: str
+
+    @property
+    def on_torch(self) -> bool:
+        """True where numpy cannot do it."""
+        return self.device != "cpu" or self.dtype == "bfloat16"
+
+    def array(self, numbers: NDArray[Any]) -> Array:
+        """The numbers as an array of this backend; booleans stay booleans."""
+        if not self.on_torch:
+            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
+        return tensor.to(device=self.device, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Somebody else's numbers: a saved map, weights with tokens, or projections to attend with."""
+"""Files as sources: matrices of weights or projections, saved maps, and other programs' dumps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models.kinds import attend_each, check_kind, texts_of
-from attnviz.models.own import SeededEmbedding, to_numpy
+from attnviz.models import attend_each, check_kind, texts_of
+from attnviz.models.own import SeededEmbedding
 from attnviz.models.own import split_words as split_own_words
 from attnviz.storage.dump_tensors import NUMBERED
 from attnviz.storage.dumps import END, LINKS
@@ -34,7 +34,7 @@ class Matrices:
 
         Raises:
             InputError: it holds neither "weights" nor "w_query" and "w_key".
-            UsageError: --causal, which cannot be had of weights that are given.
+            UsageError: --causal, which cannot change given weights.
         """
         self.origin, self.path = origin, path
         self.found = read_matrices(path)
@@ -106,7 +106,8 @@ class Matrices:
         key = self._inputs(keys, w_key.shape[0]) @ w_key
         heads = self._heads(w_query.shape[1])
         mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
-        return to_numpy(multi_head(query, key, key, mask, heads=heads)[1])[None]
+        weights: NDArray[np.float64] = multi_head(query, key, key, mask, heads=heads)[1]
+        return weights.astype(np.float32)[None]
 
     def _heads(self, size: int) -> int:
         given = np.asarray(self.found.get("heads", 1.0))
@@ -189,10 +190,6 @@ class SavedMaps:
         attention = found[0]
         settings = {**attention.provenance.settings, "read from": self.path.name}
         return replace(attention, provenance=replace(attention.provenance, settings=settings))
-
-
-# <dumped> Attention that another program saved, played back as a source; texts can name its
-# tokens.
 
 
 class Dumped:

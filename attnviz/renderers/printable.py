@@ -1,8 +1,8 @@
 """Any text made safe and visible for a screen, a picture or a page; weights as short numbers.
 
-A token may hold anything: an escape that would recolour the terminal, an override that would turn a
-line round (Boucher and Anderson 2021, "Trojan Source"), a space that nobody sees. Control characters
-become their pictures, whatever else is invisible its code point in ‹angle quotes›.
+A token may hold anything: an escape that would recolour the terminal, an override that would turn
+a line round (Boucher and Anderson 2021, "Trojan Source"), a space that nobody sees. Control
+characters become their pictures, whatever else is invisible its code point in ‹angle quotes›.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data other than maps (measures, comparisons, links, steps, …) in every data format.
+"""Which formats hold which kind of data; and data other than maps in all of them.
 
 A command gives its data in some forms; a format writes one of them, whatever the data are.
 """
@@ -10,17 +10,55 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import UsageError, did_you_mean
+from attnviz.core.registry import DATA_KINDS, FORMATS, PICTURE_SUFFIXES, DataKind, Format
 from attnviz.renderers import Display, Views
-from attnviz.storage.documents import dump_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
+
+
+def formats_of(kind: DataKind) -> dict[str, Format]:
+    """The formats that can hold a kind of data, its usual one first."""
+    forms = (*DATA_KINDS[kind], "nothing")
+    found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
+    usual = next(name for name, entry in found.items() if entry.form == forms[0])
+    return {usual: found[usual], **found}
+
+
+def format_of(path: Path, kind: DataKind = "maps") -> str:
+    """The format that a file's suffix names, of those that can hold a kind of data.
+
+    Raises:
+        UsageError: none does.
+    """
+    formats = formats_of(kind)
+    for name, entry in formats.items():
+        if entry.suffix and entry.suffix == path.suffix.lower():
+            return name
+    known = [entry.suffix for entry in formats.values() if entry.suffix]
+    raise UsageError(
+        f"'{path}' names no data format: end it in {', '.join(known)}."
+        f"{did_you_mean(path.suffix, known)}"
+    )
+
+
+def picture_suffix(path: Path) -> str:
+    """The suffix where it names a kind of picture.
+
+    Raises:
+        UsageError: it does not.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in PICTURE_SUFFIXES:
+        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
+    return suffix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +105,8 @@ class JsonLinesReport(TextReport):
 
     def add(self, data: Data, views: Views) -> str:
         """The document on one line."""
+        from attnviz.storage.documents import dump_json
+
         return dump_json(json.loads(_form(data.document)())) + "\n"
 
 

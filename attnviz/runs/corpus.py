@@ -32,7 +32,7 @@ from attnviz.runs.resumable import beside
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json, parse_json
 from attnviz.storage.texts import Text, chunks
-from attnviz.storage.writing import replace_durably
+from attnviz.storage.writing import output_errors, replace_durably
 
 SECONDS = 2.0
 """Between two checkpoints at least: as much work may be done twice."""
@@ -246,10 +246,8 @@ class Checkpoint:
         reached = {name: getattr(state, name) for name in ("records", "failed", "rejects", "notes")}
         document = dump_json({"question": {**self.options}, "reached": reached})
         arrays: dict[str, Any] = {_MEMBER: np.array(document), **state.aggregates.to_arrays()}
-        try:
+        with output_errors(self.place):
             replace_durably(self.place, lambda file: np.savez(file, **arrays))
-        except OSError as error:
-            raise OutputError(f"cannot write '{self.place}': {error.strerror}") from error
         self.saved_at = time.monotonic()
 
     def discard(self) -> None:

@@ -11,11 +11,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from attnviz import __version__
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.options import Choice, Many, Origin
+from attnviz.core.options import Option, Options
 from attnviz.storage.documents import dump_json, parse_json
 from attnviz.storage.saved import shard_path
 from attnviz.storage.writing import replace_durably
@@ -25,8 +25,6 @@ SAMPLE = 1 << 20
 """Bytes of an input file, at its beginning and at its end, that tell it from another."""
 DECIDING = ("columns", "input_format", "batch_size", "shard_size", "rejects")
 """What of the options of many texts decides what a file holds; who shares the work does not."""
-SPELLINGS = {"explain": "--target"}
-"""Options whose name is not that of their field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +102,18 @@ def read_journal(path: Path) -> Journal | None:
         raise InputError(f"the journal '{path}' is damaged: remove it") from error
 
 
-def run_options(
-    command: str, origin: Origin, choice: Choice, many: Many, input_file: Path
-) -> dict[str, str]:
+def run_options(command: str, options: Options, input_file: Path) -> dict[str, str]:
     """Everything that decides the bytes of the output, by the names that a user knows.
 
     Raises:
         InputError: the input file cannot be read.
     """
     given: dict[str, Any] = {"attnviz": __version__, "command": command, "--input": input_file}
-    for half in (origin, choice):
-        given |= {_spelling(item.name): getattr(half, item.name) for item in fields(half)}
-    given |= {_spelling(name): getattr(many, name) for name in DECIDING}
+    for half in (options.origin, options.choice, options.many):
+        for name, hint in get_type_hints(type(half), include_extras=True).items():
+            option = next(item for item in hint.__metadata__ if isinstance(item, Option))
+            if half is not options.many or name in DECIDING:
+                given[option.names.split()[0]] = getattr(half, name)
     given |= _fingerprint(input_file)
     return {name: str(value) for name, value in given.items() if value is not None}
 
@@ -145,10 +143,6 @@ def _fingerprint(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from error
     return {"the input's size": size, "the input's checksum": sample.hexdigest()[:16]}
-
-
-def _spelling(name: str) -> str:
-    return SPELLINGS.get(name, f"--{name.replace('_', '-')}")
 
 
 def _quoted(value: str | None) -> str:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import notify
-from attnviz.core.options import Choice, Origin
+from attnviz.core.options import Choice, Language, Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import needs_head
@@ -32,7 +32,7 @@ Outcome = Result | AttnvizError
 Chunk = Sequence[Record]
 Shard = TypeVar("Shard")
 Made = TypeVar("Made")
-OTHER = {"en": "fr", "fr": "en"}
+_OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
 """The language that a translation into one comes from."""
 
 
@@ -170,7 +170,7 @@ class AlignChunk:
             AttnvizError: what would fail for every pair.
         """
         source = opened(self.origin, "cross")
-        other = OTHER.get(self.origin.to or "")
+        other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
         backward = opened(replace(self.origin, to=other), "cross") if other else source
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
         pairs = [record for record in chunk if isinstance(record, Text)]

@@ -19,11 +19,12 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Kind, Query
-from attnviz.core.registry import LENSES, Command, Needs, format_of, picture_suffix
+from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
 from attnviz.models.open import open_source
 from attnviz.renderers import Display
+from attnviz.renderers.reports import format_of, picture_suffix
 from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
 from attnviz.storage.texts import BadText, Text, check_text, chunks
 
@@ -237,7 +238,8 @@ def _view_query(
     def attend() -> Attention:
         found = next(attended)
         if isinstance(found, InputError):
-            raise found
+            # A new one: the old belongs to the iterator, and would tie this run's files to it.
+            raise type(found)(str(found)) from found
         return found
 
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:

@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from attnviz.core.errors import OutputError
 from attnviz.core.notices import notify
 from attnviz.renderers import Numbering, Renderer, Views
 from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
 from attnviz.runs.outputs import as_bytes
-from attnviz.runs.pipeline import Result
 from attnviz.storage.saved import shard_path, shards_of
-from attnviz.storage.writing import check_writable, usual_mode, write_whole
+from attnviz.storage.writing import check_writable, output_errors, usual_mode, write_whole
 
 SECONDS = 0.5
 """Between two journals: as much work may be done twice."""
@@ -89,8 +89,8 @@ class ResumableSink:
         self.progress = self.saved
         self.records, self.failed = self.saved.records, self.saved.failed
 
-    def add(self, result: Result, views: Views) -> None:
-        """Take one record's result."""
+    def add(self, result: Any, views: Views) -> None:
+        """Take one record's result, as the renderer takes it."""
         data = self._open()
         data.write(as_bytes(self.renderer.add(result, views)))
         self._count(0)
@@ -249,10 +249,8 @@ class ResumableSink:
 
     def _save_as(self, progress: Progress) -> None:
         if self.options is not None:
-            try:
+            with output_errors(self.journal):
                 Journal(self.options, progress).write(self.journal)
-            except OSError as error:
-                raise OutputError(f"cannot write '{self.journal}': {error.strerror}") from error
         self.saved, self.saved_at = progress, time.monotonic()
 
     def _place(self, record: int) -> Path:
@@ -268,8 +266,8 @@ def beside(path: Path, kind: str) -> Path:
     return place.with_name(f".{place.name}.{kind}")
 
 
-def can_last(path: Path) -> bool:
-    """Whether a file has a place where an unfinished part of it can wait: no device, no pipe."""
+def can_resume(path: Path) -> bool:
+    """Whether a run that writes a file could be resumed: no device, pipe or too long name."""
     return (path.is_file() or not path.exists()) and len(os.fsencode(path.name)) <= LONGEST
 
 
@@ -293,14 +291,12 @@ class PartialFile:
         check_writable(path)
         self.path, self.size = path, size
         self.draft = beside(path, "unfinished")
-        try:
+        with output_errors(self.path):
             self.file = os.open(self.draft, os.O_RDWR | os.O_CREAT, 0o600)
             self._lock()
             if os.fstat(self.file).st_size < size:
                 raise OutputError(f"'{self.draft}' lacks a part of what was written: remove it")
             self.truncate(size)
-        except OSError as error:
-            raise self._error(error) from error
 
     def write(self, data: bytes) -> None:
         """Append all of the data, or nothing.
@@ -308,10 +304,8 @@ class PartialFile:
         Raises:
             OutputError: the disk is full or gone.
         """
-        try:
+        with output_errors(self.path):
             write_whole(self.file, data)
-        except OSError as error:
-            raise self._error(error) from error
         self.size += len(data)
 
     def truncate(self, size: int) -> None:
@@ -326,10 +320,8 @@ class PartialFile:
         Raises:
             OutputError: the disk fails.
         """
-        try:
+        with output_errors(self.path):
             os.fsync(self.file)
-        except OSError as error:
-            raise self._error(error) from error
 
     def keep(self) -> None:
         """Move it into place.
@@ -338,13 +330,11 @@ class PartialFile:
             OutputError: it cannot be moved; what stood there before still does.
         """
         self.sync()
-        try:
+        with output_errors(self.path):
             place = self.path.resolve()
             self.draft.chmod(usual_mode(place))
             self.draft.replace(place)
             self.close()
-        except OSError as error:
-            raise self._error(error) from error
 
     def discard(self) -> None:
         """Remove it."""
@@ -373,6 +363,3 @@ class PartialFile:
             raise OutputError(f"cannot write '{self.path}': another run is writing it") from error
         except OSError:  # a file system without locks
             return
-
-    def _error(self, error: OSError) -> OutputError:
-        return OutputError(f"cannot write '{self.path}': {error.strerror}")

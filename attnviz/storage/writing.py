@@ -6,8 +6,8 @@ import os
 import select
 import stat
 import tempfile
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -31,6 +31,19 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"cannot write '{path}': permission denied")
 
 
+@contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Say of which file what the system says went wrong.
+
+    Raises:
+        OutputError: the system could not write it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot write '{path}': {error.strerror}") from error
+
+
 class Draft(AbstractContextManager["Draft"]):
     """A file in the making: written beside its place, moved there whole or not at all.
 
@@ -49,14 +62,12 @@ class Draft(AbstractContextManager["Draft"]):
         # A link stays a link: what it points to is replaced.
         self.place = path.resolve()
         self.special = path.exists() and not path.is_file()
-        try:
+        with output_errors(path):
             if self.special:
                 self.draft, self.file = path, path.open("wb")
                 return
             handle, name = tempfile.mkstemp(dir=self.place.parent, prefix=f".{path.stem[:40]}.")
             self.draft, self.file = Path(name), os.fdopen(handle, "wb")
-        except OSError as error:
-            raise self._error(error) from error
 
     def write(self, data: bytes) -> None:
         """Append to the draft.
@@ -64,10 +75,8 @@ class Draft(AbstractContextManager["Draft"]):
         Raises:
             OutputError: the disk is full or gone.
         """
-        try:
+        with output_errors(self.path):
             self.file.write(data)
-        except OSError as error:
-            raise self._error(error) from error
 
     def keep(self) -> None:
         """Move the draft into place.
@@ -75,14 +84,12 @@ class Draft(AbstractContextManager["Draft"]):
         Raises:
             OutputError: it cannot be written out or moved; what stood there before still does.
         """
-        try:
+        with output_errors(self.path):
             self.file.close()
             if not self.special:
                 self.draft.chmod(usual_mode(self.place))
                 self.draft.replace(self.place)
                 self.special = True
-        except OSError as error:
-            raise self._error(error) from error
 
     def __exit__(
         self,
@@ -94,9 +101,6 @@ class Draft(AbstractContextManager["Draft"]):
             self.file.close()
         if not self.special:
             self.draft.unlink(missing_ok=True)
-
-    def _error(self, error: OSError) -> OutputError:
-        return OutputError(f"cannot write '{self.path}': {error.strerror}")
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -16,8 +16,9 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
-from attnviz.core.registry import FORMATS, formats_of
+from attnviz.core.registry import FORMATS
 from attnviz.models.own import OwnLayer
+from attnviz.renderers.reports import formats_of
 from attnviz.runs.pipeline import load
 from tests.asked import over_itself
 from tests.invoke import OWN, attnviz

@@ -148,7 +148,7 @@ def test_norms_are_shares_of_all_heads_together_or_of_one(folder: Path, tmp_path
 def test_windows_are_seen_raw_only(lens: str, swin: Path) -> None:
     done = attnviz("image", SHAPES, "--model", swin, "--lens", lens)
     assert done.status == 1
-    assert f"attends in windows, where --lens {lens} has no whole to follow" in done.mistake
+    assert f"attends in windows, and --lens {lens} needs every token" in done.mistake
     assert done.mistake.endswith("use --lens raw")
 
 

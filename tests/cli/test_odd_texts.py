@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from rich.cells import cell_len
 
-from attnviz.core.registry import formats_of
 from attnviz.models.own import split_words
+from attnviz.renderers.reports import formats_of
 from tests.invoke import OWN, attnviz
 from tests.samples import RAW, few, odd_texts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.core.registry import formats_of
+from attnviz.renderers.reports import formats_of
 from tests.invoke import OWN, attnviz
 
 TEXTS = ("The cat sat.", "A dog ran")

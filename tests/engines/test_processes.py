@@ -13,9 +13,11 @@ import pytest
 from attnviz.core import errors
 from attnviz.core.errors import AttnvizError, InputError, WorkerError
 from attnviz.core.notices import notices_to
-from attnviz.runs.engines.processes import AHEAD, Processes
+from attnviz.runs.engines.processes import Processes
+from attnviz.runs.engines.shards import AHEAD
 from tests.engines.works import (
     Deadly,
+    DyingMessenger,
     Remembering,
     Uneven,
     failing,
@@ -104,6 +106,13 @@ def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
         "memory: give fewer --workers"
     )
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path: Path) -> None:
+    with Processes(2) as engine:
+        found = list(engine.map(DyingMessenger(tmp_path, 2), range(8)))
+    assert found == [i * i for i in range(8)]
+    assert [path.name for path in tmp_path.iterdir()] == ["died"]
 
 
 def test_an_error_of_the_work_comes_in_its_place_with_type_and_message() -> None:

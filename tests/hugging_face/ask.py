@@ -8,6 +8,9 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Kind, Query
 from attnviz.models import attend_query
+from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.passes import CaptureSpec
+from attnviz.models.hugging_face.capture.region import PooledGrid, whole
 
 
 def attend(source: Any, text: str, target: str | None = None, kind: Kind = "self") -> Attention:
@@ -30,3 +33,8 @@ def values(source: Any, text: str) -> ValueVectors:
     """What each head makes of each token of one text."""
     found: ValueVectors = source.values(Query(text))
     return found
+
+
+def every_weight(path: str, call: Call) -> CaptureSpec:
+    """What to read of a kernel's call: all of its weights."""
+    return CaptureSpec(PooledGrid(whole(call.query.shape[2]), whole(call.key.shape[2])))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModel, AutoModelForSeq2SeqLM, BertConfig
 
 from attnviz.core.errors import AttentionError, ModelError
-from attnviz.models.hugging_face.capture import extent, readings
+from attnviz.models.hugging_face.capture import passes as readings
+from attnviz.models.hugging_face.capture import region
 from attnviz.models.hugging_face.capture.capture import group
 from attnviz.models.hugging_face.capture.passes import layer_numbers, read_layers
 from tests.hugging_face.ask import attend, cross
@@ -16,6 +19,7 @@ from tests.hugging_face.tiny_models import but_slow
 from tests.precision import both, check_as_near
 
 TEXT = "The professor who supervised the student published the paper."
+FLOAT32 = SimpleNamespace(config=BertConfig(), dtype=torch.float32)
 SELF = {
     "bert": "self",
     "roberta": "self",
@@ -92,22 +96,22 @@ def test_an_architecture_without_attention_is_refused(loaded):
 @pytest.mark.parametrize("nothing", [None, (), (None, None)])
 def test_no_layers_of_any_kind_are_refused(nothing):
     with pytest.raises(AttentionError, match=r"no attention"):
-        read_layers(nothing, BertConfig(), (2, 2), 1.001)
+        read_layers(nothing, FLOAT32, (2, 2))
 
 
 def test_windows_are_refused_by_their_shape():
     with pytest.raises(AttentionError, match=r"layer 0 .*\(1, 2, 3, 5\).*windows"):
-        read_layers((torch.zeros(1, 2, 3, 5),), BertConfig(), (3, 3), 1.001)
+        read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (3, 3))
 
 
 @pytest.mark.parametrize("value", [-0.5, 0.6, float("nan")])
 def test_scores_are_refused_by_their_range(value):
     with pytest.raises(AttentionError, match=r"these are not attention weights"):
-        read_layers((torch.full((1, 1, 2, 2), value),), BertConfig(), (2, 2), 1.001)
+        read_layers((torch.full((1, 1, 2, 2), value),), FLOAT32, (2, 2))
 
 
 def test_rows_may_sum_to_less_than_one():
-    arrays = read_layers((torch.full((1, 1, 2, 2), 0.1),), BertConfig(), (2, 2), 1.001)
+    arrays = read_layers((torch.full((1, 1, 2, 2), 0.1),), FLOAT32, (2, 2))
     assert arrays["0"].sum() == pytest.approx(0.4)
 
 
@@ -126,7 +130,7 @@ def test_layers_that_are_not_attention_keep_their_numbers_free():
 
 def test_more_attention_than_memory_is_refused_before_the_model_runs(loaded, monkeypatch):
     model = loaded("bert")
-    monkeypatch.setattr(extent, "free_bytes", lambda device: 100)
+    monkeypatch.setattr(region, "free_bytes", lambda device: 100)
     monkeypatch.setattr(readings, "read_calls", None)
     with pytest.raises(ModelError, match=r"12 heads × .*would take about .* is free: free some"):
         attend(model, TEXT)

@@ -14,8 +14,8 @@ from attnviz.analyses.lenses.rollout import rollout
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face import load_model
-from attnviz.models.hugging_face.capture.kernel import watching
-from attnviz.models.hugging_face.gradient import slopes_of
+from attnviz.models.hugging_face.capture.kernel import watch_kernels
+from attnviz.models.hugging_face.gradient import layer_gradients
 from tests.hugging_face.ask import attend, cross, gradients
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
@@ -139,7 +139,7 @@ def test_gradients_are_those_of_the_output_times_the_values(name, folders, expla
     model, found = explaining(name), own(folders(name))
     ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
     calls = []
-    with watching(calls.append):
+    with watch_kernels(calls.append):
         logits = found(input_ids=ids).logits
     score = (logits[0] if logits.ndim == 2 else logits[0, -1]).max()
     slopes = torch.autograd.grad(score, [call.output for call in calls])
@@ -274,7 +274,7 @@ def test_weights_that_are_copies_are_refused_instead_of_read_as_zero():
     score, copied = torch.ones(1, requires_grad=True), torch.ones(1, 1, 2, 2, requires_grad=True)
     for weights in (copied, copied.detach()):
         with pytest.raises(AttentionError, match="copies of its weights"):
-            slopes_of(score.sum(), [weights], "llama")
+            layer_gradients(score.sum(), [weights], "llama")
 
 
 def test_the_command_explains_a_class_and_says_what_it_was(folders):

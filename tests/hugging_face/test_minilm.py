@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from attnviz.models.hugging_face import load_model
-from attnviz.models.hugging_face.capture.exact_links import Hidden, strongest_in
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, strongest_in
+from attnviz.models.hugging_face.capture.region import Region
 from tests.hugging_face.ask import attend
 
 TEXT = "the professor who supervised the student published the paper"
@@ -69,7 +69,7 @@ def test_no_head_of_a_long_text_misses_a_link(model, most):
     pooled = attend(replace(model, region=Region(max_size=most)), text).main
     whole = attend(replace(model, region=Region(max_size=512)), text).main
     special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
-    hidden = Hidden(special, special, itself=True)
+    hidden = IgnoredPositions(special, special, itself=True)
     expected = [cell for layer in whole.weights for head in strongest_in(layer, hidden, 20)
                 for cell in head]  # fmt: skip
     assert len(pooled.links) == 72 * 20

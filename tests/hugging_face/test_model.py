@@ -9,7 +9,7 @@ import torch
 
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.models.hugging_face import load_model
-from attnviz.models.hugging_face.capture.kernel import eager_twin
+from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs import generation
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import byte_pieces
@@ -76,7 +76,7 @@ def test_without_a_target_the_model_writes_one(kind, loaded, monkeypatch):
     assert written.target == model.tokenizer.decode(ids, skip_special_tokens=True).strip()
     assert any("generated greedily" in note for note in written.provenance.notes)
     ids = ids[:-1] if ids[-1] == model.tokenizer.eos_token_id else ids
-    own = eager_twin(model.model)
+    own = eager_copy(model.model)
 
     def read(own):
         output = own(**inputs, decoder_input_ids=ids[None], output_attentions=True)

@@ -124,7 +124,7 @@ def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
     def unseen(look):
         yield
 
-    monkeypatch.setattr(norm, "watching", unseen)
+    monkeypatch.setattr(norm, "watch_kernels", unseen)
     with pytest.raises(AttentionError, match="keeps its values to itself"):
         values(loaded("bert"), TEXT)
 

@@ -8,11 +8,11 @@ import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture.extent import Axis, PooledGrid, in_blocks, whole
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.pooling import pool_array, read_frame
-from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses
-from attnviz.models.hugging_face.capture.readings import check_mixture, every_weight, read_call
+from attnviz.models.hugging_face.capture.passes import check_mixture, read_call
+from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses, pool_array, read_grid
+from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, in_blocks, whole
+from tests.hugging_face.ask import every_weight
 
 
 class Module(torch.nn.Module):
@@ -77,7 +77,7 @@ def test_the_gradient_by_the_values_gives_whole_rows(heads, groups):
 def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
     call, weights = sdpa()
     frame = PooledGrid(in_blocks(0, 21, most), in_blocks(0, 21, most))
-    found = read_frame(call, frame)[0]
+    found = read_grid(call, frame)[0]
     expected = torch.stack([
         torch.stack([weights[:, a:b, c:d].sum(2).mean(1) for c, d in frame.keys.spans], -1)
         for a, b in frame.queries.spans
@@ -99,7 +99,7 @@ def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
 )
 def test_a_part_of_the_text_is_the_part_of_the_whole(frame):
     call, weights = sdpa(heads=2, groups=1, tokens=21)
-    found = read_frame(call, frame)[0].numpy()
+    found = read_grid(call, frame)[0].numpy()
     np.testing.assert_allclose(found, pool_array(weights.numpy(), frame), atol=rounding(call))
 
 

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModel
 
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.region import Region
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.test_families import inputs_of, make
 
@@ -103,18 +103,18 @@ def test_layers_that_scale_differently_are_refused(folder_of):
     model = AutoModel.from_config(config).eval()
     ids = torch.arange(5)[None]
     with pytest.raises(AttentionError, match="differ in heads, head size or scale"):
-        capture(model, {"input_ids": ids}, {"causal": (5, 5)}, extent=KEEP)
+        capture(model, {"input_ids": ids}, {"causal": (5, 5)}, region=KEEP)
 
 
 def test_a_family_that_attends_by_hand_says_that_it_keeps_none():
     model, _ = make("deberta-v2")
     with pytest.raises(AttentionError, match="leave --keep-qk out"):
-        capture(model, inputs_of("deberta-v2"), {"self": (13, 13)}, extent=KEEP)
+        capture(model, inputs_of("deberta-v2"), {"self": (13, 13)}, region=KEEP)
 
 
 def test_a_sink_is_named():
     model, _ = make("gpt_oss")
-    (found, *_) = capture(model, inputs_of("gpt_oss"), {"self": (13, 13)}, extent=KEEP)
+    (found, *_) = capture(model, inputs_of("gpt_oss"), {"self": (13, 13)}, region=KEEP)
     assert found.projections.besides == "a sink"
 
 

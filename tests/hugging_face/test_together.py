@@ -13,9 +13,9 @@ from attnviz.core.notices import notices_to
 from attnviz.core.query import Query
 from attnviz.models.hugging_face import batching as company
 from attnviz.models.hugging_face import source as together
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import encode
-from attnviz.models.hugging_face.load.devices import NoRoomError
+from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError
 from tests.hugging_face.tiny_models import but_slow
 from tests.precision import check_as_near, exact_model, in_float64, weights_of
 
@@ -42,7 +42,7 @@ CROSS = ["t5", "byt5", "bart", "marian", "m2m_100"]
 @pytest.fixture(autouse=True)
 def forgetful(monkeypatch):
     """What one test finds out about a model must not serve the next."""
-    monkeypatch.setattr(company, "_KNOWN", {})
+    monkeypatch.setattr(company, "_FINDINGS", {})
 
 
 def alone(*lines):
@@ -164,7 +164,7 @@ def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypa
     texts = alone(*LINES)
     found = list(model.attend(texts))
     check(model, texts, found)
-    assert "by hand" in found[0].provenance.notes[-1]
+    assert "second, eager pass" in found[0].provenance.notes[-1]
     assert passes == [6, 1]
 
 
@@ -200,7 +200,7 @@ def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
 
     def small(part, inputs, sides, calls=None):
         if len(sides) > most:
-            raise NoRoomError("the memory ran out")
+            raise NotEnoughMemoryError("the memory ran out")
         return run(part, inputs, sides, calls)
 
     monkeypatch.setattr(company, "capture_many", small)
@@ -277,8 +277,8 @@ def alone_only(run):
 
 
 @pytest.fixture
-def shortest(loaded):
-    """How a model's texts are read together, and the text that is read alone as well."""
+def reader(loaded):
+    """Who reads a model's texts together, and one of the texts."""
 
     def find(sharper=1.0):
         model = replace(loaded("bert"), model=deepcopy(loaded("bert").model))
@@ -286,25 +286,25 @@ def shortest(loaded):
             for layer in model.model.encoder.layer:
                 layer.attention.self.query.weight.mul_(sharper)
         items = [encode(model, Query(line)) for line in LINES]
-        return company.BatchRunner(model, dict(enumerate(items)), None), items[1]
+        return company.BatchRunner(model, dict(enumerate(items)), None), items[0]
 
     return find
 
 
-def test_more_is_allowed_to_a_model_that_makes_much_of_rounding(shortest):
-    plain, sharp = (model.allowed(text, 5e-5) for model, text in map(shortest, (1.0, 300.0)))
-    assert plain == 1e-5 < sharp
+def test_more_is_allowed_to_a_model_that_makes_much_of_rounding(reader):
+    plain, sharp = (model.allowed(text, 5e-5) for model, text in map(reader, (1.0, 30.0)))
+    assert plain < 5e-5 < sharp
 
 
-def test_what_padding_leaks_is_not_taken_for_rounding(shortest):
-    model, text = shortest(300.0)
-    assert model.allowed(text, 0.01) == 1e-5
-    assert shortest()[0].allowed(text, 2e-4) == 1e-5
+def test_what_padding_leaks_is_not_taken_for_rounding(reader):
+    for off, sharper in ((2e-4, 1.0), (0.01, 30.0)):
+        model, text = reader(sharper)
+        assert model.allowed(text, off) < off
 
 
-def test_a_model_rounds_as_before_once_it_is_known_what_it_makes_of_that(shortest):
-    model, text = shortest()
+def test_a_model_rounds_as_before_once_it_is_known_what_it_makes_of_that(reader):
+    model, text = reader()
     before = model.alone(text)
-    with company.rounded(model.model.model):
-        assert model.apart(before, model.alone(text)) > 0
-    assert model.apart(before, model.alone(text)) == 0
+    with company.rounded(model.loaded.model):
+        assert model.distance(before, model.alone(text)) > 0
+    assert model.distance(before, model.alone(text)) == 0

@@ -80,7 +80,7 @@ def test_each_text_has_the_numbers_that_it_has_alone(name):
     texts = list(texts_of(model.model, FAMILIES[name].kind))
     together = BatchRunner(model, dict(enumerate(texts)), None)
     found = together.read()
-    assert together.known.company == ("even" if name in EVEN else "padded")
+    assert together.findings.grouping == ("even" if name in EVEN else "padded")
     assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))
     alone = [read_one(model, texts[number]) for number in found]
     for single, beside in zip(alone, found.values(), strict=True):

@@ -11,7 +11,7 @@ from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.pocket import Pocket, load_pocket
 from attnviz.models.pocket import network as model
-from attnviz.models.pocket.passes import encode_query
+from attnviz.models.pocket.source import encode_query
 from attnviz.models.pocket.text import MASK
 
 TEXT = "The red car is fast"

@@ -118,3 +118,84 @@ def test_heads_too_large_to_draw_show_their_strongest_weights_and_say_so():
         "in each tile rows are the 1024 queries, columns the 1024 keys; "
         "each pixel shows the strongest of 3 × 3 weights",
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile", "gap"),
+    [
+        # Up to 16 heads stand 6 pixels apart, more of them 3.
+        ((2, 3, 5, 9), (5 * 40, 9 * 40), 6),
+        ((16, 1, 4, 4), (95 // 4 * 4, 95 // 4 * 4 * 3), 6),
+        ((1, 17, 4, 4), (23 * 3 * 4, 23 * 4), 3),
+        # Weights of a narrow map are at most three times as wide as high.
+        ((2, 2, 30, 2), (30 * 12, 2 * 36), 6),
+        ((2, 2, 30, 9), (30 * 12, 9 * 36), 6),
+        ((2, 2, 30, 10), (30 * 12, 10 * 12), 6),
+        ((1, 1, 360, 360), (360, 360), 6),
+        # More weights than pixels share one; both sides alike where queries are the keys.
+        ((1, 1, 361, 361), (181, 181), 6),
+        ((1, 1, 400, 100), (200, 100), 6),
+        ((1, 1, 100, 400), (100, 200), 6),
+        ((1, 1, 721, 10), (241, 30), 6),
+    ],
+)
+def test_tiles_are_as_large_as_there_is_room_and_stand_apart(shape, tile, gap):
+    layers, heads = shape[:2]
+    image = image_of(draw(np.full(shape, 0.5, np.float32)))
+    array = image.get_array()
+    for axis, count, length in ((0, layers, tile[0]), (1, heads, tile[1])):
+        assert array.shape[axis] == count * (length + gap) - gap
+        drawn = np.flatnonzero((array >= 0).any(1 - axis))
+        expected = [
+            place * (length + gap) + offset for place in range(count) for offset in range(length)
+        ]
+        assert drawn.tolist() == expected
+    assert set(np.unique(array).tolist()) <= {-1.0, 0.5}
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((1, 1, 400, 100), "; each pixel shows the strongest of 2 × 1 weights"),
+        ((1, 1, 100, 400), "; each pixel shows the strongest of 1 × 2 weights"),
+        ((1, 1, 100, 40), ""),
+    ],
+)
+def test_what_shares_a_pixel_is_said(shape, said):
+    (note,) = notes_of(draw(np.full(shape, 0.5, np.float32)))
+    assert note == f"in each tile rows are {shape[2]} queries, columns {shape[3]} keys{said}"
+
+
+def test_names_stand_at_the_middle_of_their_tiles():
+    picture, _ = picture_and_bar(draw(shares(2, 3, 5, 9)))
+    assert picture.get_yticks().tolist() == [99.5, 206 + 99.5]
+    assert picture.get_xticks().tolist() == [179.5, 366 + 179.5, 732 + 179.5]
+
+
+@pytest.mark.parametrize("name", ["0", "a long name", "a very long name that is cut"])
+def test_names_touch_neither_tiles_nor_what_they_are_of_nor_the_edge(name):
+    figure = draw(shares(3, 3, 4, 4), layers=(name, "1", "2"), heads=(name, "1", "2"))
+    picture, bar = picture_and_bar(figure)
+    renderer = figure.canvas.get_renderer()
+    inside = picture.get_window_extent(renderer)
+    layers = [label.get_window_extent(renderer) for label in picture.get_yticklabels()]
+    heads = [label.get_window_extent(renderer) for label in picture.get_xticklabels()]
+    down = picture.yaxis.label.get_window_extent(renderer)
+    across = picture.xaxis.label.get_window_extent(renderer)
+    assert all(down.x1 <= box.x0 and box.x1 < inside.x0 for box in layers)
+    assert all(box.y1 <= across.y0 and inside.y1 < box.y0 for box in heads)
+    # The room beside the tiles is the widest name and a line of text, to a few pixels.
+    assert 15 <= down.x0 <= 45
+    titles = [text.get_window_extent(renderer) for text in figure.texts if text.get_gid() == "head"]
+    assert 0 < titles[-1].y0 - across.y1 < 40
+    assert bar.get_window_extent(renderer).x0 > inside.x1
+
+
+@pytest.mark.parametrize(("layers", "step"), [(40, 1), (60, 1), (80, 2), (200, 4)])
+def test_names_of_many_layers_are_thinned_by_the_height_of_a_line(layers, step):
+    # A line takes 1.25 × 7.5 points, 26.04 pixels at 200 to the inch.
+    picture, _ = picture_and_bar(draw(shares(layers, 1, 8, 8)))
+    tile = (1620 - 3 * (layers - 1)) // layers // 8 * 8 or -(-8 // 2)
+    expected = -(-26.04 // (tile + 3))
+    names = [label.get_text() for label in picture.get_yticklabels()]
+    assert names == [str(layer) for layer in range(0, layers, int(expected))]

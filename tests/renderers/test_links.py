@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.attention_map import Token
-from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.colors import HEAD_COLORS, INK, LABELLED, SPECIAL, color_of, scale_of
+from attnviz.renderers.figures.figure import figure_bytes, ink, notes_of
 from attnviz.renderers.figures.links import MOST_HEADS, MOST_LINES, lines_of, links
 from tests.renderers.pictures import map_of, shares, tokens
 
@@ -122,3 +123,213 @@ def test_the_same_map_gives_the_same_bytes():
     item = map_of(shares(1, 2, 5, 5))
     first, second = (figure_bytes(links(item, title="t"), ".svg") for _ in range(2))
     assert first == second
+
+
+def legend_of(figure):
+    (axes,) = (axes for axes in figure.axes if axes.get_label() == "legend")
+    return axes
+
+
+def test_one_heads_lines_lie_between_its_labels_and_are_as_heavy_as_its_weights():
+    figure = links(map_of([[0.9, 0.1], [0.3, 0.7]]), title="t")
+    axes = drawn(figure)
+    (collection,) = axes.collections
+    ends = {text.get_horizontalalignment(): text.get_position()[0] for text in labels(figure)}
+    starts, stops = ends["right"] + 12, ends["left"] - 12
+    # Rows stand 32 pixels apart; drawn from weak to strong.
+    expected = [(16, 48), (48, 16), (48, 48), (16, 16)]
+    for segment, (query, key) in zip(collection.get_segments(), expected, strict=True):
+        np.testing.assert_allclose(segment, [(starts, query), (stops, key)])
+    weights = np.array([0.1, 0.3, 0.7, 0.9])
+    np.testing.assert_allclose(collection.get_linewidths(), 0.4 + 3.6 * weights, rtol=1e-5)
+    colors = collection.get_colors()
+    np.testing.assert_allclose(colors[:, 3], 0.5 + 0.45 * weights, rtol=1e-5)
+    for color, weight in zip(colors, weights, strict=True):
+        # No thin line is lighter than a weight of .45 is.
+        assert color[:3] == pytest.approx(ink(color_of(max(weight, 0.45))), abs=0.005)
+    assert 619 <= stops - starts <= 621
+    width, _ = figure.get_size_inches() * 200
+    assert axes.get_xlim() == (0, width)
+    assert axes.get_ylim() == (64, 0)
+    renderer = figure.canvas.get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in axes.texts]
+    assert 18 <= min(box.x0 for box in boxes) <= 24
+    assert 18 <= width - max(box.x1 for box in boxes) <= 24
+    names = [text for text in axes.texts if text.get_gid() != "token"]
+    assert [text.get_position() for text in names] == [(ends["right"], -6), (ends["left"], -6)]
+    assert [text.get_position()[1] for text in labels(figure)] == [16, 48, 16, 48]
+
+
+def test_a_token_that_is_labelled_or_special_looks_so():
+    queries = (Token("a", label="B-PER"), Token("[SEP]", special=True), Token("c"))
+    figure = links(map_of(shares(3, 3), queries, queries), title="t")
+    looks = [(text.get_text(), text.get_color(), text.get_weight()) for text in labels(figure)[:3]]
+    assert looks == [
+        ("a · B-PER", ink(LABELLED), "bold"),
+        ("[SEP]", ink(SPECIAL), "normal"),
+        ("c", ink(INK), "normal"),
+    ]
+
+
+def test_heads_have_a_lane_and_a_colour_each():
+    weights = np.zeros((2, 2, 2, 2), np.float32)
+    weights[..., 0] = 1
+    item = map_of(weights)
+    figure = links(item, title="t")
+    (collection,) = drawn(figure).collections
+    chosen = lines_of(item)
+    order = np.lexsort((np.abs(chosen.weights), ~chosen.pale))
+    # Four lanes over three quarters of a row of 32 pixels: 6 pixels apart.
+    for segment, color, number in zip(
+        collection.get_segments(), collection.get_colors(), order, strict=True
+    ):
+        layer, head, query, key = chosen.places[number]
+        lane = (2 * layer + head - 1.5) * 6
+        assert segment[:, 1].tolist() == [32 * query + 16 + lane, 32 * key + 16 + lane]
+        assert color[:3] == pytest.approx(ink(HEAD_COLORS[2 * layer + head]))
+    assert set(collection.get_linewidths()) == {6 * 72 / 200}
+    assert [line.get_color() for line in legend_of(figure).lines] == [
+        ink(color) for color in HEAD_COLORS[:4]
+    ]
+
+
+def test_one_layers_heads_are_named_without_it_and_eight_heads_still_have_colours():
+    figure = links(map_of(shares(1, 8, 3, 3)), title="t")
+    key = legend_of(figure)
+    assert [text.get_text() for text in key.texts] == [f"head {head}" for head in range(8)]
+    assert {line.get_linewidth() for line in key.lines} == {2.5}
+    # Lanes of many heads would be too narrow for lines of three times the least width.
+    (collection,) = drawn(figure).collections
+    assert collection.get_linewidths().max() <= 1.2
+
+
+def test_the_legend_shows_lines_beside_their_names_in_rows_that_fit():
+    figure = links(map_of(shares(1, 8, 3, 3)), title="t")
+    key = legend_of(figure)
+    room = figure.get_size_inches()[0] * 200
+    place, row = 20.0, 0
+    renderer = figure.canvas.get_renderer()
+    high = int(1.25 * 6.5 * 200 / 72) + 6
+    for line, text in zip(key.lines, key.texts, strict=True):
+        needed = 44 + text.get_window_extent(renderer).width + 28
+        if place + needed > room - 20 + 3:
+            place, row = 20.0, row + 1
+        assert line.get_xdata()[0] == pytest.approx(place, abs=12)
+        assert line.get_xdata()[1] - line.get_xdata()[0] == 36
+        assert text.get_position()[0] - line.get_xdata()[0] == 44
+        assert text.get_position()[1] == line.get_ydata()[0] == line.get_ydata()[1]
+        assert line.get_ydata()[0] == high * (row + 0.5)
+        place += needed
+    assert row >= 1
+    assert key.get_ylim() == (high * (row + 1), 0)
+    assert key.get_xlim() == (0, room)
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [("share", [".10", ".50", "1.0"]), ("signed", ["−.08", "−.40", "−.80", ".08", ".40", ".80"])],
+)
+def test_one_heads_legend_shows_three_weights_of_the_scale(values, names):
+    item = map_of([[0.8, 0.1], [0.3, 0.7]], values=values)
+    key = legend_of(links(item, title="t"))
+    assert [text.get_text() for text in key.texts] == names
+    widths = [line.get_linewidth() for line in key.lines]
+    assert widths == pytest.approx([0.76, 2.2, 4.0] * (len(names) // 3))
+    limits = (-0.8, 0.8) if values == "signed" else (0, 1)
+    least = 0.45 * limits[1]
+    for line, name in zip(key.lines, names, strict=True):
+        value = float(name.replace("−", "-"))
+        shown = np.copysign(max(abs(value), least), value)
+        assert line.get_color() == pytest.approx(ink(color_of(shown, limits)))
+
+
+def test_grey_lines_lie_below_the_others_and_are_half_as_heavy():
+    queries = (Token("[CLS]", special=True), *tokens(2))
+    weights = np.array([[0.0, 0, 0], [0.6, 0, 0.4], [1.0, 0, 0]])
+    item = map_of(weights, queries, queries)
+    (collection,) = drawn(links(item, title="t")).collections
+    grey = [color[:3] == pytest.approx(ink((205, 205, 205))) for color in collection.get_colors()]
+    assert grey == [True, True, False]
+    # On a scale to .4, that of the words.
+    assert scale_of(item) == (0, 0.4)
+    assert collection.get_linewidths().tolist() == [2.0, 2.0, 4.0]
+    assert lines_of(item).rule == (
+        "drawn: the 1 strongest of 4 links, from 0.4 up; they hold 20% of the attention; "
+        "grey: links of special tokens as strong, with 80%"
+    )
+
+
+def test_negative_lines_of_several_heads_are_dashed():
+    weights = np.array([[[0.5, -0.4]], [[-0.3, 0.2]]], np.float32)[None]
+    item = map_of(weights, tokens(1), tokens(2), values="signed")
+    (collection,) = drawn(links(item, title="t")).collections
+    dashed = [style[1] is not None for style in collection.get_linestyles()]
+    assert dashed == [False, True, True, False]
+    alone = map_of(weights[:, :1], tokens(1), tokens(2), values="signed")
+    (collection,) = drawn(links(alone, title="t")).collections
+    assert [style[1] for style in collection.get_linestyles()] == [None, None]
+    assert "of the change" in lines_of(alone).rule
+
+
+@pytest.mark.parametrize(("queries", "count"), [(5, 20), (6, 20), (7, 21), (10, 30), (200, 400)])
+def test_three_links_a_query_are_drawn_within_bounds(queries, count):
+    item = map_of(np.full((queries, 10), 0.1, np.float32), tokens(queries), tokens(10))
+    assert len(lines_of(item).weights) == count
+    assert f"the {count} strongest of {queries * 10} links" in lines_of(item).rule
+
+
+def test_grey_lines_are_bounded_too():
+    keys = (*(Token("[PAD]", special=True) for _ in range(5)), Token("a"))
+    weights = np.full((100, 6), 0.1, np.float32)
+    chosen = lines_of(map_of(weights, tokens(100), keys))
+    assert chosen.pale.sum() == MOST_LINES
+
+
+def test_links_below_a_twentieth_of_the_scale_are_not_drawn():
+    item = map_of([[0.9, 0.051, 0.049]], tokens(1), tokens(3))
+    assert lines_of(item).weights.tolist() == pytest.approx([0.9, 0.051])
+    nothing = lines_of(map_of(np.zeros((1, 2)), tokens(1), tokens(2)))
+    assert nothing.rule == (
+        "drawn: the 0 strongest of 2 links, from 0.05 up; they hold 0% of the attention"
+    )
+
+
+def test_where_labels_do_not_fit_those_of_the_strongest_links_are_named():
+    weights = np.full((400, 400), 0.0005, np.float32)
+    weights[137, 251] = 0.8
+    figure = links(map_of(weights, tokens(400), tokens(400)), title="t")
+    sides = {
+        side: [text for text in labels(figure) if text.get_horizontalalignment() == side]
+        for side in ("right", "left")
+    }
+    assert "word137" in [text.get_text() for text in sides["right"]]
+    assert "word251" in [text.get_text() for text in sides["left"]]
+    # 2,600 pixels for 400 tokens: 6.5 for each, where a line takes 17.57 (5.5 points).
+    for texts in sides.values():
+        places = sorted(text.get_position()[1] / 6.5 - 0.5 for text in texts)
+        assert np.diff(places).min() >= 3
+        assert np.diff(places).max() <= 5
+        assert {text.get_size() for text in texts} == {5.5}
+    (note,) = (note for note in notes_of(figure) if note.startswith("named"))
+    assert note == (
+        f"named: {len(sides['right'])} of 400 queries and {len(sides['left'])} of 400 keys, "
+        "those of the strongest links first"
+    )
+
+
+def test_title_subtitle_and_notes_stand_in_the_figure_in_order():
+    figure = links(map_of(shares(1, 1, 3, 3)), title="what was run", subtitle="left to right")
+    renderer = figure.canvas.get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in figure.texts]
+    height = figure.get_size_inches()[1] * 200
+    tops = [height - box.y1 for box in boxes]
+    axes, key = (part.get_window_extent(renderer) for part in (drawn(figure), legend_of(figure)))
+    names = drawn(figure).texts[0].get_window_extent(renderer)
+    title, subtitle, note = boxes
+    assert 18 <= tops[0] <= 30
+    assert title.y0 > subtitle.y1 > subtitle.y0 > names.y1
+    assert subtitle.y0 - names.y1 < 40
+    assert axes.y0 - key.y1 == pytest.approx(16, abs=0.5)
+    assert 0 < key.y0 - note.y1 < 20
+    assert 18 <= note.y0 <= 40
+    assert {round(box.x0) for box in boxes} <= {20, 21, 22}

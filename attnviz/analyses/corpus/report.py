@@ -1,4 +1,4 @@
-"""Aggregates become figures to be read: means, deviations, intervals, shares, examples."""
+"""The report on a corpus from its aggregates: means, deviations, intervals, shares, examples."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from attnviz.storage.documents import read_provenance
 
 SHOWN = 10
 FEWEST = 5
-"""Pairs of words that occurred less often say too little."""
+"""Pairs of words that occurred less often are left out."""
 
 
 def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
-    """What a corpus says.
+    """The report on a corpus.
 
     Args:
         aggregates: of at least one text.
@@ -104,14 +104,15 @@ def _rows(
     uniform: NDArray[np.float64],
 ) -> Iterator[HeadRow]:
     for layer, head, place in _heads(tally):
-        of_head, even = (
+        of_head, of_uniform = (
             {
                 meaning.name: float(number)
-                for meaning, number in zip(measures, found[(slice(None), *place)], strict=True)
+                for meaning, number in zip(measures, found[:, *place], strict=True)
             }
             for found in (values, uniform)
         )
-        yield HeadRow(tally.stream, layer, head, of_head, even, roles_of(of_head, even))
+        roles = roles_of(of_head, of_uniform)
+        yield HeadRow(tally.stream, layer, head, of_head, of_uniform, roles)
 
 
 def _heads(tally: StreamTally) -> Iterator[tuple[str, str, tuple[int, int]]]:

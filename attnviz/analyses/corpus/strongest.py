@@ -1,8 +1,7 @@
-"""The sentences in which a head fires most: its strongest link in each, and the strongest of all.
+"""The sentences in which a head attends most strongly, each by its strongest link.
 
 Of each text a head's strongest link between two words counts, and of texts that read the same only
-one. Links are in one order, by weight and then by the text's number, so that the first ten of any
-parts of a corpus hold the first ten of the whole.
+the first. Links are ordered by weight, then by the text's number.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from attnviz.analyses.alignment import SYMMETRIZATIONS, Links, pharaoh, read_gol
 from attnviz.cli.commands.listings import listing
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.options import Option, Options
+from attnviz.core.options import Options, opt
 
 if TYPE_CHECKING:
     from attnviz.cli.report import Report
@@ -24,35 +24,12 @@ if TYPE_CHECKING:
 
     Outcome = tuple[Record, Aligned | AttnvizError]
 
-SymmetrizeOption = Annotated[
-    str | None,
-    Option(
-        CHOICE,
-        "--symmetrize",
-        "How two directions are joined: {choices}.",
-        "HOW",
-        choices=tuple(SYMMETRIZATIONS),
-    ),
-]
-AgainstOption = Annotated[
-    str,
-    Option(
-        CHOICE,
-        "--against",
-        "A decoder row stands for the token it has read (input) or predicts (output).",
-        "SIDE",
-        choices=("input", "output"),
-    ),
-]
-ScoreOption = Annotated[
-    Path | None,
-    Option(
-        OUTPUT,
-        "--score",
-        "Lines of correct links (0-0 sure, 1?1 possible): score every layer and head.",
-        "GOLD",
-    ),
-]
+HOW = "How two directions are joined: {choices}."
+SYMMETRIZE = opt(None, CHOICE, "--symmetrize", HOW, "HOW", choices=tuple(SYMMETRIZATIONS))
+SIDE = "A decoder row stands for the token it has read (input) or predicts (output)."
+AGAINST = opt("input", CHOICE, "--against", SIDE, "SIDE", choices=("input", "output"))
+GOLD = "Lines of correct links (0-0 sure, 1?1 possible): score every layer and head."
+SCORE = opt(None, OUTPUT, "--score", GOLD, "GOLD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +44,7 @@ class Alignment:
 def run_alignment(
     pairs: Iterable[Record], many: bool, options: Options, asked: Alignment, file: str | None
 ) -> int:
-    """Write the links of each pair, or with a gold file the scores; answers the status.
-
-    Raises:
-        AttnvizError: nothing could be done.
-    """
+    """Write the links of each pair, or with a gold file the scores; answers the status."""
     from attnviz.cli.report import Report
     from attnviz.cli.run import count_texts, more_of_stdin, sharing
     from attnviz.models.open import check_origin
@@ -157,11 +130,7 @@ def links_data(name: str, aligned: Aligned | None) -> Data:
 def write_scores(
     found: Iterable[Outcome], gold: Sequence[tuple[Links, Links]], report: Report
 ) -> None:
-    """Write precision, recall and error of every layer and head, best first, and of all as asked.
-
-    Raises:
-        InputError: the gold file has not a line for each pair.
-    """
+    """Write precision, recall and error of every layer and head, best first, and of all."""
     from attnviz.runs.word_alignment import Scores
 
     scores, count = Scores(), 0
@@ -184,11 +153,7 @@ def write_scores(
 
 
 def read_gold_file(path: Path) -> list[tuple[Links, Links]]:
-    """The sure and possible links of each line.
-
-    Raises:
-        InputError: the file cannot be read, or a line is no links.
-    """
+    """The sure and possible links of each line."""
     from attnviz.storage.matrices import read_bytes
 
     lines = read_bytes(path).decode("utf-8", "replace").splitlines()
@@ -212,9 +177,9 @@ def align(
             help="Pairs: .tsv, .txt (tab or ||| between), .jsonl or .csv, also .gz; - reads stdin."
         ),
     ] = "-",
-    symmetrize: SymmetrizeOption = None,
-    against: AgainstOption = "input",
-    score: ScoreOption = None,
+    symmetrize: str | None = SYMMETRIZE,
+    against: str = AGAINST,
+    score: Path | None = SCORE,
     *,
     options: Options,
 ) -> None:

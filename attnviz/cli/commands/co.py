@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import PLACES, VIEW, in_words, one_of, with_options
+from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options
+from attnviz.core.options import Options, opt
 from attnviz.core.registry import CO_VARIANTS
-
-if TYPE_CHECKING:
-    Variant = str
-else:
-    Variant = one_of(CO_VARIANTS)
 
 
 @with_options("layer", "compute", *VIEW, *PLACES, "reading", "files")
@@ -25,10 +20,10 @@ def co(
         str | None, typer.Argument(help="First text; - reads tab-separated pairs.")
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
-    variant: Annotated[
-        Variant, typer.Option("--variant", metavar="NAME", help=f"{in_words(CO_VARIANTS)}.")
-    ] = "parallel",
-    input_file: InputOption = None,
+    variant: str = opt(
+        "parallel", ORIGIN, "--variant", "{choices}.", "NAME", choices=tuple(CO_VARIANTS)
+    ),
+    input_file: str | None = INPUT,
     *,
     options: Options,
 ) -> None:

@@ -16,7 +16,7 @@ from attnviz.cli.report import Report
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
-from attnviz.core.options import Choice, Option, Options, Origin
+from attnviz.core.options import Choice, Options, Origin, opt
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.comparison import comparison_json, comparison_table, comparison_tsv
@@ -54,41 +54,31 @@ def compare(
     b: Annotated[
         str | None, typer.Argument(help="The other; without it the same text or map.")
     ] = None,
-    model_a: Annotated[
-        str | None, Option(ORIGIN, "--model-a", "Model of A, instead of --model.", "ID_OR_FOLDER")
-    ] = None,
-    model_b: Annotated[
-        str | None, Option(ORIGIN, "--model-b", "Model of B, instead of --model.", "ID_OR_FOLDER")
-    ] = None,
-    revision_a: Annotated[
-        str | None, Option(ORIGIN, "--revision-a", "Revision of A's model.", "NAME")
-    ] = None,
-    revision_b: Annotated[
-        str | None, Option(ORIGIN, "--revision-b", "Revision of B's model.", "NAME")
-    ] = None,
-    layer_a: Annotated[
-        str | None, Option(CHOICE, "--layer-a", "Layers of A, instead of --layer.", "WHICH")
-    ] = None,
-    layer_b: Annotated[
-        str | None, Option(CHOICE, "--layer-b", "Layers of B, instead of --layer.", "WHICH")
-    ] = None,
-    head_a: Annotated[
-        str | None, Option(CHOICE, "--head-a", "Heads of A, instead of --head.", "WHICH")
-    ] = None,
-    head_b: Annotated[
-        str | None, Option(CHOICE, "--head-b", "Heads of B, instead of --head.", "WHICH")
-    ] = None,
-    top: Annotated[int, Option(OUTPUT, "--top", "Heads and links to name.", "N", 1)] = 10,
-    fail_above: Annotated[
-        float | None,
-        Option(
-            OUTPUT,
-            "--fail-above",
-            "Exit with 1 if a head's divergence is larger (0: none, 0.693: all).",
-            "NATS",
-            0,
-        ),
-    ] = None,
+    model_a: str | None = opt(
+        None, ORIGIN, "--model-a", "Model of A, instead of --model.", "ID_OR_FOLDER"
+    ),
+    model_b: str | None = opt(
+        None, ORIGIN, "--model-b", "Model of B, instead of --model.", "ID_OR_FOLDER"
+    ),
+    revision_a: str | None = opt(None, ORIGIN, "--revision-a", "Revision of A's model.", "NAME"),
+    revision_b: str | None = opt(None, ORIGIN, "--revision-b", "Revision of B's model.", "NAME"),
+    layer_a: str | None = opt(
+        None, CHOICE, "--layer-a", "Layers of A, instead of --layer.", "WHICH"
+    ),
+    layer_b: str | None = opt(
+        None, CHOICE, "--layer-b", "Layers of B, instead of --layer.", "WHICH"
+    ),
+    head_a: str | None = opt(None, CHOICE, "--head-a", "Heads of A, instead of --head.", "WHICH"),
+    head_b: str | None = opt(None, CHOICE, "--head-b", "Heads of B, instead of --head.", "WHICH"),
+    top: int = opt(10, OUTPUT, "--top", "Heads and links to name.", "N", 1),
+    fail_above: float | None = opt(
+        None,
+        OUTPUT,
+        "--fail-above",
+        "Exit with 1 if a head's divergence is larger (0: none, 0.693: all).",
+        "NATS",
+        0,
+    ),
     *,
     options: Options,
 ) -> None:
@@ -136,11 +126,7 @@ def compare(
 
 
 def check_sides(sides: tuple[Side, Side]) -> None:
-    """Find out before a model loads whether A and B can be compared.
-
-    Raises:
-        UsageError: A and B are one and the same, or a wrong choice or origin.
-    """
+    """Find out before a model loads whether A and B can be compared."""
     if sides[0] == sides[1]:
         raise UsageError(
             "A and B are the same: give two texts or maps, --model-a and --model-b, "
@@ -181,11 +167,7 @@ def _saved(name: str) -> Attention:
 
 
 def _matching(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
-    """The main map of A and B's of the same stream; where each has only one, those.
-
-    Raises:
-        UsageError: B lacks the stream.
-    """
+    """The main map of A and B's of the same stream; where each has only one, those."""
     wanted = first.main.stream
     same = [item for item in second.maps if item.stream == wanted]
     if same:
@@ -271,11 +253,7 @@ def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figu
 
 
 def _judge(found: Comparison, limit: float | None) -> None:
-    """Refuse a divergence above the limit.
-
-    Raises:
-        AttnvizError: it names the heads, the worst first.
-    """
+    """Refuse a divergence above the limit."""
     if limit is None:
         return
     values = found.divergences.ravel()

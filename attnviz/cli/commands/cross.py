@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnviz.cli.commands.align import AgainstOption, ScoreOption, SymmetrizeOption
-from attnviz.cli.inputs import InputOption, reading, texts_of
+from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
+from attnviz.cli.inputs import INPUT, reading, texts_of
 from attnviz.cli.options import MANY_TEXTS, MODELS, PLACES, VIEW, with_options
 from attnviz.core.options import Options
 
@@ -24,10 +25,10 @@ def cross(
         str | None,
         typer.Argument(help="Text that attends (queries); without it the model writes one."),
     ] = None,
-    input_file: InputOption = None,
-    symmetrize: SymmetrizeOption = None,
-    against: AgainstOption = "input",
-    score: ScoreOption = None,
+    input_file: str | None = INPUT,
+    symmetrize: str | None = SYMMETRIZE,
+    against: str = AGAINST,
+    score: Path | None = SCORE,
     *,
     options: Options,
 ) -> None:

@@ -14,12 +14,12 @@ import typer
 from attnviz.analyses.heads import ORDERS, ROLES, HeadStudy, check_order
 from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
-from attnviz.cli.inputs import InputOption, reading, texts_of
+from attnviz.cli.inputs import INPUT, reading, texts_of
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts, more_of_stdin, sharing
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.options import Option, Options
+from attnviz.core.options import Options, opt
 from attnviz.models import Source
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.data.heads import measures_json, measures_tsv
@@ -46,18 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeadsRequest:
-    """What was asked for beside the shared options.
-
-    Attributes:
-        options: the shared ones.
-        order: what heads are sorted by.
-        role: leave out heads without it.
-        similar: divergences between heads rather than measures.
-        overview: a picture of roles and measures.
-        scatter: a picture of heads in a plane.
-        repeat: also run the model over repeated random words.
-        file: where the texts come from; "-" or None: stdin or the command line.
-    """
+    """What was asked for beside the shared options."""
 
     options: Options
     order: str = "role"
@@ -86,64 +75,51 @@ def heads(
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="Texts, each in quotes; - reads stdin."),
     ] = None,
-    input_file: InputOption = None,
-    no_repeat: Annotated[
-        bool,
-        Option(
-            ORIGIN,
-            "--no-repeat",
-            "Leave out the second run, over random words said twice, that induction needs.",
-        ),
-    ] = False,
-    treebank: Annotated[
-        str | None,
-        Option(
-            ORIGIN,
-            "--treebank",
-            "Sentences with dependencies (.conllu): which head finds which relation.",
-            "FILE",
-        ),
-    ] = None,
-    role: Annotated[
-        str | None,
-        Option(CHOICE, "--role", "Only heads of this role: {choices}.", "NAME", choices=ROLES),
-    ] = None,
-    order: Annotated[
-        str,
-        Option(
-            CHOICE,
-            "--sort",
-            "Order: role (the clearest first), layer, or a measure (the largest first).",
-            "NAME",
-            choices=ORDERS,
-        ),
-    ] = "role",
-    similar: Annotated[
-        bool,
-        Option(
-            CHOICE,
-            "--similar",
-            "Show which heads look alike instead: Jensen-Shannon divergences.",
-        ),
-    ] = False,
-    overview: Annotated[
-        Path | None,
-        Option(
-            OUTPUT,
-            "--overview",
-            "Roles and measures of all heads as a picture: .png, .svg or .pdf.",
-            "FILE",
-        ),
-    ] = None,
-    scatter: Annotated[
-        Path | None,
-        Option(
-            OUTPUT,
-            "--scatter",
-            "Heads in a plane, near where they look alike, as a picture.",
-            "FILE",
-        ),
-    ] = None,
+    input_file: str | None = INPUT,
+    no_repeat: bool = opt(
+        False,
+        ORIGIN,
+        "--no-repeat",
+        "Leave out the second run, over random words said twice, that induction needs.",
+    ),
+    treebank: str | None = opt(
+        None,
+        ORIGIN,
+        "--treebank",
+        "Sentences with dependencies (.conllu): which head finds which relation.",
+        "FILE",
+    ),
+    role: str | None = opt(
+        None, CHOICE, "--role", "Only heads of this role: {choices}.", "NAME", choices=ROLES
+    ),
+    order: str = opt(
+        "role",
+        CHOICE,
+        "--sort",
+        "Order: role (the clearest first), layer, or a measure (the largest first).",
+        "NAME",
+        choices=ORDERS,
+    ),
+    similar: bool = opt(
+        False,
+        CHOICE,
+        "--similar",
+        "Show which heads look alike instead: Jensen-Shannon divergences.",
+    ),
+    overview: Path | None = opt(
+        None,
+        OUTPUT,
+        "--overview",
+        "Roles and measures of all heads as a picture: .png, .svg or .pdf.",
+        "FILE",
+    ),
+    scatter: Path | None = opt(
+        None,
+        OUTPUT,
+        "--scatter",
+        "Heads in a plane, near where they look alike, as a picture.",
+        "FILE",
+    ),
     *,
     options: Options,
 ) -> None:
@@ -177,11 +153,7 @@ def heads(
 
 
 def measures(texts: Iterable[Record], many: bool, asked: HeadsRequest) -> int:
-    """Measure the heads over all texts and write what was asked for; answers the exit status.
-
-    Raises:
-        AttnvizError: what would fail for every text.
-    """
+    """Measure the heads over all texts and write what was asked for; answers the exit status."""
     options, study, similarity = asked.options, HeadStudy(), SimilarityStudy()
     work = AttendChunk(options.origin, options.choice, "self", options.many.batch_size)
     wants_roles = not asked.similar or asked.overview or asked.scatter
@@ -271,9 +243,6 @@ def relations(file: str, asked: HeadsRequest) -> int:
     """Score every head on every relation of a treebank; answers the exit status.
 
     A sentence that the model cannot take is named and left out.
-
-    Raises:
-        InputError: the file cannot be read, holds no sentence, or none could be used.
     """
     with asked.report() as report:
         sentences = read_treebank(file)
@@ -309,11 +278,7 @@ def relations(file: str, asked: HeadsRequest) -> int:
 
 
 def read_treebank(file: str) -> list[Sentence]:
-    """The sentences of a file, all of which are read before a model loads; "-" is stdin.
-
-    Raises:
-        InputError: it cannot be read, or is no CoNLL-U.
-    """
+    """The sentences of a file, all of which are read before a model loads; "-" is stdin."""
     if file == "-":
         return list(read_sentences(sys.stdin.buffer, "stdin"))
     try:

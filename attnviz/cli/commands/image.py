@@ -28,7 +28,7 @@ from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError
-from attnviz.core.options import LENS_NAMES, Choice, Option, Options
+from attnviz.core.options import LENS_NAMES, Choice, Options, opt
 from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.models.lens import apply_lens
@@ -56,63 +56,51 @@ TERMS = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_ma
 )
 def image(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Picture: .png, .jpg, .webp, ….")],
-    patch: Annotated[
-        str | None,
-        Option(
-            CHOICE,
-            "--patch",
-            "Patch that looks, from 0,0 at the upper left, or all (as data); "
-            "default: the class token, else the mean over patches.",
-            "ROW,COLUMN",
-        ),
-    ] = None,
-    image_size: Annotated[
-        str | None,
-        Option(
-            ORIGIN,
-            "--image-size",
-            "Pixels to read the picture in: 384, or HEIGHTxWIDTH; "
-            "default: what the model was trained on.",
-            "SIZE",
-        ),
-    ] = None,
-    text: Annotated[
-        str | None,
-        Option(
-            ORIGIN,
-            "--text",
-            "Text that is read with the picture, by a model like LLaVA: its tokens look.",
-            "TEXT",
-        ),
-    ] = None,
-    token: Annotated[
-        str | None,
-        Option(
-            CHOICE,
-            "--token",
-            "Token of --text that looks, from 0, or all (as data); default: the last.",
-            "N",
-        ),
-    ] = None,
-    lens: Annotated[
-        str,
-        Option(
-            CHOICE,
-            "--lens",
-            "What to make of the weights first: {choices}.",
-            "NAME",
-            choices=LENSES,
-        ),
-    ] = "raw",
-    overlay: Annotated[
-        Path | None,
-        Option(
-            OUTPUT,
-            "--overlay",
-            "One head, or the mean over a layer's heads, over the picture: .png, .svg, .pdf.",
-            "FILE",
-        ),
-    ] = None,
+    patch: str | None = opt(
+        None,
+        CHOICE,
+        "--patch",
+        "Patch that looks, from 0,0 at the upper left, or all (as data); "
+        "default: the class token, else the mean over patches.",
+        "ROW,COLUMN",
+    ),
+    image_size: str | None = opt(
+        None,
+        ORIGIN,
+        "--image-size",
+        "Pixels to read the picture in: 384, or HEIGHTxWIDTH; "
+        "default: what the model was trained on.",
+        "SIZE",
+    ),
+    text: str | None = opt(
+        None,
+        ORIGIN,
+        "--text",
+        "Text that is read with the picture, by a model like LLaVA: its tokens look.",
+        "TEXT",
+    ),
+    token: str | None = opt(
+        None,
+        CHOICE,
+        "--token",
+        "Token of --text that looks, from 0, or all (as data); default: the last.",
+        "N",
+    ),
+    lens: str = opt(
+        "raw",
+        CHOICE,
+        "--lens",
+        "What to make of the weights first: {choices}.",
+        "NAME",
+        choices=LENSES,
+    ),
+    overlay: Path | None = opt(
+        None,
+        OUTPUT,
+        "--overlay",
+        "One head, or the mean over a layer's heads, over the picture: .png, .svg, .pdf.",
+        "FILE",
+    ),
     *,
     options: Options,
 ) -> None:
@@ -134,17 +122,7 @@ def image(
 
 @dataclass(frozen=True, slots=True)
 class ImageRequest:
-    """What was asked for beside the shared options.
-
-    Attributes:
-        options: the shared ones.
-        file: the picture.
-        patch: the query: "ROW,COLUMN", "all", or None for the class token or the mean.
-        size: height and width to read it in, or None.
-        overlay: a file for one head, or a mean of heads, over the picture.
-        text: what is read with the picture, or None.
-        token: of that text the query: its number, "all", or None for the last.
-    """
+    """What was asked for beside the shared options."""
 
     options: Options
     file: Path
@@ -165,11 +143,7 @@ class ImageRequest:
         return replace(self.options.choice, lens="raw", explain=None)
 
     def check(self) -> None:
-        """Find out before a model loads whether everything can be done.
-
-        Raises:
-            UsageError: a choice or a patch that is none, or options that contradict each other.
-        """
+        """Find out before a model loads whether everything can be done."""
         output, origin = self.options.output, self.options.origin
         if origin.model is None or origin.model == "pocket":
             raise UsageError("'attnviz image' needs a vision model: --model ID_OR_FOLDER")
@@ -191,11 +165,7 @@ class ImageRequest:
         self.check_text()
 
     def check_text(self) -> None:
-        """Refuse options that are for pictures alone, or for pictures with a text.
-
-        Raises:
-            UsageError: one of them.
-        """
+        """Refuse options that are for pictures alone, or for pictures with a text."""
         if self.text is None:
             if self.token is not None:
                 raise UsageError("--token chooses a token of --text: give that too")
@@ -210,11 +180,7 @@ class ImageRequest:
 
 
 def show(asked: ImageRequest) -> None:
-    """Read the picture, ask the model, and write what was asked for.
-
-    Raises:
-        AttnvizError: something could not be done.
-    """
+    """Read the picture, ask the model, and write what was asked for."""
     from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
     from attnviz.models.hugging_face.vision.pictures import parse_size, read_picture
     from attnviz.models.hugging_face.vision.vision import load_vision_model
@@ -260,11 +226,7 @@ def shown(attention: Attention, found: Attention, part: Image, asked: ImageReque
 def look_through(
     model: VisionModel, picture: Image, asked: ImageRequest, size: tuple[int, int] | None
 ) -> Attention:
-    """A picture's attention over itself through the lens asked for, every layer and head of it.
-
-    Raises:
-        AttnvizError: the model has no such attention, or the lens does not apply to it.
-    """
+    """A picture's attention over itself through the lens asked for, every layer and head of it."""
     choice = asked.options.choice
     if choice.lens != "raw":
         model.check_tokens(choice.lens)
@@ -288,11 +250,7 @@ def look_through(
 
 
 def flow_shown(attention: Attention, asked: ImageRequest) -> Attention:
-    """The flow to the query that is shown: all pairs of a picture take half an hour.
-
-    Raises:
-        UsageError: more than one query is shown, and they are too many.
-    """
+    """The flow to the query that is shown: all pairs of a picture take half an hour."""
     from attnviz.analyses.lenses.flow import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens

@@ -11,35 +11,29 @@ import typer
 
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.options import Option, Options
+from attnviz.core.options import Options, opt
 from attnviz.core.registry import LESSONS
 
 if TYPE_CHECKING:
     from attnviz.renderers.reports import Data
     from attnviz.teach.lessons.lesson import Lesson
 
+GIVEN = "What it is about"
 _LIST = ", ".join(LESSONS)
 
 
 @with_options(writes="lesson")
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
-    length: Annotated[
-        int | None,
-        typer.Option("--length", help="Positions: default 64, of linear at most, default 4096."),
-    ] = None,
-    size: Annotated[
-        int | None,
-        typer.Option("--size", min=1, help="Features: default 64, of masking 16."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of random numbers, default 0.")
-    ] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Sentence for masking.")] = None,
-    plot: Annotated[
-        Path | None,
-        Option(OUTPUT, "--plot", "The lesson as a picture: .png, .svg or .pdf.", "FILE"),
-    ] = None,
+    length: int | None = opt(
+        None, GIVEN, "--length", "Positions: default 64, of linear at most, default 4096.", "N"
+    ),
+    size: int | None = opt(None, GIVEN, "--size", "Features: default 64, of masking 16.", "N", 1),
+    seed: int | None = opt(None, GIVEN, "--seed", "Seed of random numbers, default 0.", "N", 0),
+    text: str | None = opt(None, GIVEN, "--text", "Sentence for masking.", "TEXT"),
+    plot: Path | None = opt(
+        None, OUTPUT, "--plot", "The lesson as a picture: .png, .svg or .pdf.", "FILE"
+    ),
     *,
     options: Options,
 ) -> None:
@@ -66,12 +60,7 @@ def lesson(
 
 
 def _teach(name: str, given: Mapping[str, Any]) -> Lesson:
-    """The lesson with those options that were given.
-
-    Raises:
-        UsageError: an option that means nothing to this lesson.
-        InputError: a blank text.
-    """
+    """The lesson with those options that were given."""
     if "text" in given:
         from attnviz.storage.texts import check_text
 

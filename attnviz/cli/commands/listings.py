@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bool = False) -> Data:
-    """Rows as data: an aligned table, tab-separated lines, JSON objects.
-
-    Args:
-        columns: a name each; the table shows them only where it is titled.
-        rows: a text for each column.
-        titled: whether the table begins with the columns' names.
-    """
+    """Rows as data: an aligned table, tab-separated lines, JSON objects."""
     import json
 
     from attnviz.renderers.reports import Data
@@ -50,6 +44,7 @@ def _write(data: Data, options: Options) -> None:
     with Report(options, "listing") as report:
         report.add(data)
         report.finish()
+        report.say_done("listed")
 
 
 @with_options(writes="listing")
@@ -80,7 +75,7 @@ def models(
             Data(text=lambda display: card(), document=lambda: dump_json(document) + "\n"), options
         )
         return
-    from attnviz.models.hugging_face.load.cache import list_cached_models
+    from attnviz.models.hugging_face.load.locate import list_cached_models
 
     rows = [("pocket", "shipped", summary())]
     rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]

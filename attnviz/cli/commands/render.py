@@ -21,11 +21,7 @@ from attnviz.storage.saved import Opener, open_saved, openers, pick, read_all
 
 
 def replay(file: str, record: str | None, options: Options) -> int:
-    """Write every saved text, or the one of an id or a number; answers the exit status.
-
-    Raises:
-        InputError: the file cannot be read, or holds no such text.
-    """
+    """Write every saved text, or the one of an id or a number; answers the exit status."""
     check_choice(options.choice)
     where = "stdin" if file == "-" else f"'{file}'"
     files: list[Opener] = [_from_stdin()] if file == "-" else openers(Path(file))

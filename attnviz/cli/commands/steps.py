@@ -11,7 +11,7 @@ import typer
 
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.options import Option, Options
+from attnviz.core.options import Options, opt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from attnviz.teach.steps.arithmetic import Steps
     from attnviz.teach.steps.given import Given
 
+GIVEN = "What it is about"
 SIZE = 4
 """Features of a sentence's vectors: few enough for the eye; --size gives more."""
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
@@ -35,28 +36,24 @@ def steps(
             "it, is no file and does not end like one (.json). Without: a worked example.",
         ),
     ] = None,
-    text: Annotated[
-        str | None, typer.Option("--text", help="Sentence, of one word or more.")
-    ] = None,
-    causal: Annotated[bool, typer.Option("--causal", help="Hide later positions.")] = False,
-    size: Annotated[
-        int | None, typer.Option("--size", min=1, help=f"Features of a sentence, default {SIZE}.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of a sentence's vectors, default 0.")
-    ] = None,
-    scatter: Annotated[
-        Path | None,
-        Option(
-            OUTPUT,
-            "--scatter",
-            "Inputs, values and outputs in three dimensions: .png, .svg or .pdf.",
-            "FILE",
-        ),
-    ] = None,
-    diagram: Annotated[
-        bool, typer.Option("--diagram", help="Print the flow of the data as Mermaid text instead.")
-    ] = False,
+    text: str | None = opt(None, GIVEN, "--text", "Sentence, of one word or more.", "TEXT"),
+    causal: bool = opt(False, GIVEN, "--causal", "Hide later positions."),
+    size: int | None = opt(
+        None, GIVEN, "--size", f"Features of a sentence, default {SIZE}.", "N", 1
+    ),
+    seed: int | None = opt(
+        None, GIVEN, "--seed", "Seed of a sentence's vectors, default 0.", "N", 0
+    ),
+    scatter: Path | None = opt(
+        None,
+        OUTPUT,
+        "--scatter",
+        "Inputs, values and outputs in three dimensions: .png, .svg or .pdf.",
+        "FILE",
+    ),
+    diagram: bool = opt(
+        False, OUTPUT, "--diagram", "Print the flow of the data as Mermaid text instead."
+    ),
     *,
     options: Options,
 ) -> None:
@@ -96,12 +93,7 @@ def steps(
 
 
 def _sentence(file: str | None, text: str | None) -> str | None:
-    """The sentence that was asked for, or None where a file was, or nothing.
-
-    Raises:
-        UsageError: both were given.
-        InputError: it is blank.
-    """
+    """The sentence that was asked for, or None where a file was, or nothing."""
     if text is not None and file is not None:
         raise UsageError("give either --text or an argument, not both")
     if text is None:

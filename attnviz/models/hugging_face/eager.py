@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
-from attnviz.models.hugging_face.capture.capture import HANDED_OVER, group
-from attnviz.models.hugging_face.capture.kernel import ATTENTIONS, eager_twin
+from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, group
+from attnviz.models.hugging_face.capture.kernel import OUTPUT_NAMES, eager_copy
 from attnviz.models.hugging_face.capture.maps import as_map, with_routes
-from attnviz.models.hugging_face.capture.passes import highest, read_layers
+from attnviz.models.hugging_face.capture.passes import read_layers
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
 from attnviz.models.hugging_face.load.family import check_family
@@ -50,11 +50,7 @@ class EagerInputs:
 
 
 def eager_inputs(loaded: LoadedModel, encoded: EncodedQuery) -> EagerInputs:
-    """A query for the model, or for the encoder of one with two halves.
-
-    Raises:
-        UsageError: only a part of the attention was asked for.
-    """
+    """A query for the model, or for the encoder of one with two halves."""
     if not loaded.region.is_whole:
         raise UsageError(
             "gradients and norms need every weight: leave --max-size, --rows and --window out, or "
@@ -62,20 +58,11 @@ def eager_inputs(loaded: LoadedModel, encoded: EncodedQuery) -> EagerInputs:
         )
     alone = list(encoded.axes) == ["encoder"]
     part = loaded.model.get_encoder() if alone else loaded.model
-    return EagerInputs(eager_twin(part), loaded.tensors(encoded.inputs, part), encoded)
+    return EagerInputs(eager_copy(part), loaded.tensors(encoded.inputs, part), encoded)
 
 
 def check_eager(eager: EagerInputs, copies: int) -> None:
-    """Refuse inputs whose matrices would not fit, or are not weights between their tokens.
-
-    Args:
-        eager: what is read.
-        copies: how often each matrix exists at once.
-
-    Raises:
-        AttentionError: the family attends in another way.
-        ModelError: less memory is free than that.
-    """
+    """Refuse inputs whose matrices would not fit, or are not weights between their tokens."""
     sides = eager.encoded.sides.values()
     longest = max(map(max, sides))
     check_family(eager.part.config, longest)
@@ -102,22 +89,17 @@ def run_eager(eager: EagerInputs) -> tuple[Any, dict[str, list[Tensor | None]]]:
     streams = eager.encoded.axes
     split = getattr(output, "attentions", None) is None and len(streams) > 1
     return output, {
-        stream: list(getattr(output, ATTENTIONS[stream] if split else "attentions", None) or ())
+        stream: list(getattr(output, OUTPUT_NAMES[stream] if split else "attentions", None) or ())
         for stream in streams
     }
 
 
 def as_attention(eager: EagerInputs, layers: Mapping[str, list[Tensor | None]]) -> Attention:
-    """The matrices as maps, checked to be attention weights of these tokens.
-
-    Raises:
-        AttentionError: there are none, or they are something else.
-    """
+    """The matrices as maps, checked to be attention weights of these tokens."""
     encoded, maps = eager.encoded, []
     for stream, axes in encoded.axes.items():
         plain = [None if layer is None else layer.detach() for layer in layers[stream]]
-        side = encoded.sides[stream]
-        arrays = read_layers(plain, eager.part.config, side, highest(eager.part))
+        arrays = read_layers(plain, eager.part, encoded.sides[stream])
         maps += [as_map(item, encoded.tokens, *axes) for item in group(stream, arrays)]
-    provenance = with_routes(encoded.attention.provenance, [HANDED_OVER])
+    provenance = with_routes(encoded.attention.provenance, [EAGER_ROUTE])
     return replace(encoded.attention, maps=tuple(maps), provenance=provenance)

@@ -62,25 +62,21 @@ def gradients_of(eager: EagerInputs, choose: Callable[[Any], Chosen]) -> Attenti
         attention = as_attention(eager, layers)
         chosen = choose(getattr(output, "logits", None))
         flat = [layer for found in layers.values() for layer in found if layer is not None]
-        slopes = slopes_of(chosen.score, flat, eager.kind)
+        slopes = layer_gradients(chosen.score, flat, eager.kind)
     gradients = like(attention, slopes)
     positions = chosen.positions or read_from(slopes[-1], gradients)
     return AttentionGradients(attention, gradients, positions, chosen.name, chosen.probability)
 
 
-def slopes_of(score: Tensor, weights: list[Tensor], kind: str) -> list[NDArray[Any]]:
-    """∂score/∂weights of each layer, shape (heads, queries, keys).
-
-    Raises:
-        AttentionError: the weights handed over are copies that the score does not hang on.
-    """
+def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDArray[Any]]:
+    """∂score/∂weights of each layer, shape (heads, queries, keys)."""
     import torch
 
     grown = all(layer.requires_grad for layer in weights)
     slopes = torch.autograd.grad(score, weights, allow_unused=True) if grown else (None,)
     if any(slope is None for slope in slopes):
         raise AttentionError(
-            f"architecture '{kind}' hands out copies of its weights, which no gradient reaches: "
+            f"architecture '{kind}' gives out copies of its weights, which no gradient reaches: "
             "use --lens rollout, flow or norm"
         )
     return [slope[0].float().cpu().numpy() for slope in slopes if slope is not None]
@@ -104,11 +100,7 @@ def read_from(last: NDArray[Any], gradients: tuple[NDArray[Any], ...]) -> tuple[
 
 
 def check_head(loaded: LoadedModel, kind: str) -> None:
-    """Refuse a model that predicts nothing about such a query, or whose logits would be random.
-
-    Raises:
-        ModelError: an encoder without its decoder, or a model saved without its head.
-    """
+    """Refuse a model that predicts nothing about such a query, or whose logits would be random."""
     if kind == "self" and loaded.family == "encoder–decoder":
         raise ModelError(
             f"'{loaded.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
@@ -133,10 +125,6 @@ def choose_output(
         encoded: from what.
         logits: shape (1, classes), or (1, positions, classes or words).
         wanted: what the user named, None: what the model predicts.
-
-    Raises:
-        ModelError: no logits of such a shape.
-        UsageError: no such class or token.
     """
     if getattr(logits, "ndim", 0) not in (2, 3):
         raise no_head(loaded.name, loaded.model)
@@ -156,15 +144,12 @@ def no_head(name: str, model: Any) -> ModelError:
 
 
 def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
-    """A class of the whole text or picture, by default the likeliest.
+    """A class of the text or picture, by default the likeliest.
 
     Args:
         config: the model's.
         logits: shape (classes).
         wanted: a class by name or number.
-
-    Raises:
-        UsageError: no such class.
     """
     names = label_names(config, len(logits))
     number = int(logits.argmax()) if wanted is None else class_number(names, wanted)
@@ -271,11 +256,7 @@ def label_names(config: Any, count: int) -> list[str]:
 
 
 def class_number(names: list[str], wanted: str) -> int:
-    """The number of a class by its name, whatever its case, or by its number.
-
-    Raises:
-        UsageError: there is no such class.
-    """
+    """The number of a class by its name, whatever its case, or by its number."""
     folded = [name.casefold() for name in names]
     if wanted.casefold() in folded:
         return folded.index(wanted.casefold())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.models.hugging_face.capture.extent import WHOLE, Region
+from attnviz.models.hugging_face.capture.region import WHOLE, Region
 from attnviz.models.hugging_face.load.family import Family
 from attnviz.models.hugging_face.load.tasks import Task
 
@@ -43,12 +43,7 @@ class LoadedModel:
     region: Region = WHOLE
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
-        """Token ids by input name as a batch of one on the model's device, where a part takes them.
-
-        Args:
-            inputs: as the tokenizer names them.
-            part: the model, or a part of it.
-        """
+        """The inputs that a part of the model takes, as a batch of one on the model's device."""
         import torch
 
         taken = input_names(part)

@@ -16,13 +16,8 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
-from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watching
-from attnviz.models.hugging_face.eager import (
-    EagerInputs,
-    as_attention,
-    check_eager,
-    run_eager,
-)
+from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
+from attnviz.models.hugging_face.eager import EagerInputs, as_attention, check_eager, run_eager
 from attnviz.models.hugging_face.load.errors import running
 
 if TYPE_CHECKING:
@@ -112,18 +107,14 @@ def record_values(eager: EagerInputs) -> Iterator[list[Values]]:
 
     handle = register_module_forward_pre_hook(project)
     try:
-        with watching(look):
+        with watch_kernels(look):
             yield seen
     finally:
         handle.remove()
 
 
 def check_linear(item: Values, weights: Tensor, kind: str) -> None:
-    """Refuse attention whose output is not its weights times its values.
-
-    Raises:
-        AttentionError: it is something else.
-    """
+    """Refuse attention whose output is not its weights times its values."""
     shared = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
     expected = (weights @ shared).transpose(1, 2).flatten(2)
     off = float((expected - item.joined).abs().max())

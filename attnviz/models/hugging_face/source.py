@@ -12,14 +12,19 @@ from attnviz.core.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
-from attnviz.models.hugging_face.capture.extent import DEFAULT_SIZE
+from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
 from attnviz.models.hugging_face.gradient import check_head, choose_output, gradients_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import writer_kind
+from attnviz.models.hugging_face.inputs.generation import writer_class
 from attnviz.models.hugging_face.load.errors import quiet
-from attnviz.models.hugging_face.load.loading import LoadedParts, LoadOptions, load_parts
-from attnviz.models.hugging_face.load.parts import load_tokenizer, model_kind
+from attnviz.models.hugging_face.load.loading import (
+    LoadedParts,
+    LoadOptions,
+    load_parts,
+    load_tokenizer,
+    model_class,
+)
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
 from attnviz.storage.texts import chunks_by_memory
@@ -181,8 +186,8 @@ def load_model(
 
     def kind_of(config: Any) -> Any:
         if generate is not None:
-            return writer_kind(config, name)
-        return model_kind(config, with_head=with_head)
+            return writer_class(config, name)
+        return model_class(config, with_head=with_head)
 
     options = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
     load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=allow_code)
@@ -191,11 +196,7 @@ def load_model(
 
 
 def _assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
-    """A loaded model with what is known about it.
-
-    Raises:
-        ModelError: it does not read text.
-    """
+    """A loaded model with what is known about it."""
     from attnviz.models.hugging_face.load.family import family_of, reading_limit
 
     model = parts.model

@@ -17,9 +17,9 @@ from attnviz.core.lens_inputs import (
     inner_products,
     last_word,
 )
-from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import split_heads
-from attnviz.models.pocket.model import PocketModel, to_numpy
+from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.network import decode, encode, predict
 from attnviz.models.pocket.text import END, MASK, SPECIALS, EncodedQuery, load_tokenizer
 
@@ -37,11 +37,7 @@ NOTE = "gradients are taken by torch, which takes a second to load; the rest run
 
 
 def projections_of(model: PocketModel, query: EncodedQuery) -> dict[str, Array]:
-    """What each projection gave, by its name ("encoder.0.self_attention.query").
-
-    Returns:
-        arrays of shape (positions, size), heads side by side.
-    """
+    """What each projection gave, shape (positions, size), by name ("encoder.0.….query")."""
     found: dict[str, Array] = {}
     source = model.embed(query.source_ids)
     memory, _ = encode(model.weights, model.sizes, source, projected=found)
@@ -92,12 +88,8 @@ def gradients_of(
     The encoder's prediction is a word of the text where it is masked, the decoder's the piece
     after those before it.
 
-    Args:
-        model: the model.
-        query: what it reads.
-        attention: the maps of the query.
-        wanted: a token by text or position; None: the last word of the encoder's text, the last
-            piece of a translation, or what the decoder would write after its text.
+    The wanted one is a token by text or position; None: the last word of the encoder's text, the
+    last piece of a translation, or what the decoder would write after its text.
 
     Raises:
         UsageError: no such token.

@@ -13,7 +13,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Focus, Provenance
 from attnviz.core.errors import ModelError
-from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
 from attnviz.models.pocket.text import (
@@ -53,14 +53,7 @@ class PocketModel:
         device: str = "cpu",
         dtype: str = "float32",
     ) -> None:
-        """Read the configuration and the weights' table of contents.
-
-        Args:
-            folder: where the files lie.
-            causal: whether a text's attention is the decoder's.
-            to: the target language; None: guessed.
-            device: "cpu" for numpy, any other for torch there.
-            dtype: of the computation.
+        """Read the configuration and the weights' header; the options are `load_pocket`'s.
 
         Raises:
             ModelError: files that cannot be read.
@@ -80,11 +73,9 @@ class PocketModel:
         return self.embed_many([ids])[0][0]
 
     def embed_many(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array | None]:
-        """Texts by their pieces' numbers as what the model's layers take, padded behind.
+        """Texts by number, padded behind: (texts, positions, size), and a mask if there is padding.
 
-        Returns:
-            shape (texts, positions, size); and True where there is no padding, shape (texts, 1, 1,
-            positions), None where there is none anywhere.
+        The mask has the shape (texts, 1, 1, positions) and is True where there is none.
         """
         lengths = np.array([len(row) for row in rows])
         ids = np.full((len(rows), lengths.max()), PAD)
@@ -99,12 +90,9 @@ class PocketModel:
     def languages(
         self, texts: Sequence[EncodedText], translations: Sequence[EncodedText] | None = None
     ) -> list[tuple[str, list[str]]]:
-        """The language in which the model finds each text likeliest.
+        """The language in which each text is likeliest, and a note where it was a close call.
 
-        Where its translation is known, that one has to be likely in the other language as well.
-
-        Returns:
-            for each text "en" or "fr", and a note where it was a close call.
+        A known translation has to be likely in the other language as well.
         """
         sums = {name: self._losses(texts, name) for name in LANGUAGE}
         if translations is not None:
@@ -175,11 +163,7 @@ class PocketModel:
 
 @cache
 def read_config(folder: Path) -> dict[str, Any]:
-    """Sizes, special pieces and guided head of the model in a folder.
-
-    Raises:
-        ModelError: there is none, or it is damaged.
-    """
+    """Sizes, special pieces and guided head of the model in a folder."""
     path = folder / "config.json"
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -205,11 +189,3 @@ def tidy(written: str, language: str) -> str:
     return re.sub(
         r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", written
     ).strip()
-
-
-def to_numpy(array: Array) -> NDArray[np.float32]:
-    """The numbers as float32 in numpy."""
-    if isinstance(array, np.ndarray):
-        return array.astype(np.float32, copy=False)
-    numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
-    return numbers

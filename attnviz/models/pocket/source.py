@@ -1,22 +1,34 @@
-"""The pocket model as a source of attention."""
+"""The pocket model as a source of attention: queries, one or many in a pass, and their maps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError, UsageError, choose
+import numpy as np
+
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Token
+from attnviz.core.errors import InputError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
-from attnviz.models.kinds import attend_each
-from attnviz.models.pocket.model import FOLDER, PocketModel
-from attnviz.models.pocket.passes import attend, attend_batches, encode_query
-from attnviz.models.pocket.text import LANGUAGE, EncodedQuery
+from attnviz.mechanisms.arrays import to_numpy
+from attnviz.models import attend_each, check_device, check_kind
+from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
+from attnviz.models.pocket.network import decode, encode
+from attnviz.models.pocket.text import LANGUAGE, EncodedQuery, EncodedText
+from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CACHED = 4
 """Encoded queries that are kept for whoever asks about the same texts again."""
+BATCH_TOKENS = 1024
+"""Pieces of a batch at most, padding counted."""
+
+Texts = tuple[EncodedText, ...]
+"""One text, or a source and its target."""
 
 
 def load_pocket(
@@ -44,24 +56,10 @@ def load_pocket(
     """
     if to is not None:
         choose(to, LANGUAGE, "language")
-    device, dtype = check_backend(device, dtype)
+    device = check_device(device)
+    known = ("float32", "float64") if device == "cpu" else ("float32", "float16", "bfloat16")
+    dtype = choose(dtype or "float32", known, f"dtype on {device}")
     return Pocket(folder, causal=causal, to=to, device=device, dtype=dtype, keep_qk=keep_qk)
-
-
-def check_backend(device: str, dtype: str | None) -> tuple[str, str]:
-    """The device and precision to run with.
-
-    Raises:
-        UsageError: an unknown name, a device that this machine lacks, or a precision it cannot use.
-    """
-    choose(device, ("auto", "cpu", "cuda", "mps"), "device")
-    if device in ("auto", "cpu"):
-        return "cpu", choose(dtype or "float32", ("float32", "float64"), "dtype on the cpu")
-    import torch
-
-    if not (torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()):
-        raise UsageError(f"device '{device}' is not available on this machine: use cpu")
-    return device, choose(dtype or "float32", ("float32", "float16", "bfloat16"), "dtype")
 
 
 class Pocket(PocketModel):
@@ -82,11 +80,7 @@ class Pocket(PocketModel):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of each query in order, or why it has none: a text that is blank or too long.
-
-        Args:
-            queries: of the kinds "self" and "cross".
-            batch_size: queries that are read at once at most; None: as many as fit.
+        """The maps of each "self" or "cross" query in order, or why it has none.
 
         Raises:
             UsageError: another kind of query.
@@ -136,3 +130,183 @@ class Pocket(PocketModel):
         from attnviz.models.pocket.lens_inputs import with_projections
 
         return with_projections(self, query, attention)
+
+
+def attend_batches(
+    model: PocketModel,
+    queries: Sequence[Query],
+    batch_size: int | None,
+    finish: Callable[[EncodedQuery, Attention], Attention],
+) -> Iterator[Attention | InputError]:
+    """The maps of each query in order, read in batches of similar length, then finished.
+
+    A pair without a target is read in its turn, by itself: the model writes the target first.
+    """
+    found: dict[int, Attention | InputError] = {}
+    items: dict[int, Texts] = {}
+    for number, query in enumerate(queries):
+        try:
+            items[number] = encode_texts(model, query)
+        except InputError as error:
+            found[number] = error
+    sizes = [bytes_of(model, items.get(number, ())) for number in range(len(queries))]
+    for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
+        # Texts alone and pairs go through different layers; a pair without a target waits.
+        for kind, texts in (("self", 1), ("cross", 2)):
+            alike = [
+                number
+                for number in chunk
+                if queries[number].kind == kind and len(items.get(number, ())) == texts
+            ]
+            plan = batches(
+                alike,
+                lambda number: lengths_of(items[number]),
+                tokens=BATCH_TOKENS,
+                most=batch_size,
+                even=False,
+            )
+            for batch in plan:
+                encoded = with_languages(model, [items[number] for number in batch])
+                found |= zip(batch, map(finish, encoded, attend(model, encoded)), strict=True)
+        for number in chunk:
+            if number not in found:
+                written = with_translation(model, items[number][0])
+                found[number] = finish(written, attend(model, [written])[0])
+            yield found.pop(number)
+
+
+def encode_texts(model: PocketModel, query: Query) -> Texts:
+    """A query's texts in pieces; of a pair without a target, the source alone."""
+    check_kind(query, "self", "cross")
+    if query.kind == "self":
+        return (model.encode_text(query.text),)
+    source = model.encode_text(query.text, "source")
+    if query.target is None:
+        return (source,)
+    return source, model.encode_text(query.target, "target")
+
+
+def encode_query(model: PocketModel, query: Query) -> EncodedQuery:
+    """A query as the model reads it; a missing target is written first."""
+    texts = encode_texts(model, query)
+    if query.kind == "cross" and len(texts) == 1:
+        return with_translation(model, texts[0])
+    return with_languages(model, [texts])[0]
+
+
+def with_translation(model: PocketModel, source: EncodedText) -> EncodedQuery:
+    """A source and the model's own translation."""
+    written, language, notes = model.write(source)
+    target = model.encode_text(written, "target")
+    notes = [*source.notes("the source"), *notes]
+    return EncodedQuery(source, target, language, tuple(notes), translated=True)
+
+
+def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[EncodedQuery]:
+    """Texts, or pairs, with the languages of what the decoder reads, guessed in one pass."""
+    pairs = len(items[0]) == 2
+    if not pairs and not model.causal:
+        return [EncodedQuery(text, notes=tuple(text.notes("the text"))) for (text,) in items]
+    targets = [texts[-1] for texts in items]
+    if model.to:
+        languages = [(model.to, list[str]()) for _ in targets]
+    else:
+        languages = model.languages(targets, [texts[0] for texts in items] if pairs else None)
+    if not pairs:
+        return [
+            EncodedQuery(None, text, language, tuple(text.notes("the text")))
+            for text, (language, _) in zip(targets, languages, strict=True)
+        ]
+    return [
+        EncodedQuery(
+            source,
+            target,
+            language,
+            (*source.notes("the source"), *target.notes("the target"), *notes),
+        )
+        for (source, target), (language, notes) in zip(items, languages, strict=True)
+    ]
+
+
+def attend(model: PocketModel, queries: Sequence[EncodedQuery]) -> list[Attention]:
+    """The maps of queries of one kind, from one pass over all of them."""
+    weights, sizes = model.weights, model.sizes
+    inputs, mask = model.embed_many([query.source_ids for query in queries])
+    memory, encoder = encode(weights, sizes, inputs, mask)
+    layers = {"encoder": encoder}
+    if queries[0].target:
+        # No mask: no position sees a later one, so none sees the padding behind its text.
+        inputs, _ = model.embed_many([query.target_ids for query in queries])
+        _, decoder, cross = decode(weights, sizes, inputs, memory, mask)
+        if queries[0].source:
+            layers = {"cross": cross, "encoder": encoder, "decoder": decoder}
+        else:
+            layers = {"causal": decoder}
+    arrays = {stream: [to_numpy(layer) for layer in found] for stream, found in layers.items()}
+    return [
+        attention_of(
+            model,
+            query,
+            {name: [layer[number] for layer in found] for name, found in arrays.items()},
+        )
+        for number, query in enumerate(queries)
+    ]
+
+
+def attention_of(
+    model: PocketModel, query: EncodedQuery, arrays: Mapping[str, list[NDArray[np.float32]]]
+) -> Attention:
+    """A query's maps, from each layer's weights (heads, queries, keys) with their padding."""
+    source, target = query.source, query.target
+    sides = {
+        "source": source.ended()[1] if source else (),
+        "target": target.tagged(query.language)[1] if target else (),
+    }
+
+    def cut(stream: str, queries: tuple[Token, ...], keys: tuple[Token, ...]) -> Any:
+        return np.stack([layer[:, : len(queries), : len(keys)] for layer in arrays[stream]])
+
+    if not source or not target:
+        ((stream, _),) = arrays.items()
+        only = source or target
+        text = only.text if only else ""
+        tokens = sides["source"] or sides["target"]
+        settings: dict[str, Any] = {"language": query.language} if target else {}
+        item = AttentionMap(stream, tokens, tokens, cut(stream, tokens, tokens))
+        return Attention((item,), model.provenance(query.notes, settings), text)
+    maps = tuple(
+        AttentionMap(
+            stream,
+            sides[rows],
+            sides[columns],
+            cut(stream, sides[rows], sides[columns]),
+            query_side=rows,
+            key_side=columns,
+        )
+        for stream, rows, columns in (
+            ("cross", "target", "source"),
+            ("encoder", "source", "source"),
+            ("decoder", "target", "target"),
+        )
+    )
+    settings = {
+        "direction": f"{OTHER[query.language]} to {query.language}",
+        "translated": query.translated,
+    }
+    guided = model.config["guided"]
+    focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), "the alignment head")}
+    provenance = model.provenance(query.notes, settings, focus)
+    return Attention(maps, provenance, source=source.text, target=target.text)
+
+
+def lengths_of(texts: Texts) -> tuple[int, ...]:
+    """How many positions each text has, with the special piece around it."""
+    return tuple(len(text.ids) + 1 for text in texts)
+
+
+def bytes_of(model: PocketModel, texts: Texts) -> int:
+    """What the maps of a text or a pair take."""
+    sizes = model.sizes
+    keys, queries = (*lengths_of(texts), 0, 0)[:2]
+    cells = sizes.encoder_layers * keys**2 + sizes.decoder_layers * queries * (keys + queries)
+    return 4 * sizes.heads * cells

@@ -30,13 +30,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
-    """A text in pieces.
-
-    Attributes:
-        text: as it was given.
-        ids: of its pieces, without special ones.
-        tokens: one for each piece.
-    """
+    """A text in pieces: their ids and tokens, without special ones."""
 
     text: str
     ids: list[int]
@@ -109,12 +103,7 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def encode_text(text: str, path: Path, what: str = "text") -> EncodedText:
-    """The text in pieces.
-
-    Args:
-        text: any.
-        path: of the tokenizer.
-        what: the text's name in messages.
+    """The text in pieces by the tokenizer at a path; messages call it `what`.
 
     Raises:
         InputError: the text is blank, or longer than can be shown.
@@ -137,14 +126,9 @@ def encode_text(text: str, path: Path, what: str = "text") -> EncodedText:
 
 
 def token(text: str, piece: str, span: tuple[int, int], *, shares_character: bool = False) -> Token:
-    """A piece as a token: without the space before it, with ## inside a word.
+    """A piece and its span of the text as a token: no space before it, ## inside a word.
 
-    Args:
-        text: the whole text.
-        piece: the tokenizer's spelling.
-        span: what the piece covers.
-        shares_character: True where one character became several pieces, which then show their own
-            spelling.
+    Where one character became several pieces, each shows its own spelling.
     """
     start, end = span
     covered = text[start:end].strip()

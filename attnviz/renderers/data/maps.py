@@ -1,8 +1,8 @@
 r"""Maps as data: tidy tables of one weight a row, JSON, .npz and Parquet.
 
-In tables tokens may hold anything, so backslash, tab, line breaks, control and direction characters are
-spelt `\\`, `\t`, `\n`, `\r` and `\u202e` in both: a row is always one line, and nothing in it can
-style a terminal.
+In tables tokens may hold anything, so backslash, tab, line breaks, control and direction
+characters are spelt `\\`, `\t`, `\n`, `\r` and `\u202e`: a row is always one line, and nothing in
+it can style a terminal.
 """
 
 from __future__ import annotations

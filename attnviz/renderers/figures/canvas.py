@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
-from attnviz.renderers.colors import Color
-from attnviz.renderers.figures.figure import ink
+from attnviz.renderers.colors import FAINT, INK, Color
+from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, ink, points
 from attnviz.renderers.figures.fonts import Typeface
 
 if TYPE_CHECKING:
@@ -79,3 +80,44 @@ class Canvas:
             parse_math=False,
         )
         return self.face.width(shown, size, bold=bold)
+
+    def name_heads(
+        self,
+        names: tuple[Sequence[str], Sequence[str]],
+        corner: tuple[float, float],
+        cell: tuple[float, float],
+        gap: float = 0,
+    ) -> None:
+        """Layers beside a grid of heads and heads above it, thinned to fit.
+
+        Args:
+            names: of layers and of heads.
+            corner: left and top of the grid.
+            cell: width and height of a head, with the gap behind it.
+            gap: that gap.
+        """
+        (layers, heads), (left, top), (width, height) = names, corner, cell
+        self.name_layers(layers, corner, height, NOTE_SIZE, gap)
+        widest = max(self.face.width(name, NOTE_SIZE) for name in heads) + 10
+        above = top - points(0.7 * NOTE_SIZE)
+        step = math.ceil(widest / width)
+        for place, name in list(enumerate(heads))[::step]:
+            middle = left + (place + 0.5) * width - gap / 2
+            self.text(middle, above, name, NOTE_SIZE, FAINT, align="center")
+        self.text(left - 10, above, "layer", NOTE_SIZE, INK, align="right")
+        middle = left + width * len(heads) / 2
+        self.text(middle, above - points(LINE * NOTE_SIZE), "head", NOTE_SIZE, INK, align="center")
+
+    def name_layers(
+        self,
+        layers: Sequence[str],
+        corner: tuple[float, float],
+        height: float,
+        size: float,
+        gap: float = 0,
+    ) -> None:
+        """Layers beside a grid, thinned to fit."""
+        step = math.ceil(points(LINE * size) / height)
+        for place, name in list(enumerate(layers))[::step]:
+            middle = corner[1] + (place + 0.5) * height - gap / 2
+            self.text(corner[0] - 10, middle, name, size, FAINT, align="right")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from attnviz.renderers.colors import FAINT, INK
 from attnviz.renderers.figures.canvas import Canvas
 from attnviz.renderers.figures.corpus_plots import CLASS_NAMES, ClassBars, MeasurePlots, RoleLegend
@@ -16,13 +13,15 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
-    Page,
+    blank_page,
     paragraph,
     points,
 )
-from attnviz.renderers.figures.fonts import DPI, typeface
+from attnviz.renderers.figures.fonts import typeface
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnviz.core.corpus_report import CorpusReport
 
 
@@ -63,15 +62,13 @@ def corpus_overview(report: CorpusReport) -> Figure:
     bottom = lower + plots.height
     height = bottom + sum(item.height for item in foot) + _EDGE
     width = _WIDTH + 2 * _EDGE
-    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    page = Page(figure, width, height)
+    page = blank_page(width, height)
     canvas = Canvas(page.axes(0, 0, width, height), width, height, face)
     page.stack(head, _EDGE, _EDGE, face)
     page.stack(foot, _EDGE, bottom, face, gid="note")
     for part in (profiles, bars, legend, plots):
         part.draw(canvas)
-    return figure
+    return page.figure
 
 
 def _notes(report: CorpusReport) -> list[str]:

@@ -141,7 +141,7 @@ CLASS_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ClassBars:
-    """A bar for each layer, and one for an even look, divided by what the keys are."""
+    """A bar for each layer, and one for uniform attention, divided by what the keys are."""
 
     stream: StreamReport
     left: int
@@ -166,7 +166,7 @@ class ClassBars:
         self._legend(canvas, y + 1.2 * line, line)
         start = y + 3.2 * line
         step = self._bar + 4
-        names = [*self.stream.layers, "even look"]
+        names = [*self.stream.layers, "uniform"]
         shares = [
             *self.stream.class_shares.mean(axis=-1).T,
             self.stream.class_even.mean(axis=(1, 2)),

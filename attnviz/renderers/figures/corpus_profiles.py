@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, Color, color_of
+from attnviz.renderers.colors import FAINT, ROLE_COLORS, Color, color_of
 from attnviz.renderers.figures.canvas import Box, Canvas
 from attnviz.renderers.figures.figure import (
     LINE,
-    NOTE_SIZE,
     points,
 )
 from attnviz.renderers.printable import two_digits
@@ -22,24 +20,13 @@ if TYPE_CHECKING:
     from attnviz.core.corpus_report import StreamReport
     from attnviz.core.measures import HeadRow
 
-
 SMALL = 5.5
-_LOWEST, _HIGHEST, _WIDEST = 24, 124, 400
-_PANEL = 1240
-
-
+_LOWEST, _HIGHEST, _WIDEST, _PANEL, _GAP = 24, 124, 400, 1240, 9
 NAMES = 70
 """Pixels beside panels for the names of layers."""
-
-
 PLAIN: Color = (120, 139, 163)
 """Heads without a clear role."""
-
-
 _GROUND: Color = (242, 244, 247)
-
-
-_GAP = 9
 
 
 def class_colors(classes: tuple[str, ...]) -> list[Color]:
@@ -134,21 +121,9 @@ class Profiles:
             canvas.text(left + width - 5, high, share, SMALL, FAINT, align="right")
 
     def _names(self, canvas: Canvas, across: int, down: int) -> None:
-        """Names of layers and heads, thinned to fit, and of the ends of the horizontal axis."""
-        size = NOTE_SIZE
-        step = math.ceil(points(LINE * size) / down)
-        for place, name in list(enumerate(self.stream.layers))[::step]:
-            middle = self.top + (place + 0.5) * down - _GAP / 2
-            canvas.text(self.left - 10, middle, name, size, FAINT, align="right")
-        widest = max(canvas.face.width(name, size) for name in self.stream.heads) + 10
-        step = math.ceil(widest / across)
-        above = self.top - points(0.7 * size)
-        for place, name in list(enumerate(self.stream.heads))[::step]:
-            middle = self.left + (place + 0.5) * across - _GAP / 2
-            canvas.text(middle, above, name, size, FAINT, align="center")
-        canvas.text(self.left - 10, above, "layer", size, INK, align="right")
-        middle = self.left + across * len(self.stream.heads) / 2
-        canvas.text(middle, above - points(LINE * size), "head", size, INK, align="center")
+        """Names of layers and heads, and of the ends of the horizontal axis."""
+        names = self.stream.layers, self.stream.heads
+        canvas.name_heads(names, (self.left, self.top), (across, down), _GAP)
         if across >= 110:
             low = self.top + len(self.stream.layers) * down + points(0.5 * SMALL)
             first, last = self.stream.offsets[0], self.stream.offsets[-1]

@@ -109,9 +109,8 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     bottom = sum(item.height for item in below) + (16 if below else 0) + _EDGE
     full_height = top + bar_height + bottom
 
-    figure = Figure(figsize=(full_width / DPI, full_height / DPI), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    page = Page(figure, full_width, full_height)
+    page = blank_page(full_width, full_height)
+    figure = page.figure
     axes = page.axes(_EDGE + frame.left, top, width, height)
     colormap = ListedColormap(shades(limits) / 255.0).with_extremes(under="white")
     _draw(axes, image, colormap, limits)
@@ -231,6 +230,13 @@ def paragraph(
     lines = face.wrap(shown, size, room, bold=bold)
     height = points(LINE * size) * (lines.count("\n") + 1)
     return Paragraph(lines, size, bold, color, int(np.ceil(height)) + 4)
+
+
+def blank_page(width: int, height: int) -> Page:
+    """A white figure of that many pixels."""
+    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    return Page(figure, width, height)
 
 
 @dataclass(frozen=True, slots=True)

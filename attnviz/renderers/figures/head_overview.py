@@ -5,29 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, colors_of, ink_on
+from attnviz.renderers.figures.canvas import Canvas
 from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
-    Page,
+    blank_page,
     ink,
     paragraph,
     points,
 )
-from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import two_digits
 from attnviz.renderers.text.heads import number
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from attnviz.core.measures import HeadReport, HeadRow, Meaning
@@ -101,20 +101,17 @@ def head_overview(report: HeadReport) -> Figure:
     layout = _lay_out(heads, measures, len(roles) + 1, top)
     height = layout.bottom + _RAMP + sum(item.height for item in foot) + _EDGE
     width = _WIDTH + 2 * _EDGE
-    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    page = Page(figure, width, height)
-    canvas = page.axes(0, 0, width, height)
-    canvas.set(xlim=(0, width), ylim=(height, 0), label="heads")
-    canvas.axis("off")
+    page = blank_page(width, height)
+    canvas = Canvas(page.axes(0, 0, width, height), width, height, face)
+    canvas.axes.set_label("heads")
     page.stack(head, _EDGE, _EDGE, face)
     page.stack(foot, _EDGE, layout.bottom + _RAMP, face, gid="note")
-    painter = _Painter(canvas, face, heads)
+    painter = _Painter(canvas, heads)
     painter.roles(layout, roles)
     painter.ramp(_EDGE, layout.bottom)
     for meaning, (left, upper) in zip(measures, layout.tiles, strict=True):
         painter.tile(meaning, left, upper, layout.tile)
-    return figure
+    return page.figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +150,8 @@ def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int)
 class _Painter:
     """Draws panels on one canvas whose coordinates are pixels."""
 
-    def __init__(self, canvas: Any, face: Typeface, heads: _Heads) -> None:
-        self.canvas, self.face, self.heads = canvas, face, heads
+    def __init__(self, canvas: Canvas, heads: _Heads) -> None:
+        self.canvas, self.heads = canvas, heads
 
     def roles(self, layout: _Layout, roles: list[str]) -> None:
         """The panel of roles, its axes' names and its legend."""
@@ -167,7 +164,8 @@ class _Painter:
             dtype=np.uint8,
         )
         self._image(colors, left, top, width, height)
-        self._names(left, top, width, height)
+        names = self.heads.layers, self.heads.heads
+        self.canvas.name_heads(names, (left, top), (width, height))
         if width >= 44 and height >= 24:
             for down, layer in enumerate(self.heads.layers):
                 for across, head in enumerate(self.heads.heads):
@@ -176,7 +174,7 @@ class _Painter:
                         text = two_digits(row.roles[0].share)
                         place = left + (across + 0.5) * width, top + (down + 0.5) * height
                         color = ink_on(ROLE_COLORS[row.roles[0].name])
-                        self._text(*place, text, NOTE_SIZE, color, ha="center")
+                        self.canvas.text(*place, text, NOTE_SIZE, color, align="center")
         self._legend(layout, roles)
 
     def tile(self, meaning: Meaning, left: int, top: int, cell: tuple[float, float]) -> None:
@@ -186,13 +184,12 @@ class _Painter:
         colors = colors_of(np.nan_to_num(values / meaning.top).astype(np.float32), limits)
         colors[np.isnan(values)] = 255
         self._image(colors, left, top, *cell)
-        self._names(left, top, *cell, titles=False)
+        self.canvas.name_layers(self.heads.layers, (left, top), cell[1], 5.5)
         line = top - points(0.75 * TEXT_SIZE)
-        name = self._text(left, line, meaning.name, TEXT_SIZE, INK)
-        after = left + self.face.width(name, TEXT_SIZE) + 14
+        after = left + self.canvas.text(left, line, meaning.name, TEXT_SIZE, INK) + 14
         even = self.heads.uniform(meaning).replace("-", "−")
         scale = "" if meaning.unit == "share" else f", scale to {number(meaning.top, meaning)}"
-        self._text(after, line, f"uniform {even}{scale}", 5.5, FAINT)
+        self.canvas.text(after, line, f"uniform {even}{scale}", 5.5, FAINT)
 
     def ramp(self, left: float, top: float) -> None:
         """The scale of the tiles."""
@@ -200,8 +197,8 @@ class _Painter:
         steps = colors_of(np.linspace(0, 1, 128, dtype=np.float32)[None])
         self._image(steps, left + 24, top, 2, height)
         middle = top + height / 2
-        self._text(left, middle, "0", NOTE_SIZE, FAINT)
-        self._text(left + 292, middle, "the largest value there can be", NOTE_SIZE, FAINT)
+        self.canvas.text(left, middle, "0", NOTE_SIZE, FAINT)
+        self.canvas.text(left + 292, middle, "the largest value there can be", NOTE_SIZE, FAINT)
 
     def _role_color(self, layer: str, head: str) -> Color:
         row = self.heads.rows.get((layer, head))
@@ -214,30 +211,11 @@ class _Painter:
     ) -> None:
         down, across = colors.shape[:2]
         box = (left, left + width * across, top + height * down, top)
-        self.canvas.imshow(colors, extent=box, aspect="auto", interpolation="nearest")
+        self.canvas.axes.imshow(colors, extent=box, aspect="auto", interpolation="nearest")
         if min(width, height) >= 8:
             looks = {"color": "white", "linewidth": 0.6}
-            self.canvas.hlines([top + height * y for y in range(1, down)], *box[:2], **looks)
-            self.canvas.vlines([left + width * x for x in range(1, across)], *box[2:], **looks)
-
-    def _names(
-        self, left: float, top: float, width: float, height: float, titles: bool = True
-    ) -> None:
-        """Names of layers at the left and, over the panel of roles, of heads; thinned to fit."""
-        size = NOTE_SIZE if titles else 5.5
-        step = math.ceil(points(LINE * size) / height)
-        for place, name in list(enumerate(self.heads.layers))[::step]:
-            self._text(left - 10, top + (place + 0.5) * height, name, size, FAINT, ha="right")
-        if not titles:
-            return
-        widest = max(self.face.width(name, size) for name in self.heads.heads) + 10
-        step = math.ceil(widest / width)
-        above = top - points(0.7 * size)
-        for place, name in list(enumerate(self.heads.heads))[::step]:
-            self._text(left + (place + 0.5) * width, above, name, size, FAINT, ha="center")
-        self._text(left - 10, above, "layer", size, INK, ha="right")
-        middle = left + width * len(self.heads.heads) / 2
-        self._text(middle, above - points(LINE * size), "head", size, INK, ha="center")
+            self.canvas.axes.hlines([top + height * y for y in range(1, down)], *box[:2], **looks)
+            self.canvas.axes.vlines([left + width * x for x in range(1, across)], *box[2:], **looks)
 
     def _legend(self, layout: _Layout, roles: list[str]) -> None:
         left, top = layout.legend
@@ -245,27 +223,11 @@ class _Painter:
         entries = [(name, ROLE_COLORS[name]) for name in roles] + [("no clear role", UNNAMED)]
         for place, (name, color) in enumerate(entries):
             box = (left, top + place * line), 26, line * 0.72
-            self.canvas.add_patch(Rectangle(*box, facecolor=ink(color), edgecolor="none"))
+            self.canvas.axes.add_patch(Rectangle(*box, facecolor=ink(color), edgecolor="none"))
             count = sum(_role(row) == name for row in self.heads.rows.values())
             count = count or sum(not row.roles for row in self.heads.rows.values())
             text = f"{name}  {count}"
-            self._text(left + 38, top + (place + 0.36) * line, text, NOTE_SIZE, INK)
-
-    def _text(
-        self, x: float, y: float, text: str, size: float, color: Color, ha: str = "left"
-    ) -> str:
-        shown = self.face.drawable(text)
-        self.canvas.text(
-            x,
-            y,
-            shown,
-            fontproperties=self.face.font(size),
-            color=ink(color),
-            ha=ha,
-            va="center_baseline",
-            parse_math=False,
-        )
-        return shown
+            self.canvas.text(left + 38, top + (place + 0.36) * line, text, NOTE_SIZE, INK)
 
 
 def _role(row: HeadRow) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, Color
@@ -16,14 +14,15 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
-    Page,
+    blank_page,
     ink,
     paragraph,
     points,
 )
-from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.renderers.figures.fonts import Typeface, typeface
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from attnviz.core.measures import HeadRow, SimilarityReport
@@ -61,9 +60,7 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     top = _EDGE + sum(item.height for item in head) + 12
     places, size = _pixels(report.places)
     height = top + size[1] + _EDGE
-    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    page = Page(figure, width, height)
+    page = blank_page(width, height)
     page.stack(head, _EDGE, _EDGE, face)
     axes = page.axes(_EDGE, top, *size)
     across, down = places.T
@@ -74,7 +71,7 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     axes.scatter(across, down, s=_DOT**2, c=colors, linewidths=0.4, edgecolors="white", zorder=2)
     _label(axes, places, names, roles, face)
     _legend(axes, roles, face)
-    return figure
+    return page.figure
 
 
 def _pixels(places: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[int, int]]:

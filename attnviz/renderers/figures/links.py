@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 
 from attnviz.renderers.colors import (
     FAINT,
@@ -29,7 +27,7 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
-    Page,
+    blank_page,
     ink,
     missing_note,
     paragraph,
@@ -40,6 +38,7 @@ from attnviz.renderers.figures.heatmap import KEY_AXIS, QUERY_AXIS
 from attnviz.renderers.printable import printable, shorten, two_digits
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from attnviz.core.attention_map import AttentionMap, Token
@@ -271,9 +270,7 @@ def _framed(
     top = _EDGE + sum(item.height for item in above) + 14 + int(points(LINE * TEXT_SIZE))
     foot = top + height + 16
     full = foot + line * len(rows) + 8 + sum(item.height for item in below) + _EDGE
-    figure = Figure(figsize=(width / DPI, full / DPI), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    page = Page(figure, width, full)
+    page = blank_page(width, full)
     page.stack(above, _EDGE, _EDGE, face)
     page.stack(below, _EDGE, foot + line * len(rows) + 8, face, gid="note")
     key = page.axes(0, foot, width, max(line * len(rows), 1))
@@ -294,7 +291,7 @@ def _framed(
     axes = page.axes(0, top, width, height)
     axes.axis("off")
     axes.set_label("links")
-    return figure, axes
+    return page.figure, axes
 
 
 def _legend_rows(

@@ -9,8 +9,30 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display
 from attnviz.renderers.colors import color_of, ink_on
+from attnviz.renderers.printable import printable
+
+
+class TextRenderer:
+    """Text by text for the eye, each behind its id where several may come."""
+
+    def __init__(self, display: Display) -> None:
+        self.display = display
+        self.started = False
+
+    def begin(self, console: Console, attention: Attention) -> None:
+        """Print what stands before one more part: an empty line, the text's id."""
+        if self.started:
+            console.print()
+        self.started = True
+        if self.display.many:
+            console.print(Text(f"{printable(attention.id)}:", style="bold"))
+
+    def finish(self) -> str:
+        """Nothing more."""
+        return ""
 
 
 def console_of(display: Display) -> Console:

@@ -18,7 +18,7 @@ from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, color_of, scale_of
 from attnviz.renderers.figures.figure import strongest
 from attnviz.renderers.printable import printable, shorten, two_digits
-from attnviz.renderers.text.console import console_of, written
+from attnviz.renderers.text.console import TextRenderer, console_of, written
 from attnviz.renderers.text.table import (
     NEGATIVE_SHADES,
     SHADE_STEPS,
@@ -133,12 +133,8 @@ class Layout:
     height: int
 
 
-class TerminalHeatmap:
+class TerminalHeatmap(TextRenderer):
     """The views of a text as heat maps."""
-
-    def __init__(self, display: Display) -> None:
-        self.display = display
-        self.started = False
 
     def add(self, attention: Attention, views: Views) -> str:
         """The views of one text, behind a line with the text's id where several may come."""
@@ -146,18 +142,10 @@ class TerminalHeatmap:
         for view in views():
             if view.second:
                 continue
-            if self.started:
-                console.print()
-            self.started = True
-            if self.display.many:
-                console.print(Text(f"{printable(attention.id)}:", style="bold"))
+            self.begin(console, attention)
             for line in picture(view, self.display):
                 console.print(line)
         return written(console)
-
-    def finish(self) -> str:
-        """Nothing more."""
-        return ""
 
 
 def picture(view: View, display: Display) -> list[Text]:
@@ -253,31 +241,19 @@ class TerminalGridLayout:
     stretch: int
 
 
-class TerminalGrid:
+class TerminalGrid(TextRenderer):
     """All heads of a text's main map."""
-
-    def __init__(self, display: Display) -> None:
-        self.display = display
-        self.started = False
 
     def add(self, attention: Attention, views: Views) -> str:
         """The thumbnails of one text, behind a line with its id where several may come."""
         console = console_of(self.display)
-        if self.started:
-            console.print()
-        self.started = True
-        if self.display.many:
-            console.print(Text(f"{printable(attention.id)}:", style="bold"))
+        self.begin(console, attention)
         caption = views()[0].run
         for line in broken(printable(caption), self.display.width):
             console.print(Text(line, style="bold"))
         for text in thumbnails(attention.main, self.display):
             console.print(text)
         return written(console)
-
-    def finish(self) -> str:
-        """Nothing more."""
-        return ""
 
 
 def thumbnails(item: AttentionMap, display: Display) -> list[Text]:

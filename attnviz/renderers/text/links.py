@@ -7,15 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import Link
-from attnviz.renderers import Display, Views
+from attnviz.renderers import Views
 from attnviz.renderers.printable import printable
+from attnviz.renderers.text.console import TextRenderer
 
 
-class LinksRenderer:
+class LinksRenderer(TextRenderer):
     """Lines such as "published → professor 0.28 layer 5 head 3", strongest first."""
-
-    def __init__(self, display: Display) -> None:
-        self.display = display
 
     def add(self, attention: Attention, views: Views) -> str:
         """The links of one text's main map, behind the text's id where several may come."""
@@ -27,10 +25,6 @@ class LinksRenderer:
             for link, query, key in named(item, views()[0].links)
             if link.weight
         )
-
-    def finish(self) -> str:
-        """Nothing more."""
-        return ""
 
 
 def named(item: AttentionMap, links: Sequence[Link]) -> Iterator[tuple[Link, str, str]]:

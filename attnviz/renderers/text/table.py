@@ -15,10 +15,10 @@ from rich.text import Text
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import HeadLine, Link, View
-from attnviz.renderers import Display, Views
+from attnviz.renderers import Views
 from attnviz.renderers.colors import Limits, beyond, color_of, ink_on, scale_of
 from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
-from attnviz.renderers.text.console import console_of, written
+from attnviz.renderers.text.console import TextRenderer, console_of, written
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,28 +222,16 @@ BARS = "▁▂▃▄▅▆▇█"
 PROFILE_WIDTH = 16
 
 
-class TableRenderer:
+class TableRenderer(TextRenderer):
     """Tables as text, with colour where the display has it."""
-
-    def __init__(self, display: Display) -> None:
-        self.display = display
-        self.started = False
 
     def add(self, attention: Attention, views: Views) -> str:
         """The views of one text, behind a line with the text's id where several may come."""
         console = console_of(self.display)
         for view in views():
-            if self.started:
-                console.print()
-            self.started = True
-            if self.display.many:
-                console.print(Text(f"{printable(attention.id)}:", style="bold"))
+            self.begin(console, attention)
             print_view(console, view)
         return written(console)
-
-    def finish(self) -> str:
-        """Nothing more."""
-        return ""
 
 
 def print_view(console: Console, view: View) -> None:

@@ -36,12 +36,7 @@ BLUE, ORANGE = color_of(0.75), LABELLED
 def panels(
     title: str, names: Sequence[tuple[str, str, str]]
 ) -> tuple[Figure, list[Axes], Typeface]:
-    """A figure with a panel for each name.
-
-    Args:
-        title: of the whole.
-        names: for each panel what it shows, and the words along x and y.
-    """
+    """A titled figure with a panel for each heading and its words along x and y."""
     face = typeface([title])
     figure = Figure(figsize=(3.9 * len(names), 3.3), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)

@@ -31,7 +31,7 @@ def test_weights_are_poisson_of_mean_one() -> None:
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=6), st.integers(1, 20))
-def test_a_text_has_its_weights_whatever_its_company(numbers: list[int], replicates: int) -> None:
+def test_the_weights_of_a_text_depend_on_no_other(numbers: list[int], replicates: int) -> None:
     together = poisson_weights(7, numbers, replicates)
     alone = [poisson_weights(7, [number], replicates)[0] for number in numbers]
     assert together.tolist() == np.array(alone).tolist()

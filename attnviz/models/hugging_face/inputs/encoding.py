@@ -17,19 +17,18 @@ from attnviz.core.attention_map import (
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.capture import Captured
-from attnviz.models.hugging_face.capture.exact_links import Hidden
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.capture.maps import (
     as_map,
-    drowning,
-    notes_of,
+    capture_notes,
+    ignored_positions,
     projections_of,
     with_routes,
 )
 from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
-    Target,
-    as_chat,
-    continued,
+    apply_chat_template,
+    continue_prompt,
     generated_target,
     given_target,
 )
@@ -65,7 +64,7 @@ class EncodedQuery:
     tokens: Mapping[str, tuple[Token, ...]]
     axes: Mapping[str, tuple[str, str]]
     attention: Attention
-    ignored: Mapping[str, Hidden] = field(default_factory=dict)
+    ignored: Mapping[str, IgnoredPositions] = field(default_factory=dict)
 
     @property
     def sides(self) -> dict[str, tuple[int, int]]:
@@ -90,7 +89,7 @@ class EncodedQuery:
         """
         maps = tuple(as_map(item, self.tokens, *self.axes[item.stream]) for item in captured)
         provenance = with_routes(self.attention.provenance, [item.route for item in captured])
-        notes = (*provenance.notes, *notes_of(captured, self.sides))
+        notes = (*provenance.notes, *capture_notes(captured, self.sides))
         attention = replace(
             self.attention,
             maps=maps,
@@ -124,22 +123,12 @@ def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
 def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
     """One text: as a chat, or with what the model writes after it, where that was asked for."""
     if loaded.chat_template:
-        text = as_chat(loaded.tokenizer, text, loaded.name)
+        text = apply_chat_template(loaded.tokenizer, text, loaded.name)
     read = tokenize(loaded.tokenizer, text, marked=loaded.chat_template)
     _check_ids(loaded, read.ids, read.tokens, "text")
     if loaded.max_new_tokens is None:
         return _one_sequence(loaded, read, text, loaded.provenance)
-    if loaded.family == "encoder–decoder":
-        raise ModelError(
-            f"'{loaded.name}' is encoder–decoder and writes a target: use 'attnviz cross TEXT'"
-        )
-    if not loaded.can_generate:
-        raise ModelError(
-            f"'{loaded.name}' has no trained language-model head: leave --generate out"
-        )
-    written = continued(
-        loaded.model, loaded.tokenizer, text, read, loaded.max_new_tokens, loaded.limit
-    )
+    written = continue_prompt(loaded, text, read)
     provenance = _provenance(loaded, written.settings, written.notes)
     return _one_sequence(loaded, written.read, written.text, provenance)
 
@@ -175,7 +164,7 @@ def _one_sequence(
         {"text": read.tokens},
         {stream: ("text", "text")},
         Attention((), provenance, text=text, **typed_facts(provenance)),
-        {stream: drowning(read.tokens, causal=stream == "causal")},
+        {stream: ignored_positions(read.tokens, causal=stream == "causal")},
     )
 
 
@@ -191,7 +180,7 @@ def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> Encod
     read = tokenize(loaded.tokenizer, source)
     _check_ids(loaded, read.ids, read.tokens, "text")
     if target is None:
-        decoder = _generate(loaded, read)
+        decoder = generated_target(loaded, read)
     else:
         decoder = given_target(loaded.model, loaded.tokenizer, target)
         _check_ids(loaded, decoder.ids, decoder.tokens, "target")
@@ -207,17 +196,6 @@ def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> Encod
             target=decoder.text,
         ),
     )
-
-
-def _generate(loaded: LoadedModel, read: TokenizedText) -> Target:
-    """The target that the model writes for a source."""
-    if not loaded.can_generate:
-        raise ModelError(
-            f"'{loaded.name}' has no language-model head to write a target with: give a target"
-        )
-    inputs = loaded.tensors(read.inputs, loaded.model)
-    limit = loaded.limit or 1 << 20
-    return generated_target(loaded.model, loaded.tokenizer, inputs, limit, loaded.max_new_tokens)
 
 
 def _provenance(
@@ -249,10 +227,6 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
 
     Which text a token is of is asked of the tokenizer's `sequence_ids`, since many models
     (RoBERTa, T5) tell the two apart by marks alone and have no token types.
-
-    Raises:
-        InputError: a text is blank or not valid Unicode.
-        ModelError: the tokenizer puts nothing between two texts, or does not say which is which.
     """
     for text in (first, second):
         check_text(text)

@@ -1,0 +1,202 @@
+"""Every row of FORMATS and PICTURES keeps what commands rely on when they write and refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from attnviz.storage.read import read_attention
+from matplotlib.figure import Figure
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import UsageError
+from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES, Entry, Format
+from attnviz.renderers import Display
+from attnviz.runs.outputs import (
+    as_bytes,
+    draw,
+    format_of,
+    make_renderer,
+    picture_bytes,
+    picture_suffix,
+    views_of,
+)
+from tests.samples import attention_of, self_map
+
+TEXTS = [
+    replace(attention_of(self_map(["a", "b", "c", "d"], 2, 2, seed), text="a b c d"), id=f"n{seed}")
+    for seed in range(3)
+]
+
+
+def rendered(entry: Format, texts: list[Attention], **display: bool) -> list[str | bytes]:
+    renderer = entry.load()(Display(**display))
+    return [*(renderer.add(text, views_of(text)) for text in texts), renderer.finish()]
+
+
+def joined(parts: list[str | bytes]) -> bytes:
+    return b"".join(map(as_bytes, parts))
+
+
+def check_format(name: str, entry: Format) -> None:
+    """Fail where a row or its renderer is incomplete."""
+    assert name.isidentifier()
+    assert name.islower()
+    assert entry.summary.endswith(".")
+    assert entry.load().__doc__
+    assert not entry.suffix or (entry.suffix[0] == "." and entry.suffix not in PICTURE_SUFFIXES)
+    assert not (entry.binary or entry.grows) or entry.suffix
+    kind = bytes if entry.binary else str
+    for texts, many in (([], True), (TEXTS[:1], False), (TEXTS, True)):
+        parts = rendered(entry, texts, many=many)
+        assert {type(part) for part in parts} == {kind}
+        assert rendered(entry, texts, many=many) == parts
+        if not entry.binary:
+            assert joined(parts) == b"" or joined(parts).endswith(b"\n")
+    assert name == "none" or joined(rendered(entry, TEXTS, many=True))
+    if not entry.binary and name != "none":
+        # A reader can tell several texts apart.
+        told = joined(rendered(entry, TEXTS, many=True)).decode()
+        assert all(text.id in told for text in TEXTS)
+    if entry.grows:
+        whole = joined(rendered(entry, TEXTS, many=True))
+        started = joined(rendered(entry, TEXTS[:1], many=True)[:-1])
+        assert started + joined(rendered(entry, TEXTS[1:], many=True, begun=True)) == whole
+    if entry.suffix and name not in ("table", "csv", "tsv"):
+        for texts, many in ((TEXTS[:1], False), (TEXTS, True)):
+            data = joined(rendered(entry, texts, many=many))
+            found = list(read_attention(data, f"a file{entry.suffix}"))
+            assert [text.id for text in found] == [text.id for text in texts]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_is_complete(name: str) -> None:
+    check_format(name, FORMATS[name])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_is_found_by_its_name_and_by_its_suffix(name: str) -> None:
+    assert type(make_renderer(name, Display())) is FORMATS[name].load()
+    if suffix := FORMATS[name].suffix:
+        assert format_of(Path(f"x{suffix.upper()}")) == name
+
+
+def test_what_is_no_format_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match=r"format 'tvs'.*'tsv'"):
+        make_renderer("tvs", Display())
+    with pytest.raises(UsageError) as refused:
+        format_of(Path("x.jsn"))
+    assert all(entry.suffix in str(refused.value) for entry in FORMATS.values())
+    assert "Did you mean '.json'" in str(refused.value)
+
+
+class Forgetful:
+    """Text in which nobody can tell which text is which."""
+
+    def __init__(self, display: Display) -> None: ...
+
+    def add(self, attention: Attention, views: object) -> str:
+        return "line\n"
+
+    def finish(self) -> str:
+        return ""
+
+
+class Endless(Forgetful):
+    """Text without an end."""
+
+    finish = None  # type: ignore[assignment]
+
+
+class Ragged(Forgetful):
+    """Text that does not end in a line break."""
+
+    def add(self, attention: Attention, views: object) -> str:
+        return attention.id
+
+
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        (Format("No full stop", f"{__name__}:Forgetful", ""), "good"),
+        (Format("A row.", f"{__name__}:Forgetful", ""), "good"),
+        (Format("A row.", f"{__name__}:Endless", ""), "good"),
+        (Format("A row.", f"{__name__}:Ragged", ""), "good"),
+        (Format("A row.", f"{__name__}:Nowhere", ""), "good"),
+        (Format("A row.", FORMATS["json"].target, "json"), "json"),
+        (Format("A row.", FORMATS["json"].target, ".png"), "json"),
+        (Format("A row.", FORMATS["json"].target, ".json", binary=True), "json"),
+        (Format("A row.", FORMATS["json"].target, ".json", grows=True), "json"),
+        (FORMATS["json"], "Jason"),
+    ],
+)
+def test_an_incomplete_row_fails(entry: Format, name: str) -> None:
+    with pytest.raises((AssertionError, AttributeError, TypeError)):
+        check_format(name, entry)
+
+
+def check_picture(name: str, entry: Entry) -> None:
+    """Fail where a picture's row or function is incomplete."""
+    assert name.isidentifier()
+    assert entry.summary.endswith(".")
+    assert entry.load().__doc__
+    for text in (TEXTS[0], attention_of(self_map(["\u202e", "[b]", "$x$", "\x1b"], signed=True))):
+        figure = draw(text, name)
+        assert isinstance(figure, Figure)
+        words = [item.get_text() for item in figure.texts]
+        assert any("sample · self" in word.replace("\n", " ") for word in words)
+    for suffix in PICTURE_SUFFIXES:
+        data = picture_bytes(TEXTS[0], name, suffix)
+        assert data[:8].lstrip(b"\x89<?%").lower().startswith((b"png", b"xml", b"pdf"))
+        assert picture_bytes(TEXTS[0], name, suffix, views_of(TEXTS[0])) == data
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_picture_is_complete(name: str) -> None:
+    check_picture(name, PICTURES[name])
+
+
+@pytest.mark.parametrize("suffix", PICTURE_SUFFIXES)
+def test_a_picture_is_named_by_its_suffix(suffix: str) -> None:
+    assert picture_suffix(Path(f"x{suffix.upper()}")) == suffix
+
+
+def test_what_is_no_picture_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"\.png, \.svg, \.pdf"):
+        picture_suffix(Path("x.jpg"))
+
+
+def no_picture(item: object, *, title: str, subtitle: str) -> str:
+    """Not a figure."""
+    return title
+
+
+def test_an_incomplete_picture_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PICTURES, "no", Entry("A row.", f"{__name__}:no_picture"))
+    with pytest.raises(AssertionError):
+        check_picture("no", PICTURES["no"])
+
+
+def test_views_are_worked_out_once_a_text_and_only_if_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from attnviz.runs import outputs
+
+    counted: list[str] = []
+
+    def views(attention: Attention, **how: object) -> object:
+        counted.append(attention.id)
+        return real(attention, **how)  # type: ignore[arg-type]
+
+    real = outputs.views
+    monkeypatch.setattr(outputs, "views", views)
+    shown = outputs.views_of(TEXTS[0])
+    rendered(FORMATS["tsv"], TEXTS)
+    assert counted == []
+    for name in ("table", "heatmap", "grid", "links"):
+        FORMATS[name].load()(Display()).add(TEXTS[0], shown)
+    for name in PICTURES:
+        outputs.draw(TEXTS[0], name, shown)
+    outputs.page_html(TEXTS[0], shown=shown)
+    assert counted == ["n0"]
