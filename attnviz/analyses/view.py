@@ -351,7 +351,7 @@ def orientation(item: AttentionMap) -> str:
     if item.values == "signed" and item.query_side != item.key_side:
         return f"rows ({item.query_side}) against columns ({item.key_side})"
     if item.query_side == "output":
-        return f"the row is what is predicted, columns ({item.key_side}) what speaks for it"
+        return f"the row is what is predicted, columns ({item.key_side}) its attribution"
     if item.query_side == item.key_side:
         return "rows attend to columns"
     return f"rows ({item.query_side}) attend to columns ({item.key_side})"
@@ -384,7 +384,7 @@ def sides(item: AttentionMap) -> str:
     if item.values == "signed" and item.query_side != item.key_side:
         return f"left ({item.query_side}) against right ({item.key_side})"
     if item.query_side == "output":
-        return f"left is what is predicted, right ({item.key_side}) what speaks for it"
+        return f"left is what is predicted, right ({item.key_side}) its attribution"
     if item.query_side == item.key_side:
         return "left attends to right"
     return f"left ({item.query_side}) attends to right ({item.key_side})"
