@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import Iterator
 
 import pytest
+
+# One thread for each worker of pytest-xdist and each process that a test starts, set before numpy
+# and torch are imported: two threads to a core wait for each other most of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_configure() -> None:
+    """What is imported and collected stays: to look through it for garbage costs seconds."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on only what the tests make is looked through."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -16,5 +33,4 @@ def plain_surroundings() -> Iterator[None]:
         patch.setenv("COLUMNS", "80")
         patch.setenv("TERM", "xterm-256color")
         patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setenv("OMP_NUM_THREADS", "1")
         yield

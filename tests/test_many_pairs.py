@@ -1,8 +1,10 @@
-"""Pairs aligned window by window have the links that each has alone."""
+"""Pairs aligned chunk by chunk have the links that each has alone."""
 
 from __future__ import annotations
 
 import pickle
+
+import pytest
 
 from attnviz.core.errors import InputError
 from attnviz.core.notices import notices_to
@@ -24,7 +26,8 @@ def texts() -> list[Text]:
     return [Text(str(n), a, b, where=f"line {n + 1}") for n, (a, b) in enumerate(PAIRS)]
 
 
-def test_links_in_company_are_those_of_each_pair_alone() -> None:
+@pytest.mark.slow
+def test_links_of_many_pairs_are_those_of_each_pair_alone() -> None:
     source = opened(Origin(), "cross")
     for how in ("intersection", "forward", "reverse", "product"):
         work = pickle.loads(pickle.dumps(AlignChunk(Origin(), how=how)))
@@ -35,6 +38,7 @@ def test_links_in_company_are_those_of_each_pair_alone() -> None:
             assert found.links
 
 
+@pytest.mark.slow
 def test_each_failure_stands_in_its_own_place_and_harms_no_other() -> None:
     good = texts()
     bad = BadText("line 9", InputError("line 9 is empty"))

@@ -1,4 +1,4 @@
-"""Going on in the middle gives the rest of the records, however eagerly an engine asks for them."""
+"""Resuming in the middle gives the rest of the records, however many an engine asks for first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.runs.engines.here import Here
+from attnviz.runs.engines import InProcess
 from attnviz.runs.many_texts import attend_all
 from attnviz.storage.texts import Text
 
@@ -18,11 +18,8 @@ TEXTS = [Text(str(number), f"text {number}") for number in range(sum(SIZES))]
 class Named:
     """Work that makes of a record its id."""
 
-    def results(self, window: list[Text]) -> Iterator[str]:
-        return (text.id for text in window)
-
-    def __call__(self, window: list[Text]) -> list[str]:
-        return list(self.results(window))
+    def __call__(self, chunk: list[Text]) -> Iterator[str]:
+        return (text.id for text in chunk)
 
 
 class Eager:
@@ -32,10 +29,10 @@ class Eager:
         yield from map(work, list(shards))
 
 
-@pytest.mark.parametrize("engine", [Here(), Eager()])
+@pytest.mark.parametrize("engine", [InProcess(), Eager()])
 @pytest.mark.parametrize("done", range(sum(SIZES) + 1))
 def test_what_is_done_is_left_out_and_nothing_else(engine: Any, done: int) -> None:
     starts = [sum(SIZES[:number]) for number in range(len(SIZES))]
-    windows = (TEXTS[start : start + size] for start, size in zip(starts, SIZES, strict=True))
-    found: list[Any] = list(attend_all(Named(), windows, engine, done))  # type: ignore[arg-type]
+    parts = (TEXTS[start : start + size] for start, size in zip(starts, SIZES, strict=True))
+    found: list[Any] = list(attend_all(Named(), parts, engine, done))  # type: ignore[arg-type]
     assert found == [(text, text.id) for text in TEXTS[done:]]

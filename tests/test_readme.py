@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.models, pytest.mark.slow]
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(console|python|make)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import json
 
 import pytest
 
 from attnviz.cli.app import COMMANDS
 from attnviz.core import registry
-from attnviz.core.registry import FORMATS, MECHANISMS, PICTURES, Entry
+from attnviz.core.errors import UsageError
+from attnviz.core.registry import DATA_KINDS, FORMATS, MECHANISMS, PICTURES, Entry
+from attnviz.renderers import Display
+from attnviz.renderers.reports import Data, formats_of
 
 TABLES: dict[str, dict[str, Entry]] = {
     name: table
     for name, table in vars(registry).items()
-    if isinstance(table, dict) and name.isupper()
+    if isinstance(table, dict) and name.isupper() and name != "DATA_KINDS"
 }
 ROWS = [
     pytest.param(entry, id=f"{table}-{name}")
@@ -51,10 +55,54 @@ def test_a_commands_summary_begins_as_its_help_does(name: str) -> None:
 
 
 def test_suffixes_are_distinct_and_their_formats_too() -> None:
-    suffixes = [entry.suffix for entry in FORMATS.values() if entry.suffix]
-    assert len(set(suffixes)) == len(suffixes)
-    assert all(suffix.startswith(".") for suffix in suffixes)
-    assert not set(suffixes) & set(registry.PICTURE_SUFFIXES)
+    for kind in DATA_KINDS:
+        suffixes = [entry.suffix for entry in formats_of(kind).values() if entry.suffix]
+        assert len(set(suffixes)) == len(suffixes)
+        assert all(suffix.startswith(".") for suffix in suffixes)
+        assert not set(suffixes) & set(registry.PICTURE_SUFFIXES)
+
+
+@pytest.mark.parametrize("kind", DATA_KINDS)
+def test_every_kind_of_data_is_written_as_json_and_by_every_format_that_can_hold_it(
+    kind: str,
+) -> None:
+    formats = formats_of(kind)  # type: ignore[arg-type]
+    assert {"json", "none"} <= set(formats)
+    form = DATA_KINDS[kind][0]  # type: ignore[index]
+    assert formats[next(iter(formats))].form == form
+    for entry in formats.values():
+        assert callable(entry.load() if kind == "maps" else entry.load_report())
+
+
+REPORTS = Data(
+    text=lambda display: "a table\n",
+    rows=lambda: "name\tvalue\na, b\t1\n",
+    document=lambda: '{"name": "a, b"}\n',
+    arrays=lambda: b"PK",
+    links=lambda: "0-0\n",
+)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in FORMATS.items() if entry.report])
+def test_every_format_of_reports_writes_one_and_several(name: str) -> None:
+    for many in (False, True):
+        renderer = FORMATS[name].load_report()(Display(many=many))
+        found = [renderer.add(REPORTS, tuple), renderer.finish()]
+        if name == "json":
+            assert json.loads("".join(found)) == ([{"name": "a, b"}] if many else {"name": "a, b"})
+        elif name != "none":
+            assert any(found)
+
+
+def test_rows_have_one_header_and_csv_quotes_its_fields() -> None:
+    renderer = FORMATS["csv"].load_report()(Display(many=True))
+    assert renderer.add(REPORTS, tuple) == 'name,value\n"a, b",1\n'
+    assert renderer.add(REPORTS, tuple) == '"a, b",1\n'
+
+
+def test_a_format_without_its_form_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError, match="choose -f json"):
+        FORMATS["csv"].load_report()(Display()).add(Data(), tuple)
 
 
 def test_pictures_have_an_option_and_a_method_each() -> None:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import pytest
 
+from attnviz.analyses.alignment import Score
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
-from attnviz.runs.word_alignment import Aligned, Aligner, Score, Scores, shifted
+from attnviz.core.query import Query
+from attnviz.runs.word_alignment import Aligned, Aligner, Scores, shifted
 from attnviz.storage.texts import Text
 
 PAIR = Text("0", "a b", "x y z")
@@ -26,11 +30,14 @@ class Fixed:
         self.weights, self.kind = weights, kind
         self.focus: dict[str, Focus] = {}
 
-    def attend_self(self, text: str) -> Attention:
-        raise NotImplementedError
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        for query in queries:
+            assert query.target is not None
+            yield self.answer(query.text, query.target)
 
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        assert target is not None
+    def answer(self, source: str, target: str) -> Attention:
         item = AttentionMap(
             "cross",
             tokens(target),
@@ -74,7 +81,7 @@ def test_the_pocket_model_is_read_both_ways_and_others_one_way() -> None:
 
 
 def test_against_output_moves_each_row_to_the_token_that_it_predicts() -> None:
-    item = fixed().attend_cross("a b", "x y z").main
+    item = fixed().answer("a b", "x y z").main
     moved = shifted(item)
     assert [token.text for token in moved.query_tokens] == ["y", "z"]
     np.testing.assert_array_equal(moved.weights, item.weights[:, :, :2])

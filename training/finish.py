@@ -42,8 +42,6 @@ def export(weights: dict[str, Tensor], sizes: Sizes, tokenizer: Path, folder: Pa
     """
     from safetensors.numpy import save_file
 
-    from training.corpus import checksum
-
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "weights.safetensors"
     arrays = {

@@ -22,8 +22,6 @@ from training.objective import Losses, losses, tensors, waves
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from training.objective import Losses
-
 EVERY = 20
 """Steps between two lines where stderr is a file."""
 

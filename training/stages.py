@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.models.pocket.network import Sizes
-from attnviz.models.pocket.text import load_tokenizer, with_rewrites
+from attnviz.models.pocket.text import load_tokenizer
 from training.aligner import Aligner
 from training.batches import Examples, Recipe, batches
 from training.corpus import Pair, read_pairs, read_sentences, split_words, without
 from training.loop import Reporter, Run, Settings, first_weights
+from training.tokenizer import learn_pieces, with_rewrites
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,8 +79,6 @@ def prepare_tokenizer(start_from: Path | None, pairs: list[Pair], output: Path) 
     if start_from:
         document = (start_from / "tokenizer.json").read_text(encoding="utf-8")
     else:
-        from training.tokenizer import learn_pieces
-
         document = learn_pieces([text for pair in pairs for text in (pair.en, pair.fr)])
     path.write_text(with_rewrites(document), encoding="utf-8")
     return path

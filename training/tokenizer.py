@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from attnviz.models.pocket.text import SPECIALS
 
 ENTRIES = 8000
+REWRITES = (("\u2019", "'"), ("\u00ad", ""), ("\u200b", ""))
+"""What the training text writes one way only; NFKC turns its odd spaces into plain ones."""
 
 
 def learn_pieces(texts: list[str], entries: int = ENTRIES) -> str:
@@ -31,3 +35,13 @@ def learn_pieces(texts: list[str], entries: int = ENTRIES) -> str:
     tokenizer.train_from_iterator(texts, trainer)
     document: str = tokenizer.to_str()
     return document
+
+
+def with_rewrites(document: str) -> str:
+    """A tokenizer's JSON with the rewrites put before its normaliser, as small as it gets."""
+    content = json.loads(document)
+    steps = [
+        {"type": "Replace", "pattern": {"String": old}, "content": new} for old, new in REWRITES
+    ]
+    content["normalizer"] = {"type": "Sequence", "normalizers": [*steps, {"type": "NFKC"}]}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))

@@ -7,8 +7,8 @@ from 0: keys first, as in Pharaoh lines.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, choose
 
 Links = frozenset[tuple[int, int]]
-Symmetrization = Literal[
-    "forward", "reverse", "intersection", "union", "grow-diag-final-and", "product"
-]
 
 SYMMETRIZATIONS: dict[str, str] = {
     "forward": "Each target word's strongest source word.",
@@ -90,15 +87,10 @@ def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
     """
     names = [name for name in SYMMETRIZATIONS if name != "product"]
     how = choose(how, names, "symmetrization")
-    if how == "forward":
-        return forward
-    if how == "reverse":
-        return reverse
-    if how == "intersection":
-        return forward & reverse
-    if how == "union":
-        return forward | reverse
-    return grow_diag_final_and(forward, reverse)
+    if how == "grow-diag-final-and":
+        return grow_diag_final_and(forward, reverse)
+    ways = {"forward": forward, "reverse": reverse, "intersection": forward & reverse}
+    return ways.get(how, forward | reverse)
 
 
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -113,43 +105,57 @@ def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
         for source, target in sorted(grown):
             for row, column in _NEIGHBOURS:
                 link = (source + row, target + column)
-                if link in union and link not in grown and not _both_taken(link, grown):
+                if link in union and link not in grown and _linked_words(link, grown) < 2:
                     grown.add(link)
                     added = True
     for direction in (forward, reverse):
         for link in sorted(direction):
-            if _both_free(link, grown):
+            if not _linked_words(link, grown):
                 grown.add(link)
     return frozenset(grown)
 
 
-def _both_taken(link: tuple[int, int], links: Collection[tuple[int, int]]) -> bool:
-    taken_source = any(source == link[0] for source, _ in links)
-    return taken_source and any(target == link[1] for _, target in links)
+def _linked_words(link: tuple[int, int], links: Collection[tuple[int, int]]) -> int:
+    """How many of a link's two words are linked already."""
+    source_linked = any(source == link[0] for source, _ in links)
+    return source_linked + any(target == link[1] for _, target in links)
 
 
-def _both_free(link: tuple[int, int], links: Collection[tuple[int, int]]) -> bool:
-    return all(source != link[0] and target != link[1] for source, target in links)
+@dataclass(slots=True)
+class Score:
+    """Counts over sentences that precision, recall and the alignment error rate follow from.
 
-
-def alignment_error(
-    predicted: Iterable[Links], sure: Iterable[Links], possible: Iterable[Links]
-) -> float:
-    """The alignment error rate over all sentences together, from 0 (none) to 1.
-
-    1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), where sure links count as possible ones too. With neither
-    predicted nor sure links there is no error: 0.
-
-    Args:
-        predicted: links of each sentence, A.
-        sure: links that must be found, S.
-        possible: links that may be found, P.
+    The error rate is 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|) of predicted links A, sure links S and
+    possible links P, where sure links count as possible ones too.
     """
-    found = total = 0
-    for links, must, may in zip(predicted, sure, possible, strict=True):
-        found += len(links & must) + len(links & (may | must))
-        total += len(links) + len(must)
-    return 1 - found / total if total else 0.0
+
+    found: int = 0
+    right: int = 0
+    sure: int = 0
+    sure_found: int = 0
+
+    def add(self, links: Links, sure: Links, possible: Links) -> None:
+        """Count one sentence."""
+        self.found += len(links)
+        self.right += len(links & (sure | possible))
+        self.sure += len(sure)
+        self.sure_found += len(links & sure)
+
+    @property
+    def precision(self) -> float:
+        """Share of the links that are possible ones; 1 where there are none."""
+        return self.right / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the sure links that were found; 1 where there are none."""
+        return self.sure_found / self.sure if self.sure else 1.0
+
+    @property
+    def error(self) -> float:
+        """The alignment error rate, from 0 to 1; 0 with neither predicted nor sure links."""
+        counted = self.found + self.sure
+        return 1 - (self.right + self.sure_found) / counted if counted else 0.0
 
 
 def pharaoh(links: Links) -> str:
@@ -174,7 +180,7 @@ def read_pharaoh(line: str) -> Links:
 
 
 def read_gold(line: str) -> tuple[Links, Links]:
-    """The sure and the possible links of a line by hand: "0-0 2-1" sure, "1?1" or "1p1" possible.
+    """The sure and the possible links of a gold line: "0-0 2-1" sure, "1?1" or "1p1" possible.
 
     Raises:
         InputError: a part that is no link.

@@ -1,4 +1,9 @@
-"""Tokens of two texts paired by an edit script (Ratcliff and Obershelp's, as in difflib)."""
+"""What changed between two attentions: link by link, and head by head in one number.
+
+Tokens are paired by an edit script (Ratcliff and Obershelp's, as in difflib). Rows are the queries
+that both have, columns the keys of either, so that what went to a key that the other text lacks
+counts as a change. Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,8 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.links import strongest_links
-from attnviz.analyses.similarity import jensen_shannon
 from attnviz.core.attention_map import AttentionMap, Token, check_single_tokens
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import Change, Comparison
@@ -18,31 +23,6 @@ from attnviz.core.measures import Change, Comparison
 Pair = tuple[int | None, int | None]
 """Positions in the first and in the second text; None where a token has no partner."""
 
-
-def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
-    """Each token of both texts once, in order, with its partner if it has one.
-
-    Runs of equal tokens are paired, and what stands between two such runs where it is as long in
-    both texts; other tokens stay alone. Exchanging the texts exchanges the sides of every pair.
-    """
-    if list(second) < list(first):
-        return [(left, right) for right, left in pair_tokens(second, first)]
-    pairs: list[Pair] = []
-    matcher = SequenceMatcher(None, list(first), list(second), autojunk=False)
-    for _, low, high, other_low, other_high in matcher.get_opcodes():
-        if high - low == other_high - other_low:
-            pairs += zip(range(low, high), range(other_low, other_high), strict=True)
-            continue
-        pairs += ((position, None) for position in range(low, high))
-        pairs += ((None, position) for position in range(other_low, other_high))
-    return pairs
-
-
-# <difference> What changed between two attentions: link by link, and head by head in one number.
-#
-# Tokens are paired by an edit script. Rows are the queries that both have, columns the keys of
-# either, so that what went to a key that the other text lacks counts as a change. Heads are
-# compared by the Jensen–Shannon divergence of their rows (Lin 1991).
 
 Weights = NDArray[np.float32]
 TOLERANCE = 1e-3
@@ -53,8 +33,8 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
     """How the second map differs from the first; exchanging them changes every sign.
 
     Args:
-        first: shares, of as many layers and heads as the second.
-        second: likewise.
+        first: a map of shares.
+        second: likewise, of as many layers and heads.
         top: how many of the changed links to name.
 
     Raises:
@@ -187,3 +167,22 @@ def _pairing_notes(queries: list[Pair], keys: list[Pair]) -> list[str]:
         if any(only):
             notes.append(f"{what} only in A: {only[0]}, only in B: {only[1]}; {fate}")
     return notes
+
+
+def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
+    """Each token of both texts once, in order, with its partner if it has one.
+
+    Runs of equal tokens are paired, and what stands between two such runs where it is as long in
+    both texts; other tokens stay alone. Exchanging the texts exchanges the sides of every pair.
+    """
+    if list(second) < list(first):
+        return [(left, right) for right, left in pair_tokens(second, first)]
+    pairs: list[Pair] = []
+    matcher = SequenceMatcher(None, list(first), list(second), autojunk=False)
+    for _, low, high, other_low, other_high in matcher.get_opcodes():
+        if high - low == other_high - other_low:
+            pairs += zip(range(low, high), range(other_low, other_high), strict=True)
+            continue
+        pairs += ((position, None) for position in range(low, high))
+        pairs += ((None, position) for position in range(other_low, other_high))
+    return pairs

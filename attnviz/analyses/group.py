@@ -1,46 +1,45 @@
-"""Sentences by a rule that anyone can follow."""
+"""Tokens in groups: words, sentences by a plain rule, or the groups that a file names.
+
+A file of groups holds one a line, in the order of the text:
+
+    the professor who supervised the student
+    published
+    @7-8,10
+
+A line is a piece of the text, found behind the one before it, or after @ the positions of tokens
+from 0. What no line names stays as it is. For a pair the groups of the source come first, then
+those of the target behind an empty line.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from attnviz.analyses.words import Partition, merge, partition_of, split_words, word_numbers
+from attnviz.analyses.words import (
+    Partition,
+    first_character,
+    merge,
+    partition_of,
+    split_words,
+    word_numbers,
+)
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
+from attnviz.storage.matrices import read_bytes
 
-if TYPE_CHECKING:
-    from attnviz.storage.group_file import Group
+Group = str | tuple[int, ...]
+"""A piece of the text, or positions of tokens."""
 
+_POSITIONS = re.compile(r"@\s*\d+(-\d+)?(\s*[,\s]\s*\d+(-\d+)?)*\s*")
 _CLOSING = "[\"'”’»)\\]]*"
 _END = re.compile(
     rf"(?<!\b(?:Mr|Ms|Dr|St|vs|cf))(?<!\bMrs)(?<!\bProf)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])\.+"
     rf"{_CLOSING}(?=\s)(?!\s+[a-z])|[!?…]+{_CLOSING}(?=\s)(?!\s+[a-z])|[。！？]+[”’」』）]*|\n+"
 )
 
-
-def split_sentences(text: str) -> tuple[Token, ...]:
-    """The sentences of a text, each with its place in it.
-
-    A sentence ends after . ! ? or … (and the quotes and brackets that close behind it) where white
-    space follows that no small letter follows, after 。！ or ？, and at a line break. A point ends
-    nothing after a single capital letter or a common short form (Dr., Mr., e.g.).
-    """
-    found: list[Token] = []
-    start = 0
-    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
-        piece = text[start:end]
-        if piece.strip():
-            first = start + len(piece) - len(piece.lstrip())
-            found.append(Token(piece.strip(), first, first + len(piece.strip())))
-        start = end
-    return tuple(found)
-
-
-# <group> Any partition of the tokens: words, sentences, or groups that a file names.
 
 WAYS = ("words", "sentences")
 
@@ -59,18 +58,7 @@ def check_group(how: str | None) -> None:
             f"unknown group '{how}': choose words, sentences or a file of groups."
             f"{did_you_mean(how, WAYS)}"
         )
-    groups_of(how)
-
-
-def groups_of(how: str) -> list[list[Group]]:
-    """The groups that a file names.
-
-    Raises:
-        InputError: it names none.
-    """
-    from attnviz.storage.group_file import read_groups
-
-    return read_groups(Path(how))
+    read_groups(Path(how))
 
 
 def group_attention(attention: Attention, how: str) -> Attention:
@@ -83,8 +71,7 @@ def group_attention(attention: Attention, how: str) -> Attention:
     Raises:
         InputError: a file whose groups do not fit the text, or rows whose sums are no shares.
     """
-    texts = {"text": attention.text, "source": attention.source, "target": attention.target}
-    given = None if how in WAYS else groups_of(how)
+    given = None if how in WAYS else read_groups(Path(how))
 
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
         if given is None:
@@ -92,38 +79,38 @@ def group_attention(attention: Attention, how: str) -> Attention:
             return word_numbers(tokens, text, spans)
         if len(given) == 2 and side == "text":
             raise InputError(f"'{how}' groups a source and a target, but this is one text")
-        if side == "target":
-            return (
-                named_numbers(tokens, text, given[1]) if len(given) == 2 else [None] * len(tokens)
-            )
-        return named_numbers(tokens, text, given[0])
+        if side == "target" and len(given) == 1:
+            return [None] * len(tokens)
+        return named_numbers(tokens, text, given[side == "target"])
 
-    maps = tuple(_grouped(item, texts, numbers) for item in attention.maps)
+    def partition(tokens: tuple[Token, ...], side: str) -> Partition:
+        placed, text = placed_in(tokens, attention.text_of(side))
+        return partition_of(tokens, numbers(placed, text, side), text)
+
+    for item in attention.maps:
+        _refuse_sums_above_one(item)
+    maps = tuple(
+        merge(
+            item,
+            partition(item.query_tokens, item.query_side),
+            partition(item.key_tokens, item.key_side),
+        )
+        for item in attention.maps
+    )
     step = f"grouped by {how if how in WAYS else Path(how).name}"
     provenance = replace(attention.provenance, steps=(*attention.provenance.steps, step))
     return replace(attention, maps=maps, provenance=provenance)
 
 
-def _grouped(
-    item: AttentionMap,
-    texts: dict[str, str | None],
-    numbers: Callable[[Sequence[Token], str, str], list[int | None]],
-) -> AttentionMap:
+def _refuse_sums_above_one(item: AttentionMap) -> None:
     if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
         raise InputError(
             f"rows of stream '{item.stream}' sum to more than 1 and cannot be grouped: "
             "group before taking a maximum"
         )
 
-    def partition(tokens: tuple[Token, ...], side: str) -> Partition:
-        placed, text = placed_in(tokens, texts.get(side))
-        return partition_of(tokens, numbers(placed, text, side), text)
 
-    queries = partition(item.query_tokens, item.query_side)
-    return merge(item, queries, partition(item.key_tokens, item.key_side))
-
-
-def placed_in(tokens: tuple[Token, ...], text: str | None) -> tuple[tuple[Token, ...], str]:
+def placed_in(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:
     """The tokens with places in a text: their own, or where there is none their texts in a row."""
     if text and any(token.end > token.start for token in tokens if not token.special):
         return tokens, text
@@ -156,7 +143,8 @@ def named_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -
         else:
             members = list(group)
             _refuse_special(tokens, members, number)
-        _claim(numbers, members, number, f"group {number + 1}, '{_spelt(group)}',")
+        spelt = group if isinstance(group, str) else "@" + ",".join(map(str, group))
+        _claim(numbers, members, number, f"group {number + 1}, '{spelt}',")
     return numbers
 
 
@@ -164,17 +152,15 @@ def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[
     """Positions of the tokens of the next place that reads so, and where it ends."""
     pattern = re.compile(r"\s+".join(map(re.escape, piece.split())))
     for found in pattern.finditer(text, cursor):
+        start, end = found.span()
         inside = [
             position
             for position, token in enumerate(tokens)
-            if not token.special and found.start() <= _first(token, text) < found.end()
+            if not token.special and start <= first_character(token, text) < end
         ]
-        if (
-            inside
-            and _first(tokens[inside[0]], text) == found.start()
-            and tokens[inside[-1]].end <= found.end()
-        ):
-            return inside, found.end()
+        starts = inside and first_character(tokens[inside[0]], text) == start
+        if starts and tokens[inside[-1]].end <= end:
+            return inside, end
     return [], cursor
 
 
@@ -198,11 +184,66 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
         numbers[position] = number
 
 
-def _first(token: Token, text: str) -> int:
-    """Where the token's first character stands that is no space."""
-    covered = text[token.start : token.end]
-    return token.start + len(covered) - len(covered.lstrip())
+def read_groups(path: Path) -> list[list[Group]]:
+    """The groups of each text: of one, or of a source and a target.
+
+    Raises:
+        InputError: the file cannot be read, holds no group, or more than two lists of them.
+    """
+    try:
+        lines = read_bytes(path).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{path}' is not valid UTF-8") from error
+    texts: list[list[Group]] = [[]]
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            if texts[-1]:
+                texts.append([])
+            continue
+        texts[-1].append(_group(line.strip(), f"line {number} of '{path}'"))
+    texts = [groups for groups in texts if groups]
+    if not texts:
+        raise InputError(f"'{path}' names no group: write one a line")
+    if len(texts) > 2:
+        raise InputError(
+            f"'{path}' holds {len(texts)} lists of groups between empty lines: "
+            "one for a text, two for a source and a target"
+        )
+    return texts
 
 
-def _spelt(group: Group) -> str:
-    return group if isinstance(group, str) else "@" + ",".join(map(str, group))
+def _group(line: str, where: str) -> Group:
+    if not line.startswith("@"):
+        return line
+    if not _POSITIONS.fullmatch(line):
+        raise InputError(f"{where} is no list of positions: write @0-3,7")
+    return tuple(_positions(re.findall(r"\d+(?:-\d+)?", line), where))
+
+
+def _positions(parts: Sequence[str], where: str) -> list[int]:
+    found: list[int] = []
+    for part in parts:
+        low, dash, high = part.partition("-")
+        last = int(high) if dash else int(low)
+        if last < int(low) or last > 10_000_000:
+            raise InputError(f"{where} has the positions {part}, which run backwards or too far")
+        found += range(int(low), last + 1)
+    return found
+
+
+def split_sentences(text: str) -> tuple[Token, ...]:
+    """The sentences of a text, each with its place in it.
+
+    A sentence ends after . ! ? or … (and the quotes and brackets that close behind it) where white
+    space follows that no small letter follows, after 。！ or ？, and at a line break. A point ends
+    nothing after a single capital letter or a common short form (Dr., Mr., e.g.).
+    """
+    found: list[Token] = []
+    start = 0
+    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
+        piece = text[start:end]
+        if piece.strip():
+            first = start + len(piece) - len(piece.lstrip())
+            found.append(Token(piece.strip(), first, first + len(piece.strip())))
+        start = end
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""What a head is called for: the shares in which it clearly beats an even look."""
+"""Every measure of every head: averaged over texts, named by role, sorted and picked."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ from attnviz.core.measures import HeadMeasure, HeadReport, HeadRow, Meaning, Rol
 from attnviz.core.registry import MEASURES
 
 CLEAR = 0.5
-"""A role is named from half of the way on between an even look (0) and nothing else (1)."""
+"""A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
+ORDERS = ("role", "layer", *MEASURES)
+"""What heads can be sorted by: their clearest role, their place in the model, or a measure."""
 
 
 def roles_of(values: Mapping[str, float], uniform: Mapping[str, float]) -> tuple[Role, ...]:
-    """The roles of one head, the clearest first; most heads have none.
+    """The roles of one head; most heads have none.
+
+    What a head does where it can comes first, then where it rests; the clearest first of each.
 
     Args:
-        values: its measures by name; those that make no role are left aside, and so is NaN.
+        values: its measures by name; those that make no role are ignored, and so is NaN.
         uniform: what uniform attention gives, likewise.
     """
-    found = (Role(name, values[name], uniform[name]) for name in ROLES if name in values)
-    return tuple(sorted((role for role in found if role.lift >= CLEAR), key=_unclear))
+    found = [
+        Role(name, values[name], uniform[name], entry.role)
+        for name, entry in MEASURES.items()
+        if entry.role and name in values
+    ]
+    return tuple(sorted((role for role in found if role.lift >= CLEAR), key=_rank))
 
 
-def _unclear(role: Role) -> float:
-    return -role.lift
-
-
-# <heads> Every measure of every head, averaged over texts, sorted and picked by role.
-
-ORDERS = ("role", "layer", *MEASURES)
-"""What heads can be sorted by: their clearest role, their place in the model, or a measure."""
+def _rank(role: Role) -> tuple[bool, float]:
+    return role.kind == "rests", -role.lift
 
 
 def measure_heads(
@@ -66,53 +68,6 @@ def measure_heads(
         if repeated is None or entry.repeated == repeated
     }
     return {name: measure for name, measure in found.items() if measure is not None}
-
-
-@dataclass(eq=False)
-class _Mean:
-    """A mean over texts that leaves out those which say nothing of a head."""
-
-    total: NDArray[np.float64] | float = 0.0
-    count: NDArray[np.int64] | int = 0
-
-    def add(self, values: NDArray[np.float64]) -> None:
-        known = np.isfinite(values)
-        self.total = self.total + np.where(known, values, 0.0)
-        self.count = self.count + known.astype(np.int64)
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        means: NDArray[np.float64] = np.where(
-            np.asarray(self.count) > 0, self.total / np.maximum(self.count, 1), np.nan
-        )
-        return means
-
-
-@dataclass(eq=False)
-class _Stream:
-    """The heads of one map of every text."""
-
-    stream: str
-    layers: tuple[str, ...]
-    heads: tuple[str, ...]
-    values: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
-    uniform: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
-
-    def add(self, measures: Iterable[HeadMeasure]) -> None:
-        for measure in measures:
-            self.values[measure.name].add(measure.values)
-            assert measure.uniform is not None
-            self.uniform[measure.name].add(measure.uniform)
-
-    def rows(self) -> Iterable[HeadRow]:
-        values = {name: mean.values for name, mean in self.values.items()}
-        uniform = {name: mean.values for name, mean in self.uniform.items()}
-        for layer, layer_name in enumerate(self.layers):
-            for head, head_name in enumerate(self.heads):
-                of_head = {name: float(found[layer, head]) for name, found in values.items()}
-                even = {name: float(found[layer, head]) for name, found in uniform.items()}
-                roles = roles_of(of_head, even)
-                yield HeadRow(self.stream, layer_name, head_name, of_head, even, roles)
 
 
 class HeadStudy:
@@ -166,8 +121,8 @@ class HeadStudy:
         """Every head, or those of one role, as sorted.
 
         Args:
-            order: "role" (clearest first, then the rest in the model's order), "layer", or a
-                measure (largest first).
+            order: "role" (what heads do, clearest first, then where they rest, then the others in
+                the model's order), "layer", or a measure (largest first).
             role: leave out heads that do not have it.
 
         Raises:
@@ -200,16 +155,67 @@ class HeadStudy:
         assert self.first is not None
         caption = describe_run(self.first, self.first.main)
         others = ", ".join(item.stream for item in self.first.maps[1:])
-        texts = f" · mean over {self.texts} texts" if self.texts > 1 else ""
-        return caption + (f" · also {others}" if others else "") + texts
+        return caption + (f" · also {others}" if others else "") + texts_in_words(self.texts)
 
     def _sink_line(self) -> str:
-        """The key on which most heads rest, by the threshold of Gu et al. 2024."""
+        """The key that is a sink of most heads, by the threshold of Gu et al. 2024."""
         key = max(self._sinks, key=lambda text: len(self._sinks[text]))
         fraction = sum(self._sinks[key]) / len(self._sinks[key])
         if not fraction:
             return ""
-        return f"{key} is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
+        return f"'{key}' is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
+
+
+@dataclass(eq=False)
+class _Stream:
+    """The heads of one map of every text."""
+
+    stream: str
+    layers: tuple[str, ...]
+    heads: tuple[str, ...]
+    means: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    """For each measure of the heads (0) and of uniform attention (1)."""
+
+    def add(self, measures: Iterable[HeadMeasure]) -> None:
+        for measure in measures:
+            assert measure.uniform is not None
+            self.means[measure.name].add(np.stack([measure.values, measure.uniform]))
+
+    def rows(self) -> Iterable[HeadRow]:
+        means = {name: mean.values for name, mean in self.means.items()}
+        for layer, layer_name in enumerate(self.layers):
+            for head, head_name in enumerate(self.heads):
+                values, uniform = (
+                    {name: float(found[side, layer, head]) for name, found in means.items()}
+                    for side in (0, 1)
+                )
+                roles = roles_of(values, uniform)
+                yield HeadRow(self.stream, layer_name, head_name, values, uniform, roles)
+
+
+@dataclass(eq=False)
+class _Mean:
+    """A mean over texts that leaves out those which say nothing of a head."""
+
+    total: NDArray[np.float64] | float = 0.0
+    count: NDArray[np.int64] | int = 0
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        known = np.isfinite(values)
+        self.total = self.total + np.where(known, values, 0.0)
+        self.count = self.count + known.astype(np.int64)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        means: NDArray[np.float64] = np.where(
+            np.asarray(self.count) > 0, self.total / np.maximum(self.count, 1), np.nan
+        )
+        return means
+
+
+def texts_in_words(count: int) -> str:
+    """The end of a caption that says of how many texts a report is the mean."""
+    return f" · mean over {count} texts" if count > 1 else ""
 
 
 def check_order(order: str, role: str | None) -> None:
@@ -228,10 +234,10 @@ def in_order(rows: Sequence[HeadRow], order: str) -> list[HeadRow]:
     if order == "layer":
         return list(rows)
     if order == "role":
-        return sorted(rows, key=lambda row: -row.roles[0].lift if row.roles else 0.0)
+        return sorted(rows, key=lambda row: _rank(row.roles[0]) if row.roles else (True, 0.0))
 
-    def smallest_first(row: HeadRow) -> float:
+    def largest_first(row: HeadRow) -> float:
         value = row.values.get(order, math.nan)
         return math.inf if math.isnan(value) else -value
 
-    return sorted(rows, key=smallest_first)
+    return sorted(rows, key=largest_first)

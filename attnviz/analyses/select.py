@@ -1,4 +1,4 @@
-"""Many heads or layers as one: their mean or their maximum."""
+"""Layers, heads and streams chosen by name, and many of them reduced to their mean or maximum."""
 
 from __future__ import annotations
 
@@ -7,63 +7,7 @@ from dataclasses import replace
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
-
-WAYS = ("none", "mean", "max")
-OVER = ("both", "heads", "layers")
-
-
-def check_reduction(how: str, over: str) -> None:
-    """Refuse unknown names.
-
-    Raises:
-        UsageError: with what was probably meant.
-    """
-    choose(how, WAYS, "reduction")
-    choose(over, OVER, "axis to reduce over")
-
-
-def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:
-    """The map with its heads, its layers or both taken together.
-
-    Args:
-        item: any map.
-        how: "none" changes nothing; "mean" keeps each row's sum; after "max" a row may sum to more
-            than 1.
-        over: "heads", "layers" or "both".
-
-    Returns:
-        A map with one head, one layer, or one of each, named after the reduction.
-    """
-    if how == "none":
-        return item
-    axes = {"heads": (1,), "layers": (0,), "both": (0, 1)}[over]
-    combine = item.weights.mean if how == "mean" else item.weights.max
-    return item.with_weights(
-        combine(axis=axes, keepdims=True),
-        layers=_names(item.layers, how, 0 in axes),
-        heads=_names(item.heads, how, 1 in axes),
-        links=item.links,
-    )
-
-
-def _names(names: tuple[str, ...], how: str, reduced: bool) -> tuple[str, ...]:
-    return (how,) if reduced and len(names) > 1 else names
-
-
-def reduce_attention(attention: Attention, how: str, over: str) -> Attention:
-    """Every map of a text reduced, and the provenance saying so."""
-    if how == "none":
-        return attention
-    axes = "heads and layers" if over == "both" else over
-    provenance = attention.provenance
-    return replace(
-        attention,
-        maps=tuple(reduce_map(item, how, over) for item in attention.maps),
-        provenance=replace(provenance, steps=(*provenance.steps, f"{how} over {axes}")),
-    )
-
-
-# <select> Choosing layers, heads and streams by name.
+from attnviz.core.options import Over, Reduce, names_in
 
 
 def check_selection(selection: str, what: str) -> None:
@@ -88,29 +32,33 @@ def check_selection(selection: str, what: str) -> None:
 def positions(selection: str, names: Sequence[str]) -> list[int]:
     """The places of the selected names, in the order of the axis; unknown ones are left out."""
     wanted: set[str] = set()
-    for part in (part.strip() for part in selection.split(",")):
-        low, dash, high = part.partition("-")
-        if part == "all":
+    for low, high in _parts(selection):
+        if low == "all":
             wanted.update(names)
-        elif part == "last":
+        elif low == "last":
             wanted.add(names[-1])
-        elif dash:
+        elif low != high:
             wanted.update(str(number) for number in range(int(low), int(high) + 1))
         else:
-            wanted.add(str(int(part)) if part.isdecimal() else part)
+            wanted.add(low)
     return [place for place, name in enumerate(names) if name in wanted]
 
 
 def missing(selection: str, known: set[str]) -> list[str]:
     """The names that a selection spells out and that do not exist."""
-    spelt: list[str] = []
-    for part in (part.strip() for part in selection.split(",")):
-        low, dash, high = part.partition("-")
-        if dash:
-            spelt += [low, high]
-        elif part not in ("all", "last"):
-            spelt.append(part)
-    return [name for name in spelt if (str(int(name)) if name.isdecimal() else name) not in known]
+    spelt = dict.fromkeys(name for part in _parts(selection) for name in part)
+    return [name for name in spelt if name not in known and name not in ("all", "last")]
+
+
+def _parts(selection: str) -> list[tuple[str, str]]:
+    """The ends of each part of a selection, equal but for ranges, numbers without leading zeros."""
+    parts = []
+    for part in selection.split(","):
+        low, dash, high = part.strip().partition("-")
+        ends = (low, high if dash else low)
+        first, last = (str(int(name)) if name.isdecimal() else name for name in ends)
+        parts.append((first, last))
+    return parts
 
 
 def select(
@@ -139,7 +87,7 @@ def select(
 
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:
-    names = list(dict.fromkeys(name for item in maps for name in _select_names(item, what)))
+    names = list(dict.fromkeys(name for item in maps for name in _names(item, what)))
     absent = missing(selection, set(names))
     if absent:
         have = f"{model} ({maps[0].stream}) has {_count(names, what)}"
@@ -154,12 +102,12 @@ def _count(names: Sequence[str], what: str) -> str:
     return f"{len(names)} {what}{'s' * (len(names) > 1)}, {', '.join(names)}"
 
 
-def _select_names(item: AttentionMap, what: str) -> tuple[str, ...]:
+def _names(item: AttentionMap, what: str) -> tuple[str, ...]:
     return item.layers if what == "layer" else item.heads
 
 
 def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | None:
-    names = _select_names(item, what)
+    names = _names(item, what)
     places = positions(selection, names)
     if not places:
         return None
@@ -168,3 +116,46 @@ def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | Non
     if what == "layer":
         return item.with_weights(item.weights[places], layers=kept, links=links)
     return item.with_weights(item.weights[:, places], heads=kept, links=links)
+
+
+def check_reduction(how: str, over: str) -> None:
+    """Refuse unknown names with a UsageError."""
+    choose(how, names_in(Reduce), "reduction")
+    choose(over, names_in(Over), "axis to reduce over")
+
+
+def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:
+    """The map with its heads, its layers or both taken together.
+
+    Args:
+        item: any map.
+        how: "none" changes nothing; "mean" keeps each row's sum; after "max" a row may sum to more
+            than 1.
+        over: "heads", "layers" or "both".
+
+    Returns:
+        A map with one head, one layer, or one of each, named after the reduction.
+    """
+    if how == "none":
+        return item
+    axes = {"heads": (1,), "layers": (0,), "both": (0, 1)}[over]
+    combine = item.weights.mean if how == "mean" else item.weights.max
+    return item.with_weights(
+        combine(axis=axes, keepdims=True),
+        layers=(how,) if 0 in axes and len(item.layers) > 1 else item.layers,
+        heads=(how,) if 1 in axes and len(item.heads) > 1 else item.heads,
+        links=item.links,
+    )
+
+
+def reduce_attention(attention: Attention, how: str, over: str) -> Attention:
+    """Every map of a text reduced, and the provenance saying so."""
+    if how == "none":
+        return attention
+    axes = "heads and layers" if over == "both" else over
+    provenance = attention.provenance
+    return replace(
+        attention,
+        maps=tuple(reduce_map(item, how, over) for item in attention.maps),
+        provenance=replace(provenance, steps=(*provenance.steps, f"{how} over {axes}")),
+    )

@@ -1,56 +1,26 @@
-"""How differently two heads look: the Jensen–Shannon divergence of their rows (Lin 1991)."""
+"""Which heads look alike: Jensen–Shannon divergences between all of them (Clark et al. 2019, §6).
+
+The divergence is the square of a distance (Endres and Schindelin 2003), so heads can be placed in a
+plane by classical scaling (Torgerson 1952): as near to one another there as they look alike.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import check_measurable, row_entropy
+from attnviz.analyses.entropy import jensen_shannon, row_entropy
+from attnviz.analyses.heads import texts_in_words
+from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.measures import SimilarityReport
-
-LARGEST = float(np.log(2))
-"""Of two rows that never look at the same key."""
-
-Rows = NDArray[np.float64]
-
-
-def jensen_shannon(
-    first: NDArray[np.floating],
-    second: NDArray[np.floating],
-    entropies: tuple[Rows, Rows] | None = None,
-) -> Rows:
-    """H((p + q) / 2) − (H(p) + H(q)) / 2 of rows, in nats; 0: they agree, ln 2: on no key.
-
-    Args:
-        first: shape (…, queries, keys); rows sum to 1.
-        second: likewise, of a shape that broadcasts against the first.
-        entropies: of both, where they are known.
-
-    Returns:
-        Shape (…, queries).
-    """
-    of_first, of_second = entropies or (row_entropy(first), row_entropy(second))
-    divergences: Rows = row_entropy((first + second) / 2) - (of_first + of_second) / 2
-    return np.maximum(divergences, 0.0)
-
-
-# <similarity> Which heads look alike: Jensen–Shannon divergences between all of them (Clark et
-# al. 2019, §6).
-#
-# The divergence is the square of a distance (Endres and Schindelin 2003), so heads can be placed
-# in a plane by classical scaling (Torgerson 1952): as near to one another there as they look
-# alike.
 
 Square = NDArray[np.float64]
 
 
 def head_divergences(item: AttentionMap) -> Square:
     """Mean Jensen–Shannon divergence between the rows of every two heads, in nats.
-
-    Args:
-        item: a map of shares.
 
     Returns:
         Shape (layers · heads, layers · heads), layer by layer: symmetric, 0 on the diagonal.
@@ -112,9 +82,8 @@ class SimilarityStudy:
         item = self.first.main
         divergences: Square = np.asarray(self.total) / self.texts
         places, shown = plane(divergences)
-        texts = f" · mean over {self.texts} texts" if self.texts > 1 else ""
         return SimilarityReport(
-            caption=describe_run(self.first, item) + texts,
+            caption=describe_run(self.first, item) + texts_in_words(self.texts),
             stream=item.stream,
             heads=tuple((layer, head) for layer in item.layers for head in item.heads),
             divergences=divergences,

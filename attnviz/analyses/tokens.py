@@ -1,4 +1,9 @@
-"""Labels of a person's or a model's making on the tokens of a text."""
+"""Labels on tokens, and special tokens left out or reported.
+
+In most models marks that stand for no text ([CLS], <eos>) and the first token take most of the
+attention (Clark et al. 2019, section 3.2; Xiao et al. 2023, section 3.1) and hide what lies between
+the words; left out silently, a picture would claim attention that is not there.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +14,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.analyses.masks import uniform_attention, visible_keys
+from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.options import Special, names_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MUCH = 0.3
+"""The share of all attention from which special tokens or a sink are worth a note."""
+BEYOND_CHANCE = 1.5
+"""How many times their share of uniform attention it must be: in a short text they are many."""
+
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
-    """The attention with a label on each token that stands for text; "O" stays without.
+    """The attention with a label on each token that stands for text; "O" is no label.
 
-    Labels follow the words of the text: a word in several pieces needs one label only, which all
-    its pieces carry.
-
-    Of a pair, the main map's queries are labelled, or its keys where no query stands for text.
+    There is one label for each such token, or one for each word, which all its pieces get. Of a
+    pair, the main map's queries are labelled, or its keys where no query stands for text.
 
     Raises:
         InputError: neither as many labels as tokens nor as many as words.
@@ -32,8 +42,7 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
     side, tokens = main.query_side, main.query_tokens
     if all(token.special for token in tokens):
         side, tokens = main.key_side, main.key_tokens
-    text = {"source": attention.source, "target": attention.target}.get(side, attention.text)
-    labelled = _label(tokens, labels, text or "")
+    labelled = _label(tokens, labels, attention.text_of(side))
     maps = tuple(
         replace(
             item,
@@ -47,50 +56,24 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
 
 def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[Token, ...]:
     plain = [place for place, token in enumerate(tokens) if not token.special]
-    words = _word_numbers([tokens[place] for place in plain], text) if text else []
+    numbers = [number or 0 for number in word_numbers([tokens[place] for place in plain], text)]
     if len(labels) == len(plain):
-        words = list(range(len(plain)))
-    elif not words or len(labels) != words[-1] + 1:
+        numbers = list(range(len(plain)))
+    elif not (numbers and text) or len(labels) != numbers[-1] + 1:
         raise InputError(
             f"{len(labels)} labels for {len(plain)} tokens: "
             + " ".join(tokens[place].text for place in plain)[:200]
         )
     labelled = list(tokens)
-    for place, word in zip(plain, words, strict=True):
-        label = labels[word]
+    for place, number in zip(plain, numbers, strict=True):
+        label = labels[number]
         labelled[place] = replace(tokens[place], label=None if label == "O" else label)
     return tuple(labelled)
 
 
-def _word_numbers(tokens: Sequence[Token], text: str) -> list[int]:
-    """The number of the space-separated word that each token lies in."""
-    numbers: list[int] = []
-    for token in tokens:
-        inside = text[: token.start + 1] if token.start < len(text) else text
-        numbers.append(max(len(inside.split()) - 1, 0))
-    return numbers
-
-
-# <special> Special tokens left out or made up for, and how much attention they and sinks hold.
-#
-# In most models marks that stand for no text ([CLS], <eos>) and the first token take most of the
-# attention (Clark et al. 2019, section 3.2; Xiao et al. 2023, section 3.1) and drown what lies
-# between the words; left out silently, a picture would claim attention that is not there.
-
-WAYS = ("keep", "drop", "renormalise")
-MUCH = 0.3
-"""The share of all attention from which special tokens or a sink are worth a word."""
-BEYOND_CHANCE = 1.5
-"""How many times what an even look would give them it must be: in a short text they are many."""
-
-
 def check_special(how: str) -> None:
-    """Refuse an unknown way to treat special tokens.
-
-    Raises:
-        UsageError: with what was probably meant.
-    """
-    choose(how, WAYS, "way to treat special tokens")
+    """Refuse an unknown way to treat special tokens with a UsageError."""
+    choose(how, names_in(Special), "way to treat special tokens")
 
 
 def treat_special(attention: Attention, how: str) -> Attention:
@@ -98,8 +81,9 @@ def treat_special(attention: Attention, how: str) -> Attention:
 
     Args:
         attention: any maps; an axis of nothing but special tokens keeps them.
-        how: "keep" changes nothing; after "drop" a row sums to what it gave to text; after
-            "renormalise" rows sum to 1 again, or to 0 where they gave nothing to text.
+        how: "keep" changes nothing. "drop" leaves out the rows and columns of special tokens; a row
+            then sums to what it gave to text. "renormalise" does the same and divides each row by
+            its sum, so that rows sum to 1 again, or to 0 where they gave nothing to text.
 
     Raises:
         UsageError: signed values, which are no shares of anything, were to be renormalised.
@@ -114,27 +98,19 @@ def treat_special(attention: Attention, how: str) -> Attention:
         for item in attention.maps
         if item.values == "share" and len(_text_places(item.key_tokens)) < len(item.key_tokens)
     )
-    done = {"drop": "special tokens dropped", "renormalise": "special tokens dropped, rows to 1"}
+    step = "special tokens dropped" + (", rows to 1" if how == "renormalise" else "")
     notes: tuple[str, ...] = ()
     if held:
+        step = f"{step} ({held})"
         sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
         notes = (f"special tokens were left out; they held {held}; rows {sums}",)
-    provenance = attention.provenance
-    step = f"{done[how]} ({held})" if held else done[how]
-    return replace(
-        attention,
-        maps=maps,
-        provenance=replace(
-            provenance, steps=(*provenance.steps, step), notes=(*provenance.notes, *notes)
-        ),
-    )
+    before = attention.provenance
+    provenance = replace(before, steps=(*before.steps, step), notes=(*before.notes, *notes))
+    return replace(attention, maps=maps, provenance=provenance)
 
 
 def held_by_special(item: AttentionMap) -> float:
-    """The share of the attention of rows that stand for text which goes to special tokens.
-
-    From 0, nothing, to 1, all of it.
-    """
+    """The share of the attention of rows that stand for text which goes to special tokens."""
     rows = item.weights[:, :, _text_places(item.query_tokens)]
     return _share(rows, [token.special for token in item.key_tokens])
 
@@ -142,8 +118,8 @@ def held_by_special(item: AttentionMap) -> float:
 def notable_holders(attention: Attention) -> tuple[str, ...]:
     """A sentence where special tokens or a sink hold much of the main map; none otherwise.
 
-    A sink is a single key that takes the attention of most rows whatever they say; what speaks for
-    an output is none.
+    A sink is a single key that takes the attention of most rows whatever they say. Untrained models
+    have none, nor has the attribution to an output.
     """
     item = attention.main
     if (
@@ -155,20 +131,17 @@ def notable_holders(attention: Attention) -> tuple[str, ...]:
     ):
         return ()
     special = np.array([token.special for token in item.key_tokens])
-    held = _share(item.weights, special)
-    if MUCH <= held < 1 and held >= BEYOND_CHANCE * _evenly_held(item, special):
-        names = dict.fromkeys(token.text for token in item.key_tokens if token.special)
+    if held := _notable_share(item, special):
+        names = dict.fromkeys(f"'{token.text}'" for token in item.key_tokens if token.special)
         return (
             f"special tokens ({', '.join(list(names)[:3])}) hold {held:.0%} of the attention "
             "shown: --special drop leaves them out",
         )
     place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
-    sink = np.arange(len(special)) == place
-    held = _share(item.weights, sink)
-    if MUCH <= held < 1 and held >= BEYOND_CHANCE * _evenly_held(item, sink):
+    if held := _notable_share(item, np.arange(len(special)) == place):
         where = "the first token" if place == 0 else f"token {place}"
-        return (f"{where} ('{item.key_tokens[place].text}') holds {held:.0%} of the attention "
-                "shown: a sink",)  # fmt: skip
+        named = f"{where} ('{item.key_tokens[place].text}')"
+        return (f"{named} holds {held:.0%} of the attention shown: a sink",)
     return ()
 
 
@@ -200,13 +173,15 @@ def _text_places(tokens: Sequence[Token]) -> list[int]:
     return places or list(range(len(tokens)))
 
 
+def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
+    """The share of all attention that some columns hold; 0 where it is little, all or chance."""
+    held = _share(item.weights, keys)
+    uniform = _share(uniform_attention(visible_keys(item))[:, None], keys)
+    return held if MUCH <= held < 1 and held >= BEYOND_CHANCE * uniform else 0.0
+
+
 def _share(weights: NDArray[np.floating], keys: Sequence[bool] | NDArray[np.bool_]) -> float:
     """The share of all weights that lies in some columns."""
     received = weights.sum(axis=(0, 1, 2), dtype=np.float64)
     total = received.sum()
     return float(received[np.asarray(keys, dtype=bool)].sum() / total) if total else 0.0
-
-
-def _evenly_held(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
-    """What an even look at everything visible would give to some columns."""
-    return _share(uniform_attention(visible_keys(item))[:, None], keys)

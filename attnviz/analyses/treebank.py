@@ -1,9 +1,9 @@
 """Which head finds which syntactic relation, beside the best fixed offset (Clark et al. 2019).
 
-Pieces are joined into the treebank's words. A head is right about a dependent where, of all other
-words, it looks most at the syntactic head; or, the other way round, where the syntactic head looks
-most at the dependent. Special tokens are left out of the choice. The guess to beat is always the
-same distance, the best one for the relation.
+Pieces are joined into the treebank's words. A head is right about a dependent where the dependent,
+of all other words, attends most to its syntactic head; or, in the other direction, where the
+syntactic head attends most to the dependent. Special tokens are left out of the choice. The
+baseline is a fixed distance, the best one for the relation.
 """
 
 from __future__ import annotations
@@ -27,17 +27,12 @@ TOWARDS = ("head", "dependent")
 def strongest_words(
     item: AttentionMap, text: str, words: tuple[Token, ...]
 ) -> tuple[NDArray[np.int64], list[int]]:
-    """For each word the other word that each head looks at most.
-
-    Args:
-        item: a map of the text over itself, in pieces.
-        text: what the pieces' places refer to.
-        words: the words in the order of the text, each with a place.
+    """For each word the other word that it attends to most in each head.
 
     Returns:
-        Shape (layers, heads, words found), an index into the words found, or -1 where a word looks
-        at no other; and which words were found: one whose letters lie within another's piece is
-        not.
+        Shape (layers, heads, words found), an index into the words found, or -1 where a word
+        attends to no other; and which words were found: one whose letters lie within another's
+        piece is not.
     """
     merged = merge_words(item, text, text, words)
     places: dict[tuple[int, int], int] = {}
@@ -105,17 +100,15 @@ class TreebankStudy:
         found = [self._relation(name) for name in self._right]
         relations = sorted(found, key=lambda item: (-item.count, item.name))
         findings = [finding for relation in relations for finding in self._findings(relation)]
-        notes = []
-        if self._lost:
-            what = "relation" if self._lost == 1 else "relations"
-            notes.append(f"{self._lost} {what} left out: a word shares its piece with another")
+        what = "relation" if self._lost == 1 else "relations"
+        lost = f"{self._lost} {what} left out: a word shares its piece with another"
         return TreebankReport(
             caption=describe_run(self.first, self.first.main),
             sentences=self.sentences,
             relations=tuple(relations),
             findings=tuple(findings),
             provenance=self.first.provenance,
-            notes=tuple(notes),
+            notes=(lost,) if self._lost else (),
         )
 
     def _relation(self, name: str) -> Relation:

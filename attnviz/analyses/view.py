@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
-from attnviz.analyses.masks import entropy
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
-    DECISION,
     PARTS,
     SECOND_PART,
     Attention,
@@ -40,10 +39,10 @@ def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int
 
     Special tokens between the parts belong to the first.
     """
-    start = attention.provenance.settings.get(SECOND_PART)
-    if start is None or side != "text":
+    if attention.parts is None or side != "text":
         return None
-    places = (place for place, token in enumerate(tokens) if _covers(token, int(start)))
+    start = attention.parts.start
+    places = (place for place, token in enumerate(tokens) if _covers(token, start))
     return next(places, None)
 
 
@@ -57,7 +56,7 @@ def divisions(attention: Attention, item: AttentionMap) -> tuple[int | None, int
 
 def is_pair(attention: Attention) -> bool:
     """True for two texts that were read as one sequence."""
-    return attention.provenance.settings.get(PARTS) == "pair"
+    return attention.parts is not None and attention.parts.kind == "pair"
 
 
 def pair_stream(attention: Attention, stream: str) -> Attention:
@@ -71,7 +70,8 @@ def pair_stream(attention: Attention, stream: str) -> Attention:
 
     """
     settings, text = attention.provenance.settings, attention.text or ""
-    start = int(settings[SECOND_PART])
+    assert attention.parts is not None
+    start = attention.parts.start
     sides = {"a": "source", "b": "target"}
     maps = []
     for item in attention.maps:
@@ -96,6 +96,7 @@ def pair_stream(attention: Attention, stream: str) -> Attention:
         text=None,
         source=text[: start - 1],
         target=text[start:],
+        parts=None,
     )
 
 
@@ -118,7 +119,9 @@ CLEAR = 0.5
 
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
-    entropies = np.full(len(item.heads), np.nan) if item.is_pooled else entropy(item).values[0]
+    entropies = (
+        np.full(len(item.heads), np.nan) if item.is_pooled else mean_entropy(item.weights)[0]
+    )
     lines = []
     for place, head in enumerate(item.heads):
         layer = item.layers[0]
@@ -181,7 +184,7 @@ def views(
         as_chosen: no head comes before the mean, because the reader chose or reduced them.
         top: how many of the stream's strongest links come along.
     """
-    if "lens all" in attention.provenance.steps:
+    if attention.lens == "all":
         return [
             _view(attention, item, item.layers[-1], tuple(strongest_links(item, max(top, 1))), top)
             for item in attention.maps
@@ -333,11 +336,10 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     provenance = attention.provenance
     parts = [provenance.title, item.stream]
     parts += [step for step in provenance.steps if step.startswith(("lens ", "special "))]
-    if provenance.settings.get(PARTS) == "prompt and output":
-        counts = (provenance.settings.get(f"{part} tokens") for part in ("prompt", "output"))
-        parts.append("{} tokens read, {} written".format(*counts))
-    if DECISION in provenance.settings:
-        parts.append(f"decides {provenance.settings[DECISION]}")
+    if attention.parts and attention.parts.counts:
+        parts.append("{} tokens read, {} written".format(*attention.parts.counts))
+    if attention.decision:
+        parts.append(f"decides {attention.decision}")
     if item.is_pooled:
         parts.append(f"blocks of {' × '.join(map(str, dict.fromkeys(item.blocks)))} tokens")
     layers, heads = len(item.layers), len(item.heads)

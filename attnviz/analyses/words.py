@@ -1,7 +1,8 @@
-"""Tokens taken together: sums over the keys of a group, means over its queries.
+"""Tokens joined into words or other groups: sums over a group's keys, means over its queries.
 
-Sums over keys and means over queries keep every row's sum, and leave it a share: what the words of
-the group, on average, give to all words of the other group.
+That keeps every row's sum and leaves it a share: what the words of a group, on average, give to all
+words of another. A word is a run of characters between spaces, found by the tokens' offsets:
+tokenizers disagree on what a word is.
 """
 
 from __future__ import annotations
@@ -33,17 +34,7 @@ class Partition:
 
 
 def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionMap:
-    """The map over groups: weights summed over the keys of a group, averaged over its queries.
-
-    Args:
-        item: any map.
-        queries: of its query positions.
-        keys: of its key positions.
-
-    Returns:
-        Weights of shape (layers, heads, query groups, key groups); a group's row sums to the mean
-        of its rows' sums.
-    """
+    """The map over groups; a group's row sums to the mean of its rows' sums."""
     check_single_tokens(item, "grouping")
     key_members = _membership(keys)
     query_members = _membership(queries)
@@ -98,12 +89,6 @@ def _membership(partition: Partition) -> NDArray[np.float64]:
     return members
 
 
-# <words> Pieces joined into words: a word's share is the sum over its pieces, its row their mean.
-#
-# Sums over the keys and means over the queries keep every row's sum. A word is a run of
-# characters between spaces, found by the pieces' offsets; no tokenizer's own idea of a word is
-# asked, since they disagree.
-
 _WORD = re.compile(r"\S+")
 
 
@@ -131,11 +116,15 @@ def word_numbers(
         if token.special or not len(ends):
             numbers.append(None)
             continue
-        covered = text[token.start : token.end]
-        start = token.start + len(covered) - len(covered.lstrip())
-        number = int(np.searchsorted(ends, start, side="right"))
+        number = int(np.searchsorted(ends, first_character(token, text), side="right"))
         numbers.append(min(number, len(ends) - 1))
     return numbers
+
+
+def first_character(token: Token, text: str) -> int:
+    """Where the token's first character stands that is no space."""
+    covered = text[token.start : token.end]
+    return token.start + len(covered) - len(covered.lstrip())
 
 
 def merge_words(
@@ -155,15 +144,13 @@ def merge_words(
 
 def merge_attention(attention: Attention) -> Attention:
     """Every map of an attention over words instead of pieces; what has no text stays."""
-    texts = {"text": attention.text, "source": attention.source, "target": attention.target}
     maps = tuple(
-        merge_words(item, texts.get(item.query_side) or "", texts.get(item.key_side) or "")
+        merge_words(item, attention.text_of(item.query_side), attention.text_of(item.key_side))
         for item in attention.maps
     )
-    provenance = replace(
-        attention.provenance, steps=(*attention.provenance.steps, "pieces joined into words")
-    )
-    return replace(attention, maps=maps, provenance=provenance)
+    provenance = attention.provenance
+    steps = (*provenance.steps, "pieces joined into words")
+    return replace(attention, maps=maps, provenance=replace(provenance, steps=steps))
 
 
 def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:

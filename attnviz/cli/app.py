@@ -6,6 +6,7 @@ Commands are built when they are called, so that a run pays for its own options 
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from typer.exceptions import TyperException
 
 from attnviz import __version__
 from attnviz.core.errors import AttnvizError, did_you_mean
-from attnviz.core.registry import Entry
+from attnviz.core.registry import FORMATS, Entry
 
 COMMANDS: dict[str, Entry] = {
     "self": Entry("Show how a text attends to itself.", "attnviz.cli.commands.self:self_command"),
@@ -63,11 +64,7 @@ class Commands(TyperGroup):
         return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name].summary)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names, built with all its options.
-
-        Raises:
-            WrongCommand: there is none of that name.
-        """
+        """The command that the first argument names, built with all its options."""
         name, *rest = args
         if name not in COMMANDS:
             raise WrongCommand(
@@ -90,11 +87,7 @@ class Commands(TyperGroup):
         sys.exit(guarded(lambda: run(args, prog_name, complete_var, False, **extra)))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named.
-
-        Raises:
-            ReaderGoneError: stdout's reader has left; typer would call that a failure.
-        """
+        """Run the command that was named."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -158,6 +151,15 @@ def _worded(error: TyperException) -> str:
     if option and message.startswith("No such option"):
         guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
         return f"unknown option '{option}'.{guess or ' --help lists them'}"
+    told = str(getattr(error, "message", ""))
+    chosen = re.fullmatch(r"(?:Value error, )?'(.*)' is not one of (.*)", told, re.DOTALL)
+    names = getattr(getattr(error, "param", None), "opts", None)
+    if chosen and names:
+        what, choices = names[0].lstrip("-").replace("-", " "), re.findall("'(.*?)'", chosen[2])
+        allowed = f"choose from {', '.join(choices)}.{did_you_mean(chosen[1], choices)}"
+        if what == "format" and chosen[1] in FORMATS:
+            return f"format '{chosen[1]}' cannot hold what this command writes: {allowed}"
+        return f"unknown {what} '{chosen[1]}': {allowed}"
     return message[:1].lower() + message[1:].rstrip(".")
 
 

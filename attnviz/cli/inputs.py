@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
-import typer
-
-from attnviz.cli.options import Options
 from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.options import Options, opt
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
@@ -29,11 +27,7 @@ _open: list[Lines] = []
 
 
 def stdin_lines() -> Iterator[bytes]:
-    """The lines of stdin, unpacked where they are gzip, none later than it comes.
-
-    Raises:
-        BrokenFileError: it cannot be read to its end.
-    """
+    """The lines of stdin, unpacked where they are gzip, none later than it comes."""
     buffer: Any = sys.stdin.buffer
     lines = open_lines(getattr(buffer, "raw", buffer), "stdin")
     _open[:] = [lines] if isinstance(lines, Lines) else []
@@ -69,9 +63,6 @@ def count_records(
     """How many texts, good and bad, a file gives; None of what can be read only once.
 
     It reads the file once over, as `texts_of` would.
-
-    Raises:
-        AttnvizError: as `texts_of`.
     """
     if file == "-" or not Path(file).is_file():
         return None
@@ -82,11 +73,7 @@ def count_records(
 def reading_of(
     file: str, pairs: bool, keep_blank: bool, columns: str | None, input_format: str | None
 ) -> FileFormat:
-    """How to read a file: as its name says, unless a format was given.
-
-    Raises:
-        UsageError: the name says nothing, or what was given does not exist.
-    """
+    """How to read a file: as its name says, unless a format was given."""
     path = Path(file)
     if input_format is None:
         input_format = format_of_file(path)
@@ -128,11 +115,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
-    """The texts, where there is at least one.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The texts, where there is at least one."""
     found = False
     for text in texts:
         found = True
@@ -143,15 +126,13 @@ def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText
 
 # <input> Texts from arguments, files and stdin.
 
-InputOption = Annotated[
-    str | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="FILE",
-        help="Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
-    ),
-]
+INPUT = opt(
+    None,
+    "Options",
+    "--input -i",
+    "Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
+    "FILE",
+)
 
 
 class FileOptions(TypedDict):
@@ -175,20 +156,7 @@ def texts_of(
     columns: str | None = None,
     input_format: str | None = None,
 ) -> tuple[Iterator[Text | BadText], bool]:
-    """The texts that were given, and whether there may be several.
-
-    Args:
-        arguments: what stood on the command line; "-" is stdin.
-        file: --input.
-        pairs: a source and perhaps a target rather than single texts.
-        keep_blank: a blank line of a file counts as a bad one instead of being left out.
-        columns: --columns, like "text=sentence,id=key".
-        input_format: --input-format, where the file's name does not say it.
-
-    Raises:
-        UsageError: none was given, or twice, or a format or columns that do not exist.
-        InputError: an argument that is no text, or a file that cannot be read.
-    """
+    """The texts that were given, and whether there may be several."""
     if file is not None and arguments:
         raise UsageError("both TEXT and --input were given: give one")
     if file is None and not arguments:

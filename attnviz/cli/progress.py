@@ -14,12 +14,7 @@ Item = TypeVar("Item")
 
 
 def counted(items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
-    """The items as they come, counted on stderr from the second second on until the end.
-
-    Args:
-        items: any.
-        total: how many there will be, if that is known: then also the time that remains is said.
-    """
+    """The items as they come, counted on stderr from the second second on until the end."""
     with advancing(total) as advance:
         for item in items:
             advance(1)
@@ -28,11 +23,7 @@ def counted(items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
 
 @contextmanager
 def advancing(total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Something to be told how many more texts are done, which then says so on stderr.
-
-    Args:
-        total: how many there will be, if that is known.
-    """
+    """Something to be told how many more texts are done, which then says so on stderr."""
     started, done = time.monotonic(), 0
     progress = Progress(
         SpinnerColumn(),

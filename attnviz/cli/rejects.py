@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from attnviz.cli.app import complain
-from attnviz.cli.options import Options
-from attnviz.cli.output import Draft
-from attnviz.core.errors import AttnvizError, choose
-from attnviz.storage.documents import dump_json
+from attnviz.core.errors import AttnvizError
 from attnviz.storage.texts import BadText, Text, is_utf8
-
-ON_ERROR = ("skip", "stop")
 
 
 @dataclass
@@ -34,11 +28,7 @@ class Failures:
     last: str = ""
 
     def add(self, record: Text | BadText | None, error: AttnvizError) -> None:
-        """Take one more.
-
-        Raises:
-            AttnvizError: it is the end.
-        """
+        """Take one more."""
         if self.stops:
             raise error
         if str(error) != self.last:  # a worker that died takes many records with it
@@ -47,31 +37,6 @@ class Failures:
         self.count += 1
         if self.write is not None:
             self.write(rejected(record, error))
-
-
-@contextmanager
-def failures(options: Options) -> Iterator[Failures]:
-    """What takes failures as was asked; a file of rejects stands once the run is through.
-
-    Raises:
-        UsageError: a way to go on that does not exist.
-        OutputError: a file that cannot be written.
-    """
-    stops = stopping(options)
-    path = options.many.rejects
-    with Draft(path) if path else nullcontext() as draft:
-        yield Failures(stops, draft.write if draft else None)
-        if draft:
-            draft.keep()
-
-
-def stopping(options: Options) -> bool:
-    """Whether the first failure is the end.
-
-    Raises:
-        UsageError: something else than "skip" or "stop".
-    """
-    return choose(options.many.on_error, ON_ERROR, "way to go on after an error") == "stop"
 
 
 def rejected(record: Text | BadText | None, error: AttnvizError) -> bytes:
@@ -85,13 +50,9 @@ def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
     r"""One JSON line: {"line":2,"reason":"the text is empty","text":" "}.
 
     `jq -r .text rejects.jsonl` gives the lines back, to be mended and fed again.
-
-    Args:
-        number: of the line in its file, from 1.
-        where: how messages name the line; left out of the reason as far as "line 2" says it.
-        reason: what is wrong with it.
-        raw: the line; a byte that is no UTF-8 is spelt `\udcXX` (PEP 383).
     """
+    from attnviz.storage.documents import dump_json
+
     said = reason.removeprefix(f"{where}: ")
     if where:
         said = said.replace(where, f"line {number}")

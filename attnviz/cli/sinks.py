@@ -1,4 +1,4 @@
-"""Where interactive pages go: files, and the reader's browser."""
+"""Single places that the results of a run go to: stdout, a file, pictures, pages."""
 
 from __future__ import annotations
 
@@ -6,79 +6,187 @@ import os
 import shlex
 import sys
 import tempfile
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from attnviz.cli.options import Options
-from attnviz.cli.output import (
-    Draft,
-    check_writable,
-    different,
-    note,
-    refuse_binary_on_terminal,
-    uninterrupted,
-    write_bytes,
-    write_file,
-)
-from attnviz.core.attention_map import Attention
+from attnviz.cli.output import Draft, check_writable, note, write_bytes, write_file
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import FORMATS
+from attnviz.core.options import Options
+from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display, Renderer, Views
-from attnviz.runs.outputs import (
-    as_bytes,
-    format_of,
-    make_renderer,
-    page_html,
-    picture_bytes,
-    picture_suffix,
-    views_of,
-)
-from attnviz.runs.pipeline import Result, check_kept
+from attnviz.renderers.reports import Data, format_of, picture_suffix
 
 if TYPE_CHECKING:
-    from attnviz.cli.resumable import ResumableSink
+    from matplotlib.figure import Figure
+
+    from attnviz.core.attention_map import Attention
+    from attnviz.runs.resumable import ResumableSink
 
 SUFFIXES = (".html", ".htm")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One result, in every form that a place may ask for.
+
+    Attributes:
+        data: what is written as data.
+        views: what a reader is shown of maps, worked out once and only if somebody asks.
+        figures: its own pictures by name; of maps the usual ones need none.
+        page: the maps of its page, where these are not the data.
+        picture: the file of the picture whose patches attend, if one does.
+    """
+
+    data: Attention | Data
+    views: Views
+    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    page: Attention | None = None
+    picture: bytes | None = None
+
+
+def item_of(result: Attention | Data, options: Options) -> Item:
+    """A result with its usual views and pictures."""
+    if isinstance(result, Data):
+        return Item(result, tuple, result.figures)
+    from attnviz.runs.outputs import views_of
+
+    choice = options.choice
+    as_chosen = not (choice.layer is choice.head is None and choice.reduce == "none")
+    every_layer = choice.layer is not None
+    shown = views_of(result, every_layer=every_layer, as_chosen=as_chosen, top=options.origin.top)
+    return Item(result, shown)
+
+
+def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
+    """A fresh renderer of a kind of data."""
+    entry = FORMATS[format_name]
+    renderer: Renderer = (entry.load() if kind == "maps" else entry.load_report())(display)
+    return renderer
+
+
+class Sink(Protocol):
+    """One place that results go to."""
+
+    def add(self, item: Item) -> None:
+        """Take one result."""
+        ...
+
+    def finish(self) -> None:
+        """All results are there."""
+        ...
+
+
+class StdoutSink:
+    """Data on stdout, each result as soon as it is done."""
+
+    def __init__(self, renderer: Renderer, alone: bool = True) -> None:
+        """Take the renderer."""
+        self.renderer, self.alone = renderer, alone
+        self.read = True
+
+    def add(self, item: Item) -> None:
+        """Write the result's part."""
+        if self.read:
+            self._write(_written(self.renderer, item))
+
+    def finish(self) -> None:
+        """Write what closes the data."""
+        if self.read:
+            self._write(as_bytes(self.renderer.finish()))
+
+    def _write(self, part: bytes) -> None:
+        try:
+            write_bytes(part)
+        except BrokenPipeError:
+            if self.alone:
+                raise
+            self.read = False
+
+
+class FileSink:
+    """Data in a file, moved into place once it is complete."""
+
+    def __init__(self, renderer: Renderer, draft: Draft) -> None:
+        self.renderer, self.draft = renderer, draft
+
+    def add(self, item: Item) -> None:
+        """Append the result's part to the draft."""
+        self.draft.write(_written(self.renderer, item))
+
+    def finish(self) -> None:
+        """Close the data and move it into place."""
+        self.draft.write(as_bytes(self.renderer.finish()))
+        self.draft.keep()
+
+
+def _written(renderer: Renderer, item: Item) -> bytes:
+    data: Any = item.data
+    return as_bytes(renderer.add(data, item.views))
+
+
+def as_bytes(part: str | bytes) -> bytes:
+    """Text as UTF-8; bytes as they are."""
+    return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
+
+
+class PictureSink:
+    """A picture of each result: FILE for one, FILE-0, FILE-1, … for several."""
+
+    def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
+        """Check the suffix."""
+        self.picture, self.path, self.many = picture, path, many
+        self.suffix = picture_suffix(path)
+        self.count = count
+
+    def add(self, item: Item) -> None:
+        """Draw the result's picture."""
+        write_file(_numbered(self.path, self.many, self.count), self._drawn(item))
+        self.count += 1
+
+    def finish(self) -> None:
+        """Nothing more: every picture is already complete."""
+
+    def _drawn(self, item: Item) -> bytes:
+        data = item.data
+        if self.picture not in item.figures and not isinstance(data, Data):
+            from attnviz.runs.outputs import picture_bytes
+
+            return picture_bytes(data, self.picture, self.suffix, item.views)
+        from attnviz.renderers.figures.figure import figure_bytes
+
+        about = data.about if isinstance(data, Data) else ""
+        return figure_bytes(item.figures[self.picture](), self.suffix, about)
 
 
 class PageSink:
     """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
 
-    def __init__(self, path: Path | None, many: bool, shown: bool) -> None:
-        """Find out before the work whether pages can be written.
-
-        Args:
-            path: where to; None: a temporary file, which stays for the browser to read.
-            many: whether several texts may come.
-            shown: open the first page in a browser.
-
-        Raises:
-            UsageError: a suffix that is no page's.
-            OutputError: a place that cannot be written.
-        """
+    def __init__(self, path: Path | None, many: bool, shown: bool, count: int = 0) -> None:
+        """Find out before the work whether pages can be written."""
         if path is not None:
             if path.suffix.lower() not in SUFFIXES:
                 raise UsageError(f"--html '{path}' must end in {' or '.join(SUFFIXES)}")
             check_writable(path)
-        self.path, self.many, self.shown = path, many, shown
-        self.count = 0
+        self.path, self.many, self.shown, self.count = path, many, shown, count
 
-    def add(self, result: Result, views: Views) -> None:
+    def add(self, item: Item) -> None:
         """Write the text's page, and show it if it is the first."""
-        self.write(result, shown=views)
-
-    def write(
-        self, result: Attention, picture: bytes | None = None, shown: Views | None = None
-    ) -> None:
-        """Write a page, with the picture whose patches attend if there is one."""
-        if self.path is None and self.count:
+        attention = item.page or item.data
+        if isinstance(attention, Data) or (self.path is None and self.count):
             return
+        from attnviz.runs.outputs import page_html
+
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
-        if self.many and self.path:
-            path = path.with_name(f"{path.stem}-{self.count}{path.suffix}")
-        write_file(path, as_bytes(page_html(result, command_line(), picture=picture, shown=shown)))
+        path = _numbered(path, self.many and self.path is not None, self.count)
+        page = page_html(
+            attention,
+            command_line(),
+            picture=item.picture,
+            shown=None if item.page else item.views,
+        )
+        write_file(path, as_bytes(page))
         if self.shown and not self.count:
             show(path)
         self.count += 1
@@ -87,6 +195,10 @@ class PageSink:
         """Say that only one page was shown, where there were more texts."""
         if self.shown and self.many:
             note("--open shows the first text; --html FILE writes a page for each")
+
+
+def _numbered(path: Path, many: bool, count: int) -> Path:
+    return path.with_name(f"{path.stem}-{count}{path.suffix}") if many else path
 
 
 def show(path: Path) -> None:
@@ -107,243 +219,12 @@ def command_line() -> str:
     return shlex.join(["attnviz", *sys.argv[1:]])
 
 
-# <places> Single places that results go to: stdout, a file, pictures.
-
-
-class Sink(Protocol):
-    """One place that results go to."""
-
-    def add(self, result: Result, views: Views) -> None:
-        """Take one text's result."""
-        ...
-
-    def finish(self) -> None:
-        """All texts are through."""
-        ...
-
-
-class StdoutSink:
-    """Data on stdout, each text as soon as it is done."""
-
-    def __init__(self, renderer: Renderer, alone: bool = True) -> None:
-        """Take the renderer.
-
-        Args:
-            renderer: of the format.
-            alone: nothing else is written, so that the run ends once nobody reads stdout.
-        """
-        self.renderer, self.alone = renderer, alone
-        self.read = True
-
-    def add(self, result: Result, views: Views) -> None:
-        """Write the text's part."""
-        if self.read:
-            self._write(self.renderer.add(result, views))
-
-    def finish(self) -> None:
-        """Write what closes the data."""
-        if self.read:
-            self._write(self.renderer.finish())
-
-    def _write(self, part: str | bytes) -> None:
-        try:
-            write_bytes(as_bytes(part))
-        except BrokenPipeError:
-            if self.alone:
-                raise
-            self.read = False
-
-
-class FileSink:
-    """Data in a file, moved into place once it is whole."""
-
-    def __init__(self, renderer: Renderer, draft: Draft) -> None:
-        self.renderer, self.draft = renderer, draft
-
-    def add(self, result: Result, views: Views) -> None:
-        """Append the text's part to the draft."""
-        self.draft.write(as_bytes(self.renderer.add(result, views)))
-
-    def finish(self) -> None:
-        """Close the data and move it into place."""
-        self.draft.write(as_bytes(self.renderer.finish()))
-        self.draft.keep()
-
-
-class PictureSink:
-    """A picture of each text: FILE for one text, FILE-0, FILE-1, … (by id) for several."""
-
-    def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
-        """Check the suffix.
-
-        Args:
-            picture: which one.
-            path: where to.
-            many: whether several texts may come.
-            count: how many an earlier run has drawn.
-
-        Raises:
-            UsageError: a suffix that is no picture's.
-        """
-        self.picture, self.path, self.many = picture, path, many
-        self.suffix = picture_suffix(path)
-        self.count = count
-
-    def add(self, result: Result, views: Views) -> None:
-        """Draw the text's picture."""
-        path = self.path
-        if self.many:
-            path = path.with_name(f"{path.stem}-{self.count}{path.suffix}")
-        self.count += 1
-        write_file(path, picture_bytes(result, self.picture, self.suffix, views))
-
-    def finish(self) -> None:
-        """Nothing more: every picture is already whole."""
-
-
-# <sinks> Everything that one run writes: stdout, a data file, pictures; each text is computed
-# once.
-
-
-class Sinks(AbstractContextManager["Sinks"]):
-    """All sinks of a run; what is not finished when it ends leaves no file, or one to go on with.
-
-    For each record of the input, in order, call `add` or `skip`; behind the last one `finish`.
-
-    Attributes:
-        failed: records that came to nothing, those of an earlier run included.
-        good: records that came to something, likewise.
-    """
-
-    def __init__(
-        self,
-        options: Options,
-        many: bool,
-        command: str = "",
-        input_file: Path | None = None,
-    ) -> None:
-        """Check and open everything that will be written.
-
-        Args:
-            options: what was asked for.
-            many: whether several texts may come.
-            command: what makes the results.
-            input_file: the file that the texts come from, if it can be read again.
-
-        Raises:
-            UsageError: an unknown format, a wrong suffix, one file asked for twice, or nothing that
-                could be gone on with.
-            OutputError: a place that cannot be written.
-        """
-        self.open = ExitStack()
-        output = options.output
-        pictures = check_places(options)
-        choice = options.choice
-        self.every_layer = choice.layer is not None
-        self.as_chosen = self.every_layer or choice.head is not None or choice.reduce != "none"
-        self.top = options.origin.top
-        display = display_of_stdout(many)
-        renderer = make_renderer(output.format, display)
-        if FORMATS[output.format].binary:
-            refuse_binary_on_terminal(output.format)
-        self.lasting = open_lasting(options, many, command, input_file, display.width)
-        self.failed = self.lasting.failed if self.lasting else 0
-        self.good = self.done - self.failed
-        self.sinks: list[Sink] = [self.lasting] if self.lasting else []
-        self.rejects = self._draft(options.many.rejects, self.lasting and self.lasting.rejects_path)
-        if draft := self._draft(output.output, self.lasting):
-            plain = Display(many=many, width=display.width)
-            self.sinks.append(FileSink(make_renderer(format_of(draft.path), plain), draft))
-        for picture, path in pictures.items():
-            self.sinks.append(PictureSink(picture, path, many, self.good))
-        if output.html or output.open_page:
-            page = PageSink(output.html, many, output.open_page)
-            page.count = self.good
-            self.sinks.append(page)
-        self.sinks.append(StdoutSink(renderer, alone=not self.sinks))
-
-    def _draft(self, path: Path | None, taken: object) -> Draft | None:
-        """A file that appears whole or not at all, unless it is none or taken care of."""
-        return None if path is None or taken else self.open.enter_context(Draft(path))
-
-    @property
-    def done(self) -> int:
-        """How many records are done, those of an earlier run included."""
-        return self.lasting.records if self.lasting else 0
-
-    @property
-    def complete(self) -> bool:
-        """True where an earlier run has done everything."""
-        return self.lasting is not None and self.lasting.complete
-
-    def add(self, result: Result) -> None:
-        """Write one record's result everywhere, whatever Ctrl-C says meanwhile."""
-        shown = views_of(
-            result, every_layer=self.every_layer, as_chosen=self.as_chosen, top=self.top
-        )
-        with uninterrupted():
-            for sink in self.sinks:
-                sink.add(result, shown)
-            self.good += 1
-
-    def skip(self, reject: bytes = b"") -> None:
-        """Count a record that came to nothing, and write its line to the file of rejects."""
-        with uninterrupted():
-            if self.lasting is not None:
-                self.lasting.skip(reject)
-            if self.rejects is not None:
-                self.rejects.write(reject)
-            self.failed += 1
-
-    def finish(self) -> None:
-        """Complete everything; where no record came to anything, the file of rejects only."""
-        with uninterrupted():
-            for sink in self.sinks if self.good else [item for item in (self.lasting,) if item]:
-                sink.finish()
-            if self.rejects is not None:
-                self.rejects.keep()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.lasting is not None:
-            self.lasting.leave()
-        self.open.__exit__(kind, error, trace)
-
-
-def check_places(options: Options) -> dict[str, Path]:
-    """Find out whether everything asked for has a place of its own; answers the pictures'.
-
-    Raises:
-        UsageError: a wrong suffix, or one file asked for twice.
-        OutputError: a picture that cannot be written.
-    """
-    output = options.output
-    asked = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
-    pictures = {name: path for name, path in asked.items() if path is not None}
-    different(output.output, output.html, options.many.rejects, *pictures.values())
-    check_kept(options.origin, options.choice)
-    if options.origin.keep_qk and not (output.html or output.open_page):
-        raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
-    for path in pictures.values():
-        picture_suffix(path)
-        check_writable(path)
-    return pictures
-
-
-def open_lasting(
+def open_resumable(
     options: Options, many: bool, command: str, input_file: Path | None, width: int
 ) -> ResumableSink | None:
-    """The data file in shards, or one that an interrupted run leaves to go on with.
+    """The data file in shards, or one that --resume can continue.
 
     None where neither can be: the file then appears whole or not at all.
-
-    Raises:
-        UsageError: it was asked for all the same.
-        OutputError: a place that cannot be written.
     """
     path, shard_size = options.output.output, options.many.shard_size
     resume, rejects = options.many.resume, options.many.rejects
@@ -358,20 +239,20 @@ def open_lasting(
         raise UsageError("--resume reads the texts again: give them by --input FILE, not a pipe")
     if resume and not shard_size and not FORMATS[name].grows:
         raise UsageError(
-            f"--resume cannot go on with half of '{path}': add --shard-size N, or write "
+            f"--resume cannot continue a part of '{path}': add --shard-size N, or write "
             f"{', '.join(item.suffix for item in FORMATS.values() if item.grows)}"
         )
     if not many:
         return None
     # Most runs have one text, and need none of what makes files last.
-    from attnviz.cli.journal import question_of
-    from attnviz.cli.resumable import ResumableSink, can_last
+    from attnviz.runs.journal import run_options
+    from attnviz.runs.resumable import ResumableSink, can_resume
 
-    if not shard_size and not (again and FORMATS[name].grows and can_last(path)):
+    if not shard_size and not (again and FORMATS[name].grows and can_resume(path)):
         return None
 
     def make(first: int, begun: bool) -> Renderer:
-        return make_renderer(name, Display(width=width, many=True, first=first, begun=begun))
+        return renderer_of(name, "maps", Display(width=width, many=True, first=first, begun=begun))
 
     make(0, False)
     return ResumableSink(
@@ -379,10 +260,10 @@ def open_lasting(
         make,
         grows=FORMATS[name].grows,
         shard_size=shard_size,
-        rejects=rejects if rejects and can_last(rejects) else None,
-        question=question_of(command, options, input_file) if again and input_file else None,
+        rejects=rejects if rejects and can_resume(rejects) else None,
+        options=run_options(command, options, input_file) if again and input_file else None,
         resume=resume,
-        say=(lambda _: None) if options.output.quiet else note,
+        notify=(lambda _: None) if options.output.quiet else note,
     )
 
 

@@ -1,7 +1,7 @@
 """What flows through the program: weights with their tokens and where they came from.
 
-Everything here is numpy and text. torch, batches, padding and odd token glyphs end before a map
-is made, so that whatever renders or analyses a map needs none of them.
+Everything here is numpy and text. torch, batches, padding and the glyphs of tokenizers end before a
+map is made, so that renderers and analyses need none of them.
 """
 
 from __future__ import annotations
@@ -151,11 +151,7 @@ class AttentionMap:
 
 
 def check_single_tokens(item: AttentionMap, what: str) -> None:
-    """Refuse a map of blocks, where something is asked that only single tokens can answer.
-
-    Args:
-        item: any map.
-        what: what was asked, in words that begin a sentence.
+    """Refuse a map of blocks for `what`, in words that begin a sentence.
 
     Raises:
         InputError: a row or a column stands for several tokens.
@@ -169,11 +165,7 @@ def check_single_tokens(item: AttentionMap, what: str) -> None:
 
 
 def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
-    """Refuse numbers that a cell of this kind cannot hold.
-
-    Raises:
-        InputError: a value that is not finite, or a share outside 0 to 1.
-    """
+    """Refuse values that are not finite, or shares outside 0 to 1, with an InputError."""
     lowest, highest = float(weights.min()), float(weights.max())
     if not np.isfinite(lowest + highest):
         raise InputError(f"weights of stream '{stream}' hold values that are not finite")
@@ -182,6 +174,21 @@ def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> N
             f"weights of stream '{stream}' run from {lowest:.4g} to {highest:.4g}, outside 0 to 1: "
             "these are scores, not weights after a softmax"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A text of two parts that was read as one sequence.
+
+    Attributes:
+        kind: what the parts are.
+        start: the character at which the second begins, counted from 0.
+        counts: the tokens of each part, where they were counted.
+    """
+
+    kind: Literal["pair", "prompt and output"]
+    start: int
+    counts: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +236,19 @@ class Provenance:
         return name + (" (untrained)" if self.trained is False else "")
 
 
+def typed_facts(provenance: Provenance) -> dict[str, Any]:
+    """The fields of an `Attention` that are also facts of its provenance, where they are saved."""
+    settings = provenance.settings
+    facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
+    lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
+    facts["lens"] = lenses[-1] if lenses else "raw"
+    if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
+        read, written = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
+        counts = None if read is None or written is None else (int(read), int(written))
+        facts["parts"] = Parts(settings[PARTS], int(settings[SECOND_PART]), counts)
+    return facts
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Projections:
     """What the scores of a map are products of, kept on request.
@@ -274,6 +294,9 @@ class Attention:
         target: of a pair, the text whose tokens are queries.
         id: the record's own name, or its number in the input.
         projections: for a stream, its queries and keys, if they were kept.
+        parts: of a text in two parts, where the second begins.
+        decision: what a model with a head decided about the text, in words.
+        lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -283,6 +306,9 @@ class Attention:
     target: str | None = None
     id: str = "0"
     projections: Mapping[str, Projections] = field(default_factory=dict)
+    parts: Parts | None = None
+    decision: str = ""
+    lens: str = "raw"
 
     @property
     def main(self) -> AttentionMap:
@@ -298,6 +324,11 @@ class Attention:
     def tokens(self) -> tuple[str, ...]:
         """Texts of the main map's query tokens."""
         return tuple(token.text for token in self.main.query_tokens)
+
+    def text_of(self, side: str) -> str:
+        """The text that the tokens of a side refer to; empty where it is not known."""
+        texts = {"text": self.text, "source": self.source, "target": self.target}
+        return texts.get(side) or ""
 
     def stream(self, name: str) -> AttentionMap:
         """The map of one stream.

@@ -1,4 +1,4 @@
-"""What is said about a corpus: figures a head, and where they come from."""
+"""The report on a corpus: numbers for each head, and where they come from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What one head makes of a pair of words.
+    """The attention of one head between a pair of words.
 
     Attributes:
         layer: the head's layer.
@@ -36,12 +36,12 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class TopExample:
-    """A sentence in which a head fires strongly, by its strongest link.
+    """A sentence in which a head attends strongly, by its strongest link.
 
     Attributes:
         layer: the head's layer.
         head: its name.
-        rank: 1 for the sentence in which it fires most.
+        rank: 1 for the sentence with the strongest link.
         weight: of the link.
         query: the word that attends.
         key: the word that is attended to.
@@ -74,7 +74,7 @@ class StreamReport:
         deviation: sample standard deviation over these texts.
         low: lower end of the mean's interval.
         high: its upper end.
-        uniform: what an even look at all that may be seen gives on average.
+        uniform: what uniform attention to all visible keys gives on average.
         offsets: position of the key minus that of the query.
         by_offset: mean weight of all links of that offset between tokens that stand for text;
             shape (offsets, …).
@@ -83,10 +83,10 @@ class StreamReport:
             missing to 1 goes to special tokens.
         classes: what a key can be.
         class_shares: share of all attention, shape (classes, …).
-        class_even: what an even look gives.
+        class_even: what uniform attention gives.
         paired: between how many of the most frequent words pairs were counted.
         pairs: the strongest of each head, the strongest first.
-        firings: the sentences in which each head fires most.
+        firings: the sentences in which each head attends most strongly, with the link.
         rows: the heads with their means and roles.
     """
 

@@ -10,7 +10,7 @@ class AttnvizError(Exception):
 
 
 class UsageError(AttnvizError):
-    """Asked wrongly: an option, a name or a selection that does not exist."""
+    """A wrong request: an option, a name or a selection that does not exist."""
 
     status = 2
 

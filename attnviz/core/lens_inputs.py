@@ -1,7 +1,4 @@
-"""What a model can tell beyond its weights, as arrays: gradients, and what the weights add up.
-
-A lens that needs it takes one of these instead of the bare maps; torch ends before they are made.
-"""
+"""What lenses need beyond weights, as arrays: gradients, and the vectors that weights add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What analyses say about a map: a number a head, a link, and the view that a reader sees first."""
+"""What analyses say about a map: a number a head, a link, and the view that a reader sees first.
+
+Divergences are of Jensen and Shannon, in nats, from 0 to ln 2. A `caption` says what was run,
+`texts` over how many texts each number is a mean, `provenance` where the maps came from.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.attention_map import AttentionMap, Focus, Provenance
+    from attnviz.core.registry import RoleKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,12 +26,10 @@ class HeadMeasure:
     """A number for each head.
 
     Attributes:
-        name: what is measured ("entropy").
         unit: "nats", "share", ….
-        low: what its smallest value means, in words.
-        high: what its largest value means.
+        low: what its smallest value means, in words; high: its largest.
         values: float of shape (layers, heads); NaN where it says nothing.
-        uniform: what an even look at all that may be seen would give, likewise; None: unknown.
+        uniform: what uniform attention to all visible keys gives, likewise; None: unknown.
         top: the largest value there can be; of a signed measure also the size of the lowest.
     """
 
@@ -45,13 +48,14 @@ class Role:
 
     Attributes:
         name: "previous-token", "induction", ….
-        share: how much of its attention goes there.
-        uniform: how much an even look would give.
+        share: how much of its attention goes there; uniform: how much uniform attention would give.
+        kind: "acts", what it does where it can, or "rests", where it looks when it cannot.
     """
 
     name: str
     share: float
     uniform: float
+    kind: RoleKind = "acts"
 
     @property
     def lift(self) -> float:
@@ -64,12 +68,9 @@ class HeadRow:
     """One head with everything measured on it.
 
     Attributes:
-        stream: which attention it belongs to.
-        layer: its layer's name.
-        head: its own name.
         values: a number for each measure; NaN where it says nothing.
         uniform: what uniform attention under the same mask gives, likewise.
-        roles: what it clearly does, the clearest first.
+        roles: what it clearly does, the clearest first, and then where it clearly rests.
     """
 
     stream: str
@@ -79,18 +80,17 @@ class HeadRow:
     uniform: Mapping[str, float]
     roles: tuple[Role, ...] = ()
 
+    def clearest(self, kind: RoleKind) -> Role | None:
+        """Its clearest role of a kind, if it has one."""
+        return next((role for role in self.roles if role.kind == kind), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How to read a measure.
+    """How to read a measure: the fields of `HeadMeasure` but for its values.
 
     Attributes:
-        name: as in a row's values.
         short: a heading of few letters.
-        unit: "nats", "share", "keys", "tokens".
-        low: what its smallest value means.
-        high: what its largest value means.
-        top: the largest value there can be.
     """
 
     name: str
@@ -106,11 +106,8 @@ class HeadReport:
     """Every head of a run.
 
     Attributes:
-        caption: what was run.
         measures: what was measured, in the order of the table.
         rows: a row a head, as sorted.
-        provenance: where the maps came from.
-        texts: over how many texts each number is a mean.
         sinks: keys on which attention rests, in words; empty where there is none.
     """
 
@@ -127,11 +124,10 @@ class HeadLine:
     """One head in a line.
 
     Attributes:
-        head: its name.
         profile: what each key receives on average, shape (keys,).
         pattern: what it does in words ("each → the one before"), or its sharpest link.
         weight: how much of a row's attention that pattern or link holds.
-        entropy: mean over its rows, in nats; 0: every query looks at one key; NaN where rows and
+        entropy: mean over its rows, in nats; 0: every query attends to one key; NaN where rows and
             columns are blocks of tokens.
     """
 
@@ -148,12 +144,10 @@ class View:
 
     Attributes:
         map: one layer and one head, shape (1, 1, queries, keys).
-        caption: what was run and what of it this is.
+        caption: what was run and what of it this is; `run` and `which` are its two halves.
         orientation: who attends to whom.
         heads: a line for each head of the layer; empty where there is only one.
         strongest: the strongest link over every layer and head of the stream, if any.
-        run: what was run, without what of it this is.
-        which: what of it this is.
         links: the strongest links over every layer and head of the stream, strongest first.
         second: True for the mean that stands behind the head to see first; a single picture leaves
             it out.
@@ -177,14 +171,11 @@ class SimilarityReport:
     """Which heads look alike.
 
     Attributes:
-        caption: what was run.
         stream: whose heads they are.
         heads: layer and head by name, in the order of the axes.
-        divergences: mean Jensen–Shannon divergence in nats, shape (heads, heads), 0 to ln 2.
+        divergences: means, shape (heads, heads).
         places: of the heads in a plane, shape (heads, 2).
         shown: the share of all spread that the plane shows.
-        provenance: where the maps came from.
-        texts: over how many texts the divergences are a mean.
     """
 
     caption: str
@@ -199,14 +190,10 @@ class SimilarityReport:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How often one head finds one relation.
+    """How often one attention head finds one relation of a treebank ("nsubj"), 0 to 1.
 
     Attributes:
-        relation: its name in the treebank ("nsubj").
         toward: "head", where the dependent's strongest link is its syntactic head, or "dependent".
-        layer: the attention head's layer.
-        head: its name.
-        share: of the cases it gets right, 0 to 1.
     """
 
     relation: str
@@ -221,10 +208,9 @@ class Relation:
     """One relation of a treebank.
 
     Attributes:
-        name: such as "nsubj".
         count: cases.
         offset: the distance from dependent to head that is right most often.
-        by_offset: how often, 0 to 1.
+        by_offset: how often it is, 0 to 1.
     """
 
     name: str
@@ -238,11 +224,8 @@ class TreebankReport:
     """Which head finds which relation.
 
     Attributes:
-        caption: what was run.
-        sentences: how many were read.
         relations: the most frequent first.
         findings: every head on every relation in both directions, relation by relation, best first.
-        provenance: where the maps came from.
         notes: what a reader must know.
     """
 
@@ -256,13 +239,7 @@ class TreebankReport:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One link before and after.
-
-    Attributes:
-        link: the change itself: its weight is after − before.
-        before: the weight in A.
-        after: the weight in B.
-    """
+    """One link with its weight before, in A, and after, in B; its own weight is the difference."""
 
     link: Link
     before: float
@@ -276,9 +253,9 @@ class Comparison:
     Attributes:
         map: B − A, signed, over the queries that both have and the keys of either.
         heads: of each layer and head of the map, the layer and head of A and those of B.
-        divergences: mean Jensen–Shannon divergence of the rows in nats, shape (layers, heads), 0 to
-            ln 2; NaN where a head has no row to compare.
-        changes: the links that changed most, first the largest.
+        divergences: means over the rows, shape (layers, heads); NaN where a head has no row to
+            compare.
+        changes: the links that changed most, the largest first.
         notes: what was aligned, left out or renormalised.
     """
 

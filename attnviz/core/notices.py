@@ -1,7 +1,7 @@
-"""What must be said before the work that it is about: how much of it there is, what is left out.
+"""Notices: what a user should know before the slow work that it is about.
 
-Whoever works announces; whoever runs it and has a place to say things listens. Nobody listening,
-nothing is said, and the result's provenance holds it all the same.
+Whoever does the work calls `notify`; whoever runs it and can show something listens. Without a
+listener nothing is shown; the result's provenance holds it all the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def notify(text: str) -> None:
-    """Say something now, before the result that it is about is there."""
+    """Send a notice now, before the result that it is about exists."""
     listener = _listener.get()
     if listener is not None:
         listener(text)
@@ -23,7 +23,7 @@ def notify(text: str) -> None:
 
 @contextmanager
 def notices_to(listener: Listener | None) -> Iterator[None]:
-    """Hand what is announced meanwhile to a listener; None: to nobody."""
+    """Send the notices of the block to a listener; None: to nobody."""
     token = _listener.set(listener)
     try:
         yield

@@ -11,6 +11,13 @@ from typing import Any, Literal
 
 Command = Literal["self", "cross", "co"]
 Needs = Literal["weights", "gradients", "values"]
+Form = Literal["text", "document", "rows", "arrays", "maps", "links", "nothing"]
+"""What a format is written from."""
+DataKind = Literal[
+    "maps", "heads", "corpus", "comparison", "alignment", "scores", "steps", "lesson", "listing"
+]
+RoleKind = Literal["acts", "rests"]
+"""What a role says of a head: what it does where it can, or where it rests when it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,9 @@ class Mechanism(Entry):
         causal: the name of its causal form, where a mask alone does not make it causal.
         scaled: whether scores are divided by the root of the head size; None where weights are no
             softmax of scores.
+        own_layer: of co-attention, what an own layer runs, "module:attribute": (first, second,
+            parameters by name, heads) → the weights of each stream.
+        module: the class of `attnviz.layers` that `CoAttention` builds for it, likewise.
     """
 
     commands: tuple[Command, ...]
@@ -46,6 +56,8 @@ class Mechanism(Entry):
     many_heads: bool = False
     causal: str | None = None
     scaled: bool | None = True
+    own_layer: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +66,21 @@ class Format(Entry):
 
     Attributes:
         suffix: of its files.
+        form: what it is written from; data that have it can be written, by whatever command.
+        report: where the code is for other data than maps, "module:attribute"; empty: maps only.
         binary: True where no terminal can show it.
-        grows: True where a file is whole after each text, so that it can be gone on with.
+        grows: True where a file is complete after each text, so that a run can continue it.
     """
 
-    suffix: str
+    suffix: str = ""
+    form: Form = "maps"
+    report: str = ""
     binary: bool = False
     grows: bool = False
+
+    def load_report(self) -> Any:
+        """The object that `report` names."""
+        return Entry(self.summary, self.report).load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +89,15 @@ class Measure(Entry):
 
     Attributes:
         short: a column heading of few letters.
-        role: True where a head is called after it, once it beats uniform attention clearly.
+        role: the kind of role that a head has once it beats uniform attention clearly; None: none.
+        color: of the role, red, green and blue, told apart by the colour-blind too (most are Okabe
+            and Ito's, 2008).
         repeated: True where it is read off a repeated sequence.
     """
 
     short: str
-    role: bool = False
+    role: RoleKind | None = None
+    color: tuple[int, int, int] | None = None
     repeated: bool = False
 
 
@@ -142,53 +165,76 @@ MECHANISMS: dict[str, Mechanism] = {
         "Co-attention of two sequences through one shared affinity, both summarised at once.",
         "attnviz.mechanisms.co_attention:co_parallel",
         ("co",),
+        own_layer="attnviz.mechanisms.co_attention:own_parallel",
+        module="attnviz.layers.co_attention:ParallelCoAttention",
     ),
     "co-alternating": Mechanism(
         "Co-attention in three turns: summarise one, let it guide the other, and back again.",
         "attnviz.mechanisms.co_attention:co_alternating",
         ("co",),
+        own_layer="attnviz.mechanisms.co_attention:own_alternating",
+        module="attnviz.layers.co_attention:AlternatingCoAttention",
     ),
     "co-two-stream": Mechanism(
         "Co-attention of two streams, each one's queries over the other's keys and values.",
         "attnviz.mechanisms.co_attention:co_two_stream",
         ("co",),
         many_heads=True,
+        own_layer="attnviz.mechanisms.co_attention:own_two_stream",
+        module="attnviz.layers.co_attention:TwoStreamCoAttention",
     ),
 }
+
+CO_VARIANTS = tuple(
+    name.removeprefix("co-") for name, row in MECHANISMS.items() if row.commands == ("co",)
+)
+"""What `attnviz co --variant` chooses from."""
 
 FORMATS: dict[str, Format] = {
     "table": Format(
         "A table for the eye: one head or a mean, and a line for each head.",
         "attnviz.renderers.text.table:TableRenderer",
         ".txt",
+        "text",
+        "attnviz.renderers.reports:TextReport",
     ),
     "json": Format(
         "One JSON document with tokens, every weight and the provenance.",
         "attnviz.renderers.data.maps:JsonRenderer",
         ".json",
+        "document",
+        "attnviz.renderers.reports:JsonReport",
     ),
     "jsonl": Format(
         "One JSON document a line, a line a text.",
         "attnviz.renderers.data.maps:JsonLinesRenderer",
         ".jsonl",
+        "document",
+        "attnviz.renderers.reports:JsonLinesReport",
         grows=True,
     ),
     "csv": Format(
         "Comma-separated, one weight a row.",
         "attnviz.renderers.data.maps:CsvRenderer",
         ".csv",
+        "rows",
+        "attnviz.renderers.reports:CsvReport",
         grows=True,
     ),
     "tsv": Format(
         "Tab-separated, one weight a row, backslash escapes, never a quote.",
         "attnviz.renderers.data.maps:TsvRenderer",
         ".tsv",
+        "rows",
+        "attnviz.renderers.reports:TsvReport",
         grows=True,
     ),
     "npz": Format(
         "NumPy arrays with everything in them, readable without pickle.",
         "attnviz.renderers.data.maps:NpzRenderer",
         ".npz",
+        "arrays",
+        "attnviz.renderers.reports:NpzReport",
         binary=True,
     ),
     "parquet": Format(
@@ -200,24 +246,44 @@ FORMATS: dict[str, Format] = {
     "heatmap": Format(
         "One matrix as a picture in the terminal.",
         "attnviz.renderers.text.heatmap:TerminalHeatmap",
-        "",
     ),
     "grid": Format(
         "Every head as a thumbnail in the terminal.",
         "attnviz.renderers.text.heatmap:TerminalGrid",
-        "",
     ),
     "links": Format(
         "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
         "attnviz.renderers.text.links:LinksRenderer",
-        "",
+    ),
+    "pharaoh": Format(
+        "The links of a pair's words on one line, as word aligners write them: 0-0 2-1.",
+        "attnviz.renderers.reports:PharaohReport",
+        ".txt",
+        "links",
+        "attnviz.renderers.reports:PharaohReport",
     ),
     "none": Format(
         "Nothing on stdout.",
         "attnviz.renderers.data.maps:NoRenderer",
         "",
+        "nothing",
+        "attnviz.renderers.data.maps:NoRenderer",
     ),
 }
+
+DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
+    "maps": ("text", "document", "rows", "arrays", "maps"),
+    "heads": ("text", "document", "rows"),
+    "corpus": ("text", "document", "rows", "arrays"),
+    "comparison": ("text", "document", "rows", "arrays"),
+    "alignment": ("links", "document", "rows"),
+    "scores": ("text", "document", "rows"),
+    "steps": ("text", "document", "arrays"),
+    "lesson": ("text", "document", "rows"),
+    "listing": ("text", "document", "rows"),
+}
+"""What each kind of data can be written as, its usual form first."""
+
 
 PICTURES: dict[str, Entry] = {
     "heatmap": Entry(
@@ -246,17 +312,17 @@ MEASURES: dict[str, Measure] = {
         "rel",
     ),
     "span": Measure(
-        "How many keys an even look of the same entropy would take in.",
+        "How many keys uniform attention of the same entropy would cover.",
         "attnviz.analyses.measures.spread:span",
         "span",
     ),
     "confidence": Measure(
-        "Mean of each row's largest weight, the end token aside.",
+        "Mean of each row's largest weight, without the end token.",
         "attnviz.analyses.measures.spread:confidence",
         "conf",
     ),
     "distance": Measure(
-        "Mean distance between a token and what it looks at, in tokens.",
+        "Mean distance between a token and the tokens it attends to, in tokens.",
         "attnviz.analyses.measures.distance:distance",
         "dist",
     ),
@@ -266,7 +332,7 @@ MEASURES: dict[str, Measure] = {
         "offs",
     ),
     "patch-distance": Measure(
-        "Mean way between a patch of a picture and what it looks at, in patches.",
+        "Mean distance between a patch of a picture and those it attends to, in patches.",
         "attnviz.analyses.measures.distance:patch_distance",
         "way",
     ),
@@ -274,43 +340,50 @@ MEASURES: dict[str, Measure] = {
         "Share that goes to the token before.",
         "attnviz.analyses.measures.shares:previous_token",
         "prev",
-        role=True,
+        role="acts",
+        color=(0, 114, 178),
     ),
     "next-token": Measure(
         "Share that goes to the token after.",
         "attnviz.analyses.measures.shares:next_token",
         "next",
-        role=True,
+        role="acts",
+        color=(86, 180, 233),
     ),
     "self": Measure(
         "Share that stays on the token itself.",
         "attnviz.analyses.measures.shares:own_token",
         "self",
-        role=True,
+        role="acts",
+        color=(68, 68, 68),
     ),
     "same-token": Measure(
         "Share that goes to other places of the same token.",
         "attnviz.analyses.measures.shares:same_token",
         "same",
-        role=True,
+        role="acts",
+        color=(204, 121, 167),
     ),
     "first-token": Measure(
         "Share that goes to the first token, from all the others.",
         "attnviz.analyses.measures.shares:first_token",
         "first",
-        role=True,
+        role="rests",
+        color=(230, 159, 0),
     ),
     "special-token": Measure(
         "Share that goes to special tokens.",
         "attnviz.analyses.measures.shares:special_token",
         "spec",
-        role=True,
+        role="rests",
+        color=(213, 94, 0),
     ),
     "punctuation": Measure(
         "Share that goes to punctuation marks.",
         "attnviz.analyses.measures.shares:punctuation",
         "punc",
-        role=True,
+        role="rests",
+        color=(240, 228, 66),
     ),
     "sink": Measure(
         "Attention that the strongest key gets from those who see it (Gu 2024).",
@@ -318,17 +391,19 @@ MEASURES: dict[str, Measure] = {
         "sink",
     ),
     "induction": Measure(
-        "On a repeated sequence, share that goes to what came next the last time.",
+        "On a repeated sequence, share that goes to the token after the earlier copy.",
         "attnviz.analyses.measures.repetition:induction",
         "ind",
-        role=True,
+        role="acts",
+        color=(0, 158, 115),
         repeated=True,
     ),
     "duplicate": Measure(
-        "On a repeated sequence, share that goes to the same token the last time.",
+        "On a repeated sequence, share that goes to the earlier copy of the token.",
         "attnviz.analyses.measures.repetition:duplicate",
         "dup",
-        role=True,
+        role="acts",
+        color=(140, 211, 184),
         repeated=True,
     ),
 }
@@ -345,12 +420,12 @@ LENSES: dict[str, Lens] = {
         "attnviz.analyses.lenses.flow:flow",
     ),
     "gradient": Lens(
-        "How much each input token speaks for one output, through weights it grows with.",
+        "Attribution of one output to each input token, by gradient-weighted attention.",
         "attnviz.analyses.lenses.gradient:gradient",
         "gradients",
     ),
     "norm": Lens(
-        "How long each key's contribution to each query is, all heads added up.",
+        "Length of each key's contribution to each query, over all heads together.",
         "attnviz.analyses.lenses.norm:norm",
         "values",
     ),

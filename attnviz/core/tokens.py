@@ -1,4 +1,7 @@
-"""Pieces of words, told from whole words by the text around them."""
+"""Names of tokens: pieces that continue a word, and the patches of a picture.
+
+A patch is named by its row and column, counted from 0 at the upper left.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from attnviz.core.errors import UsageError
 
 
 def continues_word(text: str, start: int) -> bool:
-    """True where a piece that starts here goes on with a word; scripts without spaces have none.
+    """True where a piece that starts here continues a word; scripts without spaces have none.
 
     Such a piece is labelled "##ing" for every tokenizer, as WordPiece writes it.
     """
@@ -19,15 +22,12 @@ def continues_word(text: str, start: int) -> bool:
     return before.isalnum() and first.isalnum() and spaced
 
 
-# <patches> How the patches of a picture are called on an axis: by row and column, from the upper
-# left.
-
 AVERAGE = Token("mean over patches", special=True)
-"""The query where no token looks at the whole: what all patches attend to, on average."""
+"""The query where no token stands for the picture: what all patches attend to, on average."""
 
 
 def patch_name(row: int, column: int) -> str:
-    """A patch as it is called, such as "3,5"; both count from 0."""
+    """A patch's name, such as "3,5"."""
     return f"{row},{column}"
 
 

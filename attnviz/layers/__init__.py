@@ -1,16 +1,19 @@
 """Torch modules with learned projections over the mechanisms.
 
-Conventions of every layer:
+Conventions of every layer, which their own docstrings do not repeat:
 
 - Batch first, any leading axes: inputs are (…, positions, size).
 - A call answers (output, weights), as torch's own attention does; the weights are None unless
-  `need_weights=True` asks for them.
+  `need_weights=True` asks for them; where there are heads, one matrix for each.
 - Masks are boolean and True where a query may look: `mask` is (queries, keys), one for each item
   (…, queries, keys), or where there are heads one for each head; `key_mask` is (…, keys) and says
-  which keys are no padding. torch's own layers mean the opposite by True.
+  which keys are no padding. torch's own layers mean the opposite by True. Numbers that are added to
+  scores are refused with a UsageError.
 - A query that may look nowhere has weights of zero, never NaN.
-- Dropout falls on the weights, in training only. The weights given back are those applied, so
-  while dropout is active their rows need not sum to 1, again as in torch.
+- A number of heads must divide the size that they share; another one is a UsageError.
+- `bias` lets the projections add a constant. `dropout` is a share from 0 to 1 and falls, in
+  training only, on the weights and in blocks also on what each part adds. The weights given back
+  are those applied, so while dropout is active their rows need not sum to 1, again as in torch.
 """
 
 from attnviz.layers.attention import (

@@ -1,6 +1,12 @@
-"""One mask out of those that a layer was given; True always means that a query may look."""
+"""Attention with learned projections: one head or several, causal, cross and linear.
+
+Arguments that every layer shares (masks, `need_weights`, `bias`, `dropout`) are described once, in
+`attnviz.layers`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +26,297 @@ from attnviz.mechanisms.dot_product import (
 from attnviz.mechanisms.linear import causal_linear, linear
 
 
-def visible(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
-    """What both masks leave to see, broadcastable to (…, queries, keys); None: everything.
+class Projected(nn.Module):
+    """The learned maps to queries, keys and values that every attention layer starts with."""
+
+    def __init__(
+        self,
+        query_size: int,
+        key_size: int,
+        value_size: int,
+        joined_size: int,
+        *,
+        bias: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_size, joined_size, bias=bias)
+        self.key = nn.Linear(key_size, joined_size, bias=bias)
+        self.value = nn.Linear(value_size, joined_size, bias=bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of shape (…, positions, joined size)."""
+        return self.query(query), self.key(key), self.value(value)
+
+
+class SelfAttention(Projected):
+    """One head over its own inputs (Vaswani 2017, section 3.2.1; unscaled: Luong 2015).
 
     Args:
-        mask: boolean of shape (queries, keys) or (…, queries, keys), or None.
-        key_mask: boolean of shape (…, keys), False for padding, or None.
+        size: features of a position.
+        head_size: features of a query, key and value; None: the same.
+        scaled: divide the scores by the root of the head size.
+    """
+
+    context_length: int | None = None
+
+    def __init__(
+        self,
+        size: int,
+        head_size: int | None = None,
+        *,
+        scaled: bool = True,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(size, size, size, head_size or size, bias=bias, dropout=dropout)
+        self.scaled = scaled
+
+    def forward(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        *,
+        key_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The inputs (…, positions, size) mixed by attention.
+
+        Returns:
+            output (…, positions, head size), and weights (…, positions, positions) or None.
+
+        Raises:
+            InputError: more positions than the context length, if there is one.
+        """
+        check_context(inputs.shape[-2], self.context_length)
+        projected = self.project(inputs, inputs, inputs)
+        output, weights = self.mechanism()(
+            *projected, visible(mask, key_mask), dropout=self.dropout
+        )
+        return output, weights if need_weights else None
+
+    def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """The formula between the projections."""
+        return scaled if self.scaled else single_head
+
+
+class CausalAttention(SelfAttention):
+    """One head in which each position sees itself and those before (Vaswani 2017, section 3.2.3).
+
+    Args:
+        size: features of a position.
+        head_size: features of a query, key and value; None: the same.
+        context_length: the most positions it takes; None: any number.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        head_size: int | None = None,
+        *,
+        context_length: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(size, head_size, bias=bias, dropout=dropout)
+        self.context_length = context_length
+
+    def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """Scaled attention; no weights above the diagonal."""
+        return causal
+
+
+class CrossAttention(Projected):
+    """One sequence's queries over another's keys, not projected again (Vaswani 2017, 3.2.3).
+
+    Args:
+        size: features of a position of the sequence that attends.
+        source_size: features of a position of the sequence attended to; None: the same.
+        joined_size: features of a query, key and value over all heads; None: the first size.
+        heads: how many; must divide the joined size.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        source_size: int | None = None,
+        joined_size: int | None = None,
+        *,
+        heads: int = 1,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        source_size = source_size or size
+        joined_size = joined_size or size
+        size_of_head(joined_size, heads)
+        super().__init__(size, source_size, source_size, joined_size, bias=bias, dropout=dropout)
+        self.heads = heads
+
+    def forward(
+        self,
+        target: Tensor,
+        source: Tensor,
+        mask: Tensor | None = None,
+        *,
+        key_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The source (…, keys, source size) mixed for each target position (…, queries, size).
+
+        Returns:
+            output (…, queries, joined size), and weights (…, heads, queries, keys) or None.
+        """
+        output, weights = cross(
+            *self.project(target, source, source),
+            visible_to_heads(target, mask, key_mask),
+            heads=self.heads,
+            dropout=self.dropout,
+        )
+        return output, weights if need_weights else None
+
+
+class MultiHeadAttention(Projected):
+    """Several heads side by side, joined and projected (Vaswani 2017, section 3.2.2).
+
+    Args:
+        size: features of a query position and of the output.
+        heads: how many; must divide the size.
+        key_size: features of a key position where they differ; None: the same.
+        value_size: features of a value position where they differ; None: those of a key.
+        causal: let no query see a later key; with more keys than queries, as when a model continues
+            from a cache, the queries are the last positions.
+        context_length: the most keys it takes; None: any number.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        *,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        causal: bool = False,
+        context_length: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        size_of_head(size, heads)
+        key_size = key_size or size
+        super().__init__(size, key_size, value_size or key_size, size, bias=bias, dropout=dropout)
+        self.output = nn.Linear(size, size, bias=bias)
+        self.heads = heads
+        self.causal = causal
+        self.context_length = context_length
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        key_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The values (…, keys, value size) mixed for each query (…, queries, size), and projected.
+
+        Keys (…, keys, key size) are the queries, and values the keys, where they are not given.
+
+        Returns:
+            output (…, queries, size), and weights (…, heads, queries, keys) or None. A query that
+            may look nowhere has zero weights, and the output projection's bias as its output.
+
+        Raises:
+            InputError: more keys than the context length.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        check_context(key.shape[-2], self.context_length)
+        seen = visible_to_heads(query, mask, key_mask)
+        if self.causal:
+            triangle = causal_mask(query, query.shape[-2], key.shape[-2])
+            seen = triangle if seen is None else seen & triangle
+        joined, weights = multi_head(
+            *self.project(query, key, value), seen, heads=self.heads, dropout=self.dropout
+        )
+        return self.output(joined), weights if need_weights else None
+
+
+class LinearAttention(Projected):
+    """Attention at a cost linear in length, plain or causal (Katharopoulos 2020).
+
+    Weights are never formed unless asked for, which costs queries × keys; so dropout cannot fall on
+    them and falls on the joined heads instead.
+
+    Args:
+        size: features of a position.
+        heads: how many; must divide the size.
+        causal: let no position see a later one.
+        dropout: share of the joined heads' features dropped in training, from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        heads: int = 1,
+        *,
+        causal: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        size_of_head(size, heads)
+        super().__init__(size, size, size, size, bias=bias, dropout=dropout)
+        self.output = nn.Linear(size, size, bias=bias)
+        self.heads = heads
+        self.causal = causal
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        key_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The values (…, keys, size) mixed for each query (…, queries, size) through shared sums.
+
+        Keys are the queries, and values the keys, where they are not given. There is no mask for
+        single queries: they could not share the sums.
+
+        Returns:
+            output (…, queries, size), and weights (…, heads, queries, keys) or None.
+
+        Raises:
+            ValueError: causal, with queries and keys of different length.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        seen = visible_to_heads(query, None, key_mask)
+        query, key, value = (
+            split_heads(inputs, self.heads) for inputs in self.project(query, key, value)
+        )
+        mechanism = causal_linear if self.causal else linear
+        output, weights = mechanism(query, key, value, seen, need_weights=need_weights)
+        return self.output(self.dropout(join_heads(output))), weights
+
+
+def check_context(positions: int, context_length: int | None) -> None:
+    """Refuse more positions than a layer was built for.
+
+    Raises:
+        InputError: the inputs are longer than the context.
+    """
+    if context_length is not None and positions > context_length:
+        raise InputError(
+            f"the inputs have {positions} positions, but the context length is {context_length}: "
+            "shorten them, or build the layer with a longer context"
+        )
+
+
+def visible(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
+    """What both masks leave to see, broadcastable to (…, queries, keys); None: everything.
 
     Raises:
         UsageError: a mask that is not boolean; numbers to add to scores are a different thing.
@@ -56,390 +347,3 @@ def visible_to_heads(query: Tensor, mask: Tensor | None, key_mask: Tensor | None
     if mask is not None and mask.ndim <= query.ndim:
         mask = mask[..., None, :, :]
     return visible(mask, None if key_mask is None else key_mask[..., None, :])
-
-
-# <self_attention> Self-attention of one head (Vaswani 2017, section 3.2.1; unscaled: Luong 2015).
-
-
-class SelfAttention(nn.Module):
-    """One head that looks over its own inputs, through learned projections.
-
-    Args:
-        size: features of a position.
-        head_size: features of a query, key and value; None: the same.
-        scaled: divide the scores by the root of the head size.
-        bias: let the projections add a constant.
-        dropout: share of the weights dropped in training, from 0 to 1.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        head_size: int | None = None,
-        *,
-        scaled: bool = True,
-        bias: bool = False,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        head_size = head_size or size
-        self.scaled = scaled
-        self.query = nn.Linear(size, head_size, bias=bias)
-        self.key = nn.Linear(size, head_size, bias=bias)
-        self.value = nn.Linear(size, head_size, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        *,
-        key_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The inputs mixed by attention.
-
-        Args:
-            inputs: shape (…, positions, size).
-            mask: boolean (…, queries, keys), True where a query may look.
-            key_mask: boolean (…, keys), False for padding.
-            need_weights: give the weights back too.
-
-        Returns:
-            output (…, positions, head size), and weights (…, positions, positions) or None.
-
-        Raises:
-            UsageError: a mask that is not boolean.
-        """
-        mechanism = scaled if self.scaled else single_head
-        output, weights = mechanism(
-            self.query(inputs),
-            self.key(inputs),
-            self.value(inputs),
-            visible(mask, key_mask),
-            dropout=self.dropout,
-        )
-        return output, weights if need_weights else None
-
-
-# <multi_head_attention> Multi-head attention with all four projections (Vaswani 2017, section
-# 3.2.2).
-
-
-class MultiHeadAttention(nn.Module):
-    """Several heads side by side, joined and projected; over itself or over another sequence.
-
-    Args:
-        size: features of a query position and of the output.
-        heads: how many; must divide the size.
-        key_size: features of a key position where they differ; None: the same.
-        value_size: features of a value position where they differ; None: those of a key.
-        causal: let no query see a later key; with more keys than queries, as when going on from a
-            cache, the queries are the last positions.
-        context_length: the most keys it takes; None: any number.
-        bias: let the projections add a constant.
-        dropout: share of the weights dropped in training, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        *,
-        key_size: int | None = None,
-        value_size: int | None = None,
-        causal: bool = False,
-        context_length: int | None = None,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        size_of_head(size, heads)
-        key_size = key_size or size
-        self.heads = heads
-        self.causal = causal
-        self.context_length = context_length
-        self.query = nn.Linear(size, size, bias=bias)
-        self.key = nn.Linear(key_size, size, bias=bias)
-        self.value = nn.Linear(value_size or key_size, size, bias=bias)
-        self.output = nn.Linear(size, size, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
-        mask: Tensor | None = None,
-        *,
-        key_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The values mixed for each query, head by head, and projected.
-
-        Args:
-            query: shape (…, queries, size).
-            key: shape (…, keys, key size); None: the queries, so that it is self-attention.
-            value: shape (…, keys, value size); None: the keys.
-            mask: boolean (…, queries, keys), or with an axis of heads before the queries; True
-                where a query may look.
-            key_mask: boolean (…, keys), False for padding.
-            need_weights: give the weights back too, one matrix for each head.
-
-        Returns:
-            output (…, queries, size), and weights (…, heads, queries, keys) or None. A query that
-            may look nowhere has zero weights, and the output projection's bias as its output.
-
-        Raises:
-            InputError: more keys than the context length.
-            UsageError: a mask that is not boolean.
-        """
-        key = query if key is None else key
-        value = key if value is None else value
-        check_context(key.shape[-2], self.context_length)
-        seen = visible_to_heads(query, mask, key_mask)
-        if self.causal:
-            triangle = causal_mask(query, query.shape[-2], key.shape[-2])
-            seen = triangle if seen is None else seen & triangle
-        joined, weights = multi_head(
-            self.query(query),
-            self.key(key),
-            self.value(value),
-            seen,
-            heads=self.heads,
-            dropout=self.dropout,
-        )
-        return self.output(joined), weights if need_weights else None
-
-
-# <causal_attention> Causal self-attention of one head (Vaswani 2017, section 3.2.3: masking in
-# the decoder).
-
-
-def check_context(positions: int, context_length: int | None) -> None:
-    """Refuse more positions than a layer was built for.
-
-    Raises:
-        InputError: the inputs are longer than the context.
-    """
-    if context_length is not None and positions > context_length:
-        raise InputError(
-            f"the inputs have {positions} positions, but the context length is {context_length}: "
-            "shorten them, or build the layer with a longer context"
-        )
-
-
-class CausalAttention(nn.Module):
-    """One head in which each position sees itself and what came before.
-
-    Args:
-        size: features of a position.
-        head_size: features of a query, key and value; None: the same.
-        context_length: the most positions it takes; None: any number.
-        bias: let the projections add a constant.
-        dropout: share of the weights dropped in training, from 0 to 1.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        head_size: int | None = None,
-        *,
-        context_length: int | None = None,
-        bias: bool = False,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        head_size = head_size or size
-        self.context_length = context_length
-        self.query = nn.Linear(size, head_size, bias=bias)
-        self.key = nn.Linear(size, head_size, bias=bias)
-        self.value = nn.Linear(size, head_size, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        *,
-        key_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The inputs mixed by attention that never looks ahead.
-
-        Args:
-            inputs: shape (…, positions, size).
-            mask: boolean (…, queries, keys), True where a query may look, on top of the causal one.
-            key_mask: boolean (…, keys), False for padding.
-            need_weights: give the weights back too.
-
-        Returns:
-            output (…, positions, head size), and weights (…, positions, positions), zero above the
-            diagonal, or None.
-
-        Raises:
-            InputError: more positions than the context length.
-            UsageError: a mask that is not boolean.
-        """
-        check_context(inputs.shape[-2], self.context_length)
-        output, weights = causal(
-            self.query(inputs),
-            self.key(inputs),
-            self.value(inputs),
-            visible(mask, key_mask),
-            dropout=self.dropout,
-        )
-        return output, weights if need_weights else None
-
-
-# <cross_attention> Cross-attention (Vaswani 2017, section 3.2.3: encoder–decoder attention).
-
-
-class CrossAttention(nn.Module):
-    """One sequence's queries over another's keys and values, without an output projection.
-
-    Args:
-        size: features of a position of the sequence that attends.
-        source_size: features of a position of the sequence attended to; None: the same.
-        joined_size: features of a query, key and value over all heads; None: the first size.
-        heads: how many; must divide the joined size.
-        bias: let the projections add a constant.
-        dropout: share of the weights dropped in training, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        source_size: int | None = None,
-        joined_size: int | None = None,
-        *,
-        heads: int = 1,
-        bias: bool = False,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        source_size = source_size or size
-        joined_size = joined_size or size
-        size_of_head(joined_size, heads)
-        self.heads = heads
-        self.query = nn.Linear(size, joined_size, bias=bias)
-        self.key = nn.Linear(source_size, joined_size, bias=bias)
-        self.value = nn.Linear(source_size, joined_size, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self,
-        target: Tensor,
-        source: Tensor,
-        mask: Tensor | None = None,
-        *,
-        key_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The source mixed for each position of the target.
-
-        Args:
-            target: who attends, shape (…, queries, size).
-            source: who is attended to, shape (…, keys, source size).
-            mask: boolean (…, queries, keys), or with an axis of heads before the queries; True
-                where a query may look.
-            key_mask: boolean (…, keys), False for padding in the source.
-            need_weights: give the weights back too.
-
-        Returns:
-            output (…, queries, joined size), and weights (…, heads, queries, keys) or None.
-
-        Raises:
-            UsageError: a mask that is not boolean.
-        """
-        output, weights = cross(
-            self.query(target),
-            self.key(source),
-            self.value(source),
-            visible_to_heads(target, mask, key_mask),
-            heads=self.heads,
-            dropout=self.dropout,
-        )
-        return output, weights if need_weights else None
-
-
-# <linear_attention> Linear attention with learned projections (Katharopoulos 2020).
-
-
-class LinearAttention(nn.Module):
-    """Attention at a cost linear in length, plain or causal, in one head or several.
-
-    Weights are never formed unless asked for, which costs queries × keys; so dropout cannot fall on
-    them and falls on the joined heads instead.
-
-    Args:
-        size: features of a position.
-        heads: how many; must divide the size.
-        causal: let no position see a later one.
-        bias: let the projections add a constant.
-        dropout: share of the joined heads' features dropped in training, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        heads: int = 1,
-        *,
-        causal: bool = False,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        size_of_head(size, heads)
-        self.heads = heads
-        self.causal = causal
-        self.query = nn.Linear(size, size, bias=bias)
-        self.key = nn.Linear(size, size, bias=bias)
-        self.value = nn.Linear(size, size, bias=bias)
-        self.output = nn.Linear(size, size, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
-        *,
-        key_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The values mixed for each query through sums that all queries share.
-
-        Args:
-            query: shape (…, queries, size).
-            key: shape (…, keys, size); None: the queries, so that it is self-attention.
-            value: shape (…, keys, size); None: the keys.
-            key_mask: boolean (…, keys), False for padding. There is no mask for single queries:
-                the sums could not be shared.
-            need_weights: give the implied weights back too, one matrix for each head.
-
-        Returns:
-            output (…, queries, size), and weights (…, heads, queries, keys) or None.
-
-        Raises:
-            ValueError: causal, with queries and keys of different length.
-            UsageError: a mask that is not boolean.
-        """
-        key = query if key is None else key
-        value = key if value is None else value
-        projected = (self.query(query), self.key(key), self.value(value))
-        asked, seen, mixed = (split_heads(inputs, self.heads) for inputs in projected)
-        mechanism = causal_linear if self.causal else linear
-        output, weights = mechanism(
-            asked, seen, mixed, visible_to_heads(query, None, key_mask), need_weights=need_weights
-        )
-        return self.output(self.dropout(join_heads(output))), weights

@@ -1,4 +1,4 @@
-"""Sinusoidal positions added to embeddings (Vaswani 2017, section 3.5)."""
+"""Blocks of transformers and their parts: positions, feed-forward, patches, encoder, decoder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attnviz.mechanisms.positions import sinusoidal_positions
 
 
 class SinusoidalPositions(nn.Module):
-    """The inputs with waves added that tell positions apart; nothing is learned.
+    """The inputs plus sinusoids of their positions, nothing learned (Vaswani 2017, section 3.5).
 
     Args:
         size: features of a position.
@@ -29,14 +29,7 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The inputs plus their positions' waves.
-
-        Args:
-            inputs: shape (…, positions, size).
-
-        Returns:
-            The inputs' shape.
-        """
+        """The inputs (…, positions, size) plus their positions' waves."""
         positions = inputs.shape[-2]
         if positions > len(self.table):
             longer = torch.from_numpy(sinusoidal_positions(positions, self.size))
@@ -45,11 +38,8 @@ class SinusoidalPositions(nn.Module):
         return told
 
 
-# <feed_forward> The position-wise feed-forward network (Vaswani 2017, section 3.3), with a GELU.
-
-
 class FeedForward(nn.Sequential):
-    """Two linear maps with a GELU between them, the same for every position.
+    """Two linear maps with a GELU between, for each position alone (Vaswani 2017, section 3.3).
 
     Args:
         size: features of a position, in and out.
@@ -68,11 +58,8 @@ class FeedForward(nn.Sequential):
         )
 
 
-# <patch_embedding> An image as a row of patches (Dosovitskiy 2020, section 3.1).
-
-
 class PatchEmbedding(nn.Module):
-    """Square patches projected, behind a class token, with learned positions.
+    """Square patches behind a class token, with learned positions (Dosovitskiy 2020, section 3.1).
 
     Args:
         image_size: pixels on each side of the image.
@@ -103,13 +90,9 @@ class PatchEmbedding(nn.Module):
         nn.init.trunc_normal_(self.class_token, std=0.02)
 
     def patches(self, images: Tensor) -> Tensor:
-        """The pixels of each patch in one row, patches from left to right and top to bottom.
+        """Images (…, channels, image size, image size) as (…, patches, channels × patch size²).
 
-        Args:
-            images: shape (…, channels, image size, image size).
-
-        Returns:
-            Shape (…, patches, channels × patch size²).
+        Patches run from left to right and top to bottom.
         """
         *batch, channels, _, _ = images.shape
         side, patch = self.side, self.patch_size
@@ -118,7 +101,7 @@ class PatchEmbedding(nn.Module):
         return tiles.reshape(*batch, side**2, channels * patch**2)
 
     def forward(self, images: Tensor) -> Tensor:
-        """The class token and every patch as vectors that know their place.
+        """The class token and every patch as vectors with their positions.
 
         Args:
             images: shape (…, channels, image size, image size).
@@ -139,21 +122,13 @@ class PatchEmbedding(nn.Module):
         return torch.cat((class_token, embedded), dim=-2) + self.positions
 
 
-# <encoder_block> A transformer encoder block, normalised before each part (Vaswani 2017; Xiong
-# 2020: pre-norm).
-
-
 class EncoderBlock(nn.Module):
-    """Self-attention, then a feed-forward network, each added to what came in.
+    """Self-attention and feed-forward, each normalised before it (Vaswani 2017; Xiong 2020).
 
     Args:
         size: features of a position.
         heads: how many; must divide the size.
         hidden_size: features inside the feed-forward network; None: four times the size.
-        dropout: share dropped in training, of weights and of what each part adds, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -174,13 +149,7 @@ class EncoderBlock(nn.Module):
         key_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The inputs after attention and feed-forward.
-
-        Args:
-            inputs: shape (…, positions, size).
-            mask: boolean (…, queries, keys), True where a query may look.
-            key_mask: boolean (…, keys), False for padding.
-            need_weights: give the weights back too.
+        """The inputs (…, positions, size) after attention and feed-forward.
 
         Returns:
             output of the inputs' shape, and weights (…, heads, positions, positions) or None.
@@ -192,21 +161,13 @@ class EncoderBlock(nn.Module):
         return inputs + self.feed_forward(self.feed_forward_norm(inputs)), weights
 
 
-# <decoder_block> A transformer decoder block, normalised before each part (Vaswani 2017; Xiong
-# 2020: pre-norm).
-
-
 class DecoderBlock(nn.Module):
-    """Causal self-attention, cross-attention and a feed-forward network, each added in turn.
+    """Causal self-attention, cross-attention and feed-forward, each normalised before it.
 
     Args:
         size: features of a position, in target and source.
         heads: how many; must divide the size.
         hidden_size: features inside the feed-forward network; None: four times the size.
-        dropout: share dropped in training, of weights and of what each part adds, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -230,14 +191,9 @@ class DecoderBlock(nn.Module):
         source_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """The target after looking back over itself and over the source.
+        """The target (…, targets, size) after attention over itself and over an encoded source.
 
-        Args:
-            target: shape (…, target positions, size).
-            source: what an encoder made of the source, shape (…, source positions, size).
-            target_mask: boolean (…, target positions), False for padding.
-            source_mask: boolean (…, source positions), False for padding.
-            need_weights: give the weights back too.
+        `target_mask` and `source_mask` are boolean (…, positions), False for padding.
 
         Returns:
             output of the target's shape; and the weights over the target (…, heads, targets,
@@ -256,12 +212,8 @@ class DecoderBlock(nn.Module):
         return output, (over_target, over_source) if need_weights else None
 
 
-# <vision_transformer_block> The first block of a vision transformer, from pixels (Dosovitskiy
-# 2020).
-
-
 class VisionTransformerBlock(nn.Module):
-    """Patch embedding and one encoder block; the defaults are those of ViT-Base.
+    """Patch embedding and one encoder block, by default ViT-Base's (Dosovitskiy 2020).
 
     Args:
         image_size: pixels on each side of the image.
@@ -270,7 +222,6 @@ class VisionTransformerBlock(nn.Module):
         size: features of a position.
         heads: how many; must divide the size.
         hidden_size: features inside the feed-forward network; None: four times the size.
-        dropout: share dropped in training, from 0 to 1.
 
     Raises:
         UsageError: patches that do not fill the image, or a size that the heads do not divide.
@@ -294,11 +245,7 @@ class VisionTransformerBlock(nn.Module):
     def forward(
         self, images: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Class token and patches after one look at each other.
-
-        Args:
-            images: shape (…, channels, image size, image size).
-            need_weights: give the weights back too.
+        """The encoded class token and patches of images (…, channels, image size, image size).
 
         Returns:
             output (…, 1 + patches, size), 197 positions for 224² pixels in patches of 16²; and

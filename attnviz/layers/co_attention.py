@@ -1,4 +1,8 @@
-"""Co-attention in any of its variants, chosen by name."""
+"""Co-attention with learned parameters (Lu 2016, section 3.3; two streams: Lu 2019, section 2.1).
+
+`first_mask` and `second_mask` are boolean (…, positions), False for padding. What else the layers
+share is described once, in `attnviz.layers`.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,85 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.errors import UsageError, choose
-from attnviz.layers.attention import visible_to_heads
-from attnviz.mechanisms.co_attention import Projected, co_alternating, co_parallel, co_two_stream
+from attnviz.core.registry import MECHANISMS, Entry
+from attnviz.layers.attention import Projected, visible_to_heads
+from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import size_of_head
 
-# <co_attention_parallel> Parallel co-attention with learned parameters (Lu 2016, section 3.3).
+
+class CoAttention(nn.Module):
+    """Two sequences that attend to each other, in a variant chosen by name.
+
+    Args:
+        size: features of a position of the first sequence.
+        second_size: the same for the second; None: the same number.
+        hidden_size: features in which the two meet; None: the first size.
+        variant: "parallel" and "alternating" sum each sequence up in one vector; "two-stream" keeps
+            every position.
+        heads: how many; more than one only in two streams.
+
+    Raises:
+        UsageError: an unknown variant, or heads where there is only one.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        second_size: int | None = None,
+        hidden_size: int | None = None,
+        *,
+        variant: str = "parallel",
+        heads: int = 1,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        rows = {name.removeprefix("co-"): row for name, row in MECHANISMS.items() if row.module}
+        self.variant = choose(variant, rows, "co-attention variant")
+        options: dict[str, Any] = {"dropout": dropout}
+        row = rows[variant]
+        if row.many_heads:
+            options["heads"] = heads
+        elif heads != 1:
+            raise UsageError(
+                f"{heads} heads in {variant} co-attention, which has one: choose 'two-stream'"
+            )
+        module = Entry(row.summary, row.module).load()
+        self.attention: nn.Module = module(size, second_size, hidden_size, **options)
+
+    def forward(
+        self,
+        first: Tensor,
+        second: Tensor,
+        *,
+        first_mask: Tensor | None = None,
+        second_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...] | None]:
+        """What the variant makes of the first (…, positions, size) and the second sequence.
+
+        Returns:
+            One output for each sequence: a summary (…, size), or in two streams (…, positions,
+            size). And the variant's weights, or None: affinity, over the first, over the second
+            ("parallel"); over the first unguided, over the second, over the first guided
+            ("alternating"); the first's queries over the second, and back ("two-stream").
+        """
+        outputs, weights = self.attention(
+            first,
+            second,
+            first_mask=first_mask,
+            second_mask=second_mask,
+            need_weights=need_weights,
+        )
+        return outputs, weights
 
 
 class ParallelCoAttention(nn.Module):
-    """Two sequences summarised at once through one affinity that both share.
+    """Two sequences summarised at once through one affinity that both share (Lu 2016).
 
     Args:
         size: features of a position of the first sequence.
         second_size: the same for the second; None: the same number.
         hidden_size: features in which the two are compared; None: the first size.
-        dropout: share of the weights dropped in training, from 0 to 1.
     """
 
     def __init__(
@@ -56,55 +124,27 @@ class ParallelCoAttention(nn.Module):
         second_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]:
-        """Both sequences' summaries.
-
-        Args:
-            first: shape (…, first positions, size).
-            second: shape (…, second positions, second size).
-            first_mask: boolean (…, first positions), False for padding.
-            second_mask: boolean (…, second positions), False for padding.
-            need_weights: give the affinity and the weights back too.
+        """Summaries of the first (…, positions, size) and the second sequence.
 
         Returns:
             summaries of shape (…, size) and (…, second size); and the affinity (…, first
             positions, second positions) from −1 to 1, the weights over the first positions and
             those over the second, or None.
         """
-        parameters = {
-            "affinity": self.affinity,
-            "first": self.first,
-            "second": self.second,
-            "first_score": self.first_score,
-            "second_score": self.second_score,
-        }
+        parameters = dict(self.named_parameters())
         summaries, affinity, (over_first, over_second) = co_parallel(
             first, second, parameters, first_mask, second_mask, dropout=self.dropout
         )
         return summaries, (affinity, over_first, over_second) if need_weights else None
 
 
-# <co_attention_alternating> Alternating co-attention with learned parameters (Lu 2016, section
-# 3.3).
-
-
-def turn(size: int, guide_size: int | None, hidden_size: int) -> nn.ParameterDict:
-    """Fresh parameters of one turn; without a guide where none speaks in it."""
-    parameters = nn.ParameterDict()
-    parameters["inputs"] = nn.init.xavier_uniform_(torch.empty(size, hidden_size))
-    if guide_size is not None:
-        parameters["guide"] = nn.init.xavier_uniform_(torch.empty(guide_size, hidden_size))
-    parameters["score"] = nn.init.normal_(torch.empty(hidden_size), std=hidden_size**-0.5)
-    return parameters
-
-
 class AlternatingCoAttention(nn.Module):
-    """Two sequences summarised in three turns, each summary guiding the next.
+    """Two sequences summarised in three turns, each summary guiding the next (Lu 2016).
 
     Args:
         size: features of a position of the first sequence.
         second_size: the same for the second; None: the same number.
         hidden_size: features in which inputs meet their guide; None: the first size.
-        dropout: share of the weights dropped in training, from 0 to 1.
     """
 
     def __init__(
@@ -120,9 +160,9 @@ class AlternatingCoAttention(nn.Module):
         hidden_size = hidden_size or size
         self.turns = nn.ModuleDict(
             {
-                "first": turn(size, None, hidden_size),
-                "second": turn(second_size, size, hidden_size),
-                "first_again": turn(size, second_size, hidden_size),
+                "first": _turn(size, None, hidden_size),
+                "second": _turn(second_size, size, hidden_size),
+                "first_again": _turn(size, second_size, hidden_size),
             }
         )
         self.dropout = nn.Dropout(dropout)
@@ -136,14 +176,7 @@ class AlternatingCoAttention(nn.Module):
         second_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]:
-        """Both sequences' summaries after the last turn.
-
-        Args:
-            first: shape (…, first positions, size).
-            second: shape (…, second positions, second size).
-            first_mask: boolean (…, first positions), False for padding.
-            second_mask: boolean (…, second positions), False for padding.
-            need_weights: give the weights back too.
+        """Summaries of the first (…, positions, size) and the second sequence.
 
         Returns:
             summaries of shape (…, size) and (…, second size); and the three turns' weights (over
@@ -156,37 +189,32 @@ class AlternatingCoAttention(nn.Module):
         return summaries, weights if need_weights else None
 
 
-# <co_attention_two_stream> Two-stream co-attention with learned projections (ViLBERT: Lu 2019,
-# section 2.1).
+def _turn(size: int, guide_size: int | None, hidden_size: int) -> nn.ParameterDict:
+    """Fresh parameters of one turn; the first has no guide."""
+    parameters = nn.ParameterDict()
+    parameters["inputs"] = nn.init.xavier_uniform_(torch.empty(size, hidden_size))
+    if guide_size is not None:
+        parameters["guide"] = nn.init.xavier_uniform_(torch.empty(guide_size, hidden_size))
+    parameters["score"] = nn.init.normal_(torch.empty(hidden_size), std=hidden_size**-0.5)
+    return parameters
 
 
-class Stream(nn.Module):
+class Stream(Projected):
     """The four projections of one stream: query, key, value, and output back to its size."""
 
     def __init__(self, size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(size, hidden_size)
-        self.key = nn.Linear(size, hidden_size)
-        self.value = nn.Linear(size, hidden_size)
+        super().__init__(size, size, size, hidden_size, bias=True, dropout=0.0)
         self.output = nn.Linear(hidden_size, size)
-
-    def project(self, inputs: Tensor) -> Projected:
-        """Query, key and value of the inputs, each (…, positions, hidden size)."""
-        return self.query(inputs), self.key(inputs), self.value(inputs)
 
 
 class TwoStreamCoAttention(nn.Module):
-    """Two streams side by side, each one's queries over the other's keys and values.
+    """Two streams, each one's queries over the other's keys and values (ViLBERT: Lu 2019).
 
     Args:
         size: features of a position of the first stream.
         second_size: the same for the second; None: the same number.
         hidden_size: features of queries, keys and values over all heads; None: the first size.
         heads: how many; must divide the hidden size.
-        dropout: share of the weights dropped in training, from 0 to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -215,25 +243,15 @@ class TwoStreamCoAttention(nn.Module):
         second_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
-        """Each stream's positions, told about the other stream.
-
-        Args:
-            first: shape (…, first positions, size).
-            second: shape (…, second positions, second size).
-            first_mask: boolean (…, first positions), False for padding.
-            second_mask: boolean (…, second positions), False for padding.
-            need_weights: give the weights back too.
+        """The first (…, positions, size) and the second stream, each informed by the other.
 
         Returns:
             outputs of the inputs' shapes; and the weights of the first stream's queries (…, heads,
             first positions, second positions) and of the second's, the other way round, or None.
-
-        Raises:
-            UsageError: a mask that is not boolean.
         """
         outputs, weights = co_two_stream(
-            self.first.project(first),
-            self.second.project(second),
+            self.first.project(first, first, first),
+            self.second.project(second, second, second),
             visible_to_heads(first, None, first_mask),
             visible_to_heads(second, None, second_mask),
             heads=self.heads,
@@ -241,81 +259,3 @@ class TwoStreamCoAttention(nn.Module):
         )
         given_back = (self.first.output(outputs[0]), self.second.output(outputs[1]))
         return given_back, weights if need_weights else None
-
-
-VARIANTS: dict[str, type[nn.Module]] = {
-    "parallel": ParallelCoAttention,
-    "alternating": AlternatingCoAttention,
-    "two-stream": TwoStreamCoAttention,
-}
-
-
-class CoAttention(nn.Module):
-    """Two sequences that attend to each other, in one of three ways.
-
-    Args:
-        size: features of a position of the first sequence.
-        second_size: the same for the second; None: the same number.
-        hidden_size: features in which the two meet; None: the first size.
-        variant: "parallel" and "alternating" sum each sequence up in one vector; "two-stream" keeps
-            every position.
-        heads: how many; more than one only in two streams.
-        dropout: share of the weights dropped in training, from 0 to 1.
-
-    Raises:
-        UsageError: an unknown variant, or heads where there is only one.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        second_size: int | None = None,
-        hidden_size: int | None = None,
-        *,
-        variant: str = "parallel",
-        heads: int = 1,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.variant = choose(variant, VARIANTS, "co-attention variant")
-        options: dict[str, Any] = {"dropout": dropout}
-        if variant == "two-stream":
-            options["heads"] = heads
-        elif heads != 1:
-            raise UsageError(
-                f"{heads} heads in {variant} co-attention, which has one: choose 'two-stream'"
-            )
-        self.attention = VARIANTS[variant](size, second_size, hidden_size, **options)
-
-    def forward(
-        self,
-        first: Tensor,
-        second: Tensor,
-        *,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...] | None]:
-        """What the variant makes of the two.
-
-        Args:
-            first: shape (…, first positions, size).
-            second: shape (…, second positions, second size).
-            first_mask: boolean (…, first positions), False for padding.
-            second_mask: boolean (…, second positions), False for padding.
-            need_weights: give the weights back too.
-
-        Returns:
-            One output for each sequence: a summary (…, size), or in two streams (…, positions,
-            size). And the variant's weights, or None: affinity, over the first, over the second
-            ("parallel"); over the first unguided, over the second, over the first guided
-            ("alternating"); the first's queries over the second, and back ("two-stream").
-        """
-        outputs, weights = self.attention(
-            first,
-            second,
-            first_mask=first_mask,
-            second_mask=second_mask,
-            need_weights=need_weights,
-        )
-        return outputs, weights

@@ -1,4 +1,4 @@
-"""Token numbers into vectors that know their context: the trunk of the small task models."""
+"""Small task models: a text encoder, classifiers of tokens and of texts, and a summarizer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ class TextEncoder(nn.Module):
         size: features of a position.
         heads: how many a block; must divide the size.
         layers: how many blocks.
-        dropout: share dropped in training, from 0 to 1.
         padding: the token number that stands for nothing and is never looked at.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
 
     def __init__(
@@ -54,7 +50,7 @@ class TextEncoder(nn.Module):
 
         Args:
             tokens: token numbers (…, positions), padding at the end.
-            need_weights: give the weights back too.
+            need_weights: see `attnviz.layers`.
 
         Returns:
             vectors (…, positions, size); those of padding mean nothing. And for each block weights
@@ -69,23 +65,10 @@ class TextEncoder(nn.Module):
         return self.norm(hidden), tuple(collected) if need_weights else None
 
 
-# <token_classifier> A label for every token, as for named entities.
-
-
 class TokenClassifier(nn.Module):
     """A text encoder with a linear map from each position to label logits.
 
-    Args:
-        vocabulary_size: how many token numbers there are.
-        labels: how many labels there are.
-        size: features of a position.
-        heads: how many a block; must divide the size.
-        layers: how many blocks.
-        dropout: share dropped in training, from 0 to 1.
-        padding: the token number that stands for nothing.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
+    All options but the number of labels are those of `TextEncoder`.
     """
 
     def __init__(
@@ -108,11 +91,7 @@ class TokenClassifier(nn.Module):
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """Logits of every label at every token.
-
-        Args:
-            tokens: token numbers (…, positions), padding at the end.
-            need_weights: give the weights back too.
+        """Logits of every label at every token (…, positions), padding at the end.
 
         Returns:
             logits (…, positions, labels); those of padding mean nothing, so leave them out of a
@@ -122,19 +101,8 @@ class TokenClassifier(nn.Module):
         return self.output(hidden), weights
 
 
-# <sequence_classifier> One label for a whole text, as for its sentiment.
-
-
 def mean_of_real(hidden: Tensor, real: Tensor) -> Tensor:
-    """The mean over the positions that are no padding; zeros where all of them are.
-
-    Args:
-        hidden: shape (…, positions, size).
-        real: boolean (…, positions), False for padding.
-
-    Returns:
-        Shape (…, size).
-    """
+    """The mean (…, size) of vectors (…, positions, size) where they are real; else zeros."""
     kept = hidden.masked_fill(~real[..., None], 0.0)
     return kept.sum(dim=-2) / real.sum(dim=-1, keepdim=True).clamp(min=1)
 
@@ -142,17 +110,7 @@ def mean_of_real(hidden: Tensor, real: Tensor) -> Tensor:
 class SequenceClassifier(nn.Module):
     """A text encoder whose mean over the real positions becomes label logits.
 
-    Args:
-        vocabulary_size: how many token numbers there are.
-        labels: how many labels there are.
-        size: features of a position.
-        heads: how many a block; must divide the size.
-        layers: how many blocks.
-        dropout: share dropped in training, from 0 to 1.
-        padding: the token number that stands for nothing.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
+    All options but the number of labels are those of `TextEncoder`.
     """
 
     def __init__(
@@ -175,20 +133,13 @@ class SequenceClassifier(nn.Module):
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """Logits of every label for each text.
-
-        Args:
-            tokens: token numbers (…, positions), padding at the end.
-            need_weights: give the weights back too.
+        """Logits of every label for each text of tokens (…, positions), padding at the end.
 
         Returns:
             logits (…, labels), and for each block weights (…, heads, positions, positions) or None.
         """
         hidden, weights = self.encoder(tokens, need_weights=need_weights)
         return self.output(mean_of_real(hidden, self.encoder.real(tokens))), weights
-
-
-# <summarizer> A small encoder–decoder that writes a short text about a long one (Vaswani 2017).
 
 
 class SummarizerWeights(NamedTuple):
@@ -208,18 +159,8 @@ class SummarizerWeights(NamedTuple):
 class Summarizer(nn.Module):
     """Source self-attention, then decoder blocks over it, and logits over the vocabulary.
 
-    Source and target share the vocabulary and its embedding.
-
-    Args:
-        vocabulary_size: how many token numbers there are.
-        size: features of a position.
-        heads: how many a block; must divide the size.
-        layers: how many blocks, in the encoder and again in the decoder.
-        dropout: share dropped in training, from 0 to 1.
-        padding: the token number that stands for nothing.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
+    Source and target share the vocabulary and its embedding. The options are those of
+    `TextEncoder`, with as many layers in the decoder as in the encoder (Vaswani 2017).
     """
 
     def __init__(
@@ -251,7 +192,7 @@ class Summarizer(nn.Module):
         Args:
             source: token numbers (…, sources), padding at the end.
             target: token numbers written so far (…, targets), padding at the end.
-            need_weights: give the weights back too.
+            need_weights: see `attnviz.layers`.
 
         Returns:
             logits (…, targets, vocabulary size); none of them depends on a later target. And the

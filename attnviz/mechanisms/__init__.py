@@ -1,4 +1,4 @@
-"""Attention as pure functions: (query, key, value, mask) → (output, weights), one formula a file.
+"""Attention as pure functions: (query, key, value, mask) → (output, weights).
 
 Every function takes numpy arrays or torch tensors and answers in the same kind, so that the formula
 that runs a sentence on a laptop is the one that a graphics card runs and autograd differentiates.

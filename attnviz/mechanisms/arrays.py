@@ -1,9 +1,12 @@
-"""Which functions belong to an array: numpy's own or torch's, under the array API's names."""
+"""Array functions for numpy and torch alike, and the one softmax that every mechanism shares."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 Array = Any
 """A numpy array or a torch tensor."""
@@ -30,7 +33,12 @@ def transpose(array: Array) -> Array:
     return namespace(array).matrix_transpose(array)
 
 
-# <softmax> Scores into weights: the one softmax that every mechanism shares.
+def to_numpy(array: Array) -> NDArray[np.float32]:
+    """The numbers of either kind of array as float32 in numpy."""
+    if isinstance(array, np.ndarray):
+        return array.astype(np.float32, copy=False)
+    numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
+    return numbers
 
 
 def softmax(scores: Array, mask: Array | None = None) -> Array:

@@ -1,12 +1,51 @@
-"""Parallel co-attention (Lu 2016, "Hierarchical question-image co-attention", section 3.3)."""
+"""Co-attention of two sequences: parallel and alternating (Lu 2016), and two-stream (Lu 2019).
+
+Lu 2016 is "Hierarchical question-image co-attention", section 3.3; Lu 2019 is ViLBERT, section 2.1.
+Beside each formula stands what an own layer runs: the formula with parameters drawn by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from attnviz.mechanisms.arrays import Array, Dropout, namespace, softmax, transpose
 from attnviz.mechanisms.dot_product import cross
+
+Side = Literal["first", "second", "summary"]
+Projected = tuple[Array, Array, Array]
+"""query, key and value of one stream, each of shape (…, positions, size)."""
+
+
+class Parameters(Protocol):
+    """Where an own layer gets its parameters from; everything in it has one size."""
+
+    def matrix(self, name: str) -> Array:
+        """Shape (size, size)."""
+        ...
+
+    def vector(self, name: str) -> Array:
+        """Shape (size,)."""
+        ...
+
+
+class CoWeights(NamedTuple):
+    """One matrix of weights of a co-attention layer.
+
+    Attributes:
+        stream: what it is called.
+        rows: whose positions are the rows; "summary" where a sequence is summarised.
+        columns: whose positions are the columns.
+        weights: shape (…, columns) of a summary, else (…, rows, columns), or with heads
+            (…, heads, rows, columns).
+        signed: True where values run from −1 to 1 instead of being shares.
+    """
+
+    stream: str
+    rows: Side
+    columns: Side
+    weights: Array
+    signed: bool = False
 
 
 class CoAttended(NamedTuple):
@@ -35,7 +74,7 @@ def co_parallel(
     """Co-attention of two sequences through one shared affinity, both summarised at once.
 
     C = tanh(Q W_b Vᵀ), H_q = tanh(Q W_q + C (V W_v)), H_v = tanh(V W_v + Cᵀ (Q W_q)),
-    a = softmax(H w); Q is the first sequence and V the second.
+    a = softmax(H w); Q is the first sequence and V the second (Lu 2016, section 3.3).
 
     Args:
         first: shape (…, first positions, first size).
@@ -69,8 +108,21 @@ def co_parallel(
     return CoAttended(summaries, affinity, (over_first, over_second))
 
 
-# <co_alternating> Alternating co-attention (Lu 2016, "Hierarchical question-image co-attention",
-# section 3.3).
+def own_parallel(
+    first: Array, second: Array, parameters: Parameters, heads: int
+) -> tuple[CoWeights, ...]:
+    """The weights of parallel co-attention: affinity, over the first, over the second."""
+    names = ("affinity", "first", "second")
+    given = {name: parameters.matrix(name) for name in names}
+    # A smaller affinity matrix keeps tanh off its ends, where every pair would read as ±1.
+    given["affinity"] = given["affinity"] / first.shape[-1] ** 0.5
+    given |= {f"{name}_score": parameters.vector(f"{name}_score") for name in names[1:]}
+    _, affinity, (over_first, over_second) = co_parallel(first, second, given)
+    return (
+        CoWeights("affinity", "first", "second", affinity, signed=True),
+        CoWeights("a", "summary", "first", over_first),
+        CoWeights("b", "summary", "second", over_second),
+    )
 
 
 def guided_summary(
@@ -91,7 +143,7 @@ def guided_summary(
         parameters: "inputs" (size, hidden size), "guide" (guide size, hidden size; not read in an
             unguided turn) and "score" (hidden size,).
         mask: boolean over the positions, True where it may be seen.
-        dropout: applied to the weights before they meet the inputs; None: nothing is dropped.
+        dropout: as in `co_parallel`.
 
     Returns:
         summary (…, size) and weights (…, positions) summing to 1.
@@ -117,34 +169,44 @@ def co_alternating(
 ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
     """Co-attention in three turns: summarise one, let it guide the other, and back again.
 
-    Args:
-        first: shape (…, first positions, size).
-        second: shape (…, second positions, size).
-        parameters: for each turn "first", "second" and "first_again" what `guided_summary` takes.
-        first_mask: boolean over the first positions, True where it may be seen.
-        second_mask: the same for the second.
-        dropout: applied to the weights before they meet the inputs; None: nothing is dropped.
+    See Lu 2016, section 3.3.
+
+    The sequences are (…, positions, size); masks and dropout are those of `co_parallel`; parameters
+    are for each turn "first", "second" and "first_again" what `guided_summary` takes.
 
     Returns:
         The final summaries of the first and the second, each (…, size), and the three turns'
         weights: over the first unguided, over the second, over the first guided; each sums to 1.
     """
-    alone, over_first = guided_summary(
-        first, None, parameters["first"], first_mask, dropout=dropout
-    )
+    turns = parameters
+    alone, over_first = guided_summary(first, None, turns["first"], first_mask, dropout=dropout)
     summary_second, over_second = guided_summary(
-        second, alone, parameters["second"], second_mask, dropout=dropout
+        second, alone, turns["second"], second_mask, dropout=dropout
     )
     summary_first, over_first_again = guided_summary(
-        first, summary_second, parameters["first_again"], first_mask, dropout=dropout
+        first, summary_second, turns["first_again"], first_mask, dropout=dropout
     )
     return (summary_first, summary_second), (over_first, over_second, over_first_again)
 
 
-# <co_two_stream> Two-stream co-attention (ViLBERT: Lu 2019, section 2.1).
-
-Projected = tuple[Array, Array, Array]
-"""query, key and value of one stream, each of shape (…, positions, size)."""
+def own_alternating(
+    first: Array, second: Array, parameters: Parameters, heads: int
+) -> tuple[CoWeights, ...]:
+    """The weights of alternating co-attention, the guided turns before the unguided one."""
+    turns = {
+        turn: {
+            "inputs": parameters.matrix(f"{turn} inputs"),
+            "guide": parameters.matrix(f"{turn} guide"),
+            "score": parameters.vector(f"{turn} score"),
+        }
+        for turn in ("first", "second", "first_again")
+    }
+    _, (alone, over_second, over_first) = co_alternating(first, second, turns)
+    return (
+        CoWeights("a-guided-by-b", "summary", "first", over_first),
+        CoWeights("b-guided-by-a", "summary", "second", over_second),
+        CoWeights("a-alone", "summary", "first", alone),
+    )
 
 
 def co_two_stream(
@@ -158,13 +220,10 @@ def co_two_stream(
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Co-attention of two streams, each one's queries over the other's keys and values.
 
-    Args:
-        first: query, key and value of the first stream, each (…, positions, size).
-        second: the same for the second stream.
-        first_mask: boolean, True for positions of the first stream that may be seen, (…, 1, keys).
-        second_mask: the same for the second stream.
-        heads: how many; must divide the sizes.
-        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+    See ViLBERT (Lu 2019, section 2.1).
+
+    Each stream is its query, key and value (…, positions, size), each mask boolean (…, 1, keys) and
+    True for its stream's positions that may be seen.
 
     Returns:
         (outputs, weights): the first stream's output (…, positions, size) and weights
@@ -177,3 +236,22 @@ def co_two_stream(
         second[0], first[1], first[2], first_mask, heads=heads, dropout=dropout
     )
     return (first_output, second_output), (first_weights, second_weights)
+
+
+def own_two_stream(
+    first: Array, second: Array, parameters: Parameters, heads: int
+) -> tuple[CoWeights, ...]:
+    """The weights of two-stream co-attention, both directions."""
+
+    def project(side: str, inputs: Array) -> Projected:
+        query, key, value = (
+            inputs @ parameters.matrix(f"{side} {name}") for name in ("query", "key", "value")
+        )
+        return query, key, value
+
+    streams = project("first", first), project("second", second)
+    over_second, over_first = co_two_stream(*streams, heads=heads)[1]
+    return (
+        CoWeights("a-to-b", "first", "second", over_second),
+        CoWeights("b-to-a", "second", "first", over_first),
+    )

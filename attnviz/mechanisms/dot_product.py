@@ -1,4 +1,4 @@
-"""Scaled dot-product attention (Vaswani 2017, section 3.2.1)."""
+"""Attention by dot products: without and with scaling, causal, in one head or several."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ def scaled(
 ) -> tuple[Array, Array]:
     """Scaled dot-product attention: scores divided by the root of the head size.
 
+    See Vaswani 2017, section 3.2.1.
+
     Args:
         query: shape (…, queries, head size).
         key: shape (…, keys, head size).
@@ -30,13 +32,12 @@ def scaled(
     return single_head(query / query.shape[-1] ** 0.5, key, value, mask, dropout=dropout)
 
 
-# <naive> The first attention of every course: softmax(X Xᵀ) X.
-
-
 def naive(
     query: Array, key: Array | None = None, value: Array | None = None, mask: Array | None = None
 ) -> tuple[Array, Array]:
     """Attention of the inputs over themselves, without projections or scaling.
+
+    softmax(X Xᵀ) X: the "dot" score of Luong 2015 over the inputs as they are.
 
     Args:
         query: inputs, shape (…, queries, size).
@@ -52,9 +53,6 @@ def naive(
     return single_head(query, key, key if value is None else value, mask)
 
 
-# <single_head> Dot-product attention without scaling (Luong 2015, the "dot" score).
-
-
 def single_head(
     query: Array,
     key: Array,
@@ -65,12 +63,10 @@ def single_head(
 ) -> tuple[Array, Array]:
     """Attention of one head over projected inputs, without scaling.
 
-    Args:
-        query: shape (…, queries, head size).
-        key: shape (…, keys, head size).
-        value: shape (…, keys, value size).
-        mask: boolean, True where a query may look; None: everywhere.
-        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+    See Luong 2015, section 3.1, the "dot" score.
+
+    The arguments are those of `scaled`: query (…, queries, head size), key (…, keys, head size),
+    value (…, keys, value size).
 
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, queries, keys), rows
@@ -80,9 +76,6 @@ def single_head(
     if dropout is not None:
         weights = dropout(weights)
     return weights @ value, weights
-
-
-# <causal> Causal attention (Vaswani 2017, section 3.2.3: masking in the decoder).
 
 
 def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
@@ -107,12 +100,9 @@ def causal(
 ) -> tuple[Array, Array]:
     """Scaled dot-product attention in which no position sees a later one.
 
-    Args:
-        query: shape (…, queries, head size).
-        key: shape (…, keys, head size).
-        value: shape (…, keys, value size).
-        mask: boolean, True where a query may look, on top of the causal one.
-        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+    See Vaswani 2017, section 3.2.3, masking in the decoder.
+
+    The arguments are those of `scaled`; a mask comes on top of the causal one.
 
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, queries, keys), zero above
@@ -121,10 +111,6 @@ def causal(
     triangle = causal_mask(query, query.shape[-2], key.shape[-2])
     mask = triangle if mask is None else mask & triangle
     return scaled(query, key, value, mask, dropout=dropout)
-
-
-# <multi_head> Multi-head attention (Vaswani 2017, section 3.2.2), between its input and output
-# projections.
 
 
 def size_of_head(size: int, heads: int) -> int:
@@ -169,7 +155,7 @@ def multi_head(
     """Scaled dot-product attention in several heads at once, joined again.
 
     Each head sees its own slice of the features; scores are divided by the root of the head's size,
-    not of the whole.
+    not of the whole (Vaswani 2017, section 3.2.2). Projections before and after are the caller's.
 
     Args:
         query: shape (…, queries, size).
@@ -191,9 +177,6 @@ def multi_head(
     return join_heads(output), weights
 
 
-# <cross> Cross-attention (Vaswani 2017, section 3.2.3: encoder–decoder attention).
-
-
 def cross(
     query: Array,
     key: Array,
@@ -205,13 +188,10 @@ def cross(
 ) -> tuple[Array, Array]:
     """Multi-head attention of one sequence's queries over another's keys and values.
 
-    Args:
-        query: from the sequence that attends, shape (…, queries, size).
-        key: from the sequence attended to, shape (…, keys, size).
-        value: from the same sequence as the keys, shape (…, keys, value size).
-        mask: boolean, True where a query may look (False for padded keys).
-        heads: how many; must divide both sizes.
-        dropout: applied to the weights before they meet the values; None: nothing is dropped.
+    See Vaswani 2017, section 3.2.3, encoder–decoder attention.
+
+    The arguments are those of `multi_head`: query (…, queries, size) of the sequence that
+    attends, key and value (…, keys, size) of the one attended to.
 
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),

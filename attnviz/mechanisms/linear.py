@@ -1,4 +1,4 @@
-"""Linear attention (Katharopoulos 2020, equations 4 to 6), with φ(x) = elu(x) + 1."""
+"""Linear attention, plain and causal (Katharopoulos 2020), with φ(x) = elu(x) + 1."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ def feature_map(inputs: Array) -> Array:
 
 def implied_weights(query: Array, key: Array, mask: Array | None = None) -> Array:
     """The weights that linear attention applies without ever forming them; only for drawing.
-
-    Args:
-        query: shape (…, queries, head size).
-        key: shape (…, keys, head size).
-        mask: boolean, True where a query may look.
 
     Returns:
         Shape (…, queries, keys), rows summing to 1, or to 0 where all is masked.
@@ -44,6 +39,8 @@ def linear(
     need_weights: bool = True,
 ) -> tuple[Array, Array | None]:
     """Linear attention: a feature map in place of the softmax, at a cost linear in length.
+
+    See Katharopoulos 2020, equations 4 to 6.
 
     Args:
         query: shape (…, queries, head size).
@@ -71,9 +68,6 @@ def linear(
     return output, implied_weights(query, key, mask) if need_weights else None
 
 
-# <causal_linear> Causal linear attention (Katharopoulos 2020, equations 8 to 12).
-
-
 def causal_linear(
     query: Array,
     key: Array,
@@ -84,15 +78,12 @@ def causal_linear(
 ) -> tuple[Array, Array | None]:
     """Linear attention by prefix sums, in which no position sees a later one.
 
+    See Katharopoulos 2020, equations 8 to 12.
+
     The sums S = Σ φ(k)vᵀ and z = Σ φ(k) grow by one term a position, so the cost is linear in the
     length; they are kept for every position, positions × head size × value size numbers.
 
-    Args:
-        query: shape (…, positions, head size).
-        key: shape (…, positions, head size).
-        value: shape (…, positions, value size).
-        mask: boolean, True for keys that may be seen, one row for all queries: shape (…, 1, keys).
-        need_weights: False leaves out the implied weights, which alone cost positions².
+    The arguments are those of `linear`, with as many queries as keys.
 
     Returns:
         output of shape (…, positions, value size), and the implied weights of shape

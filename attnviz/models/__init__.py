@@ -1,77 +1,118 @@
-"""A request becomes a source, and a source turns text into maps."""
+"""A request becomes a source of attention, and a source answers queries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.storage.texts import Text
+from attnviz.core.query import Kind, Query
+
+REFUSALS: dict[Kind, str] = {
+    "self": "co-attention needs two texts: attnviz co A B",
+    "cross": "co-attention needs 'co': attnviz co A B",
+    "pair": (
+        "--pair needs a model that reads sentence pairs (--model with a BERT-like model): "
+        "use 'attnviz cross' or 'attnviz co' for two texts"
+    ),
+    "co": "co-attention runs on an own layer only: attnviz co A B",
+    "picture": "'attnviz image' needs a vision model: --model ID_OR_FOLDER",
+}
+"""The message where a source cannot answer a kind of query."""
 
 
 class Source(Protocol):
-    """Something that can be asked for the attention of a text, or of a pair of texts."""
+    """Something that answers a query with attention maps."""
 
-    def attend_self(self, text: str) -> Attention:
-        """The maps of one text, the one to show first."""
-        ...
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The maps of a pair; queries come from the target, keys from the source."""
-        ...
-
-
-@runtime_checkable
-class PairSource(Protocol):
-    """A source that also reads two texts as one sequence, as BERT does."""
-
-    def attend_pair(self, first: str, second: str) -> Attention:
-        """The maps of both texts over themselves and each other."""
-        ...
-
-
-@runtime_checkable
-class Batching(Protocol):
-    """A source that reads many texts at once, with the numbers that each would have alone."""
-
-    def attend_many(
-        self, texts: Sequence[Text], *, alone: bool, batch_size: int | None = None
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """Each text's maps, in the texts' order, or why that text has none.
+        """The maps of each query in order, or an error in the place of one that has none.
+
+        No query is read before its answer is asked for.
 
         Args:
-            texts: of one window; what is read together depends on nothing else.
-            alone: True for a text's attention over itself, or a sentence pair's over its two.
-            batch_size: how many are read at once at most; None: as many as is good.
+            queries: of one chunk; what is batched depends on nothing else.
+            batch_size: how many are read at once at most; None: as many as fit.
+
+        Raises:
+            UsageError: a kind of query that the source cannot answer.
+            AttnvizError: what would fail for every query.
         """
         ...
 
 
 @runtime_checkable
 class Explaining(Protocol):
-    """A source whose model predicts something, so that a prediction can be explained."""
+    """A source whose model predicts something that can be explained."""
 
-    def explain_self(self, text: str, wanted: str | None = None) -> AttentionGradients:
-        """The prediction from a text, or the wanted one, with gradients."""
-        ...
-
-    def explain_cross(
-        self, source: str, target: str | None = None, wanted: str | None = None
-    ) -> AttentionGradients:
-        """A token of the target, with gradients."""
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
+        """The gradients of a prediction, or of the wanted output, by every weight."""
         ...
 
 
 @runtime_checkable
 class Transforming(Protocol):
-    """A source that knows what its weights add up."""
+    """A source that knows the vectors that its weights add up."""
 
-    def transform_self(self, text: str) -> ValueVectors:
-        """What each head makes of each token of a text."""
+    def values(self, query: Query) -> ValueVectors:
+        """The value vectors of each head."""
         ...
 
-    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
-        """What each head makes of each token of a pair."""
-        ...
+
+def attend_query(source: Source, query: Query) -> Attention:
+    """The maps of one query.
+
+    Raises:
+        InputError: it has none.
+    """
+    (found,) = source.attend([query])
+    if isinstance(found, InputError):
+        raise type(found)(str(found)) from found
+    return found
+
+
+def check_kind(query: Query, *answered: Kind) -> None:
+    """Refuse a query that a source cannot answer.
+
+    Raises:
+        UsageError: its kind is not one of those answered.
+    """
+    if query.kind not in answered:
+        raise UsageError(REFUSALS[query.kind])
+
+
+def check_device(device: str) -> str:
+    """The device's name where this machine has it; "auto" stays on the processor.
+
+    Raises:
+        UsageError: an unknown name, or a device that this machine lacks.
+    """
+    choose(device, ("auto", "cpu", "cuda", "mps"), "device")
+    if device in ("auto", "cpu"):
+        return "cpu"
+    import torch
+
+    if not (torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()):
+        raise UsageError(f"device '{device}' is not available on this machine: use cpu")
+    return device
+
+
+def attend_each(
+    attend_one: Callable[[Query], Attention], queries: Sequence[Query]
+) -> Iterator[Attention | InputError]:
+    """The maps of each query in order, read one by one, or why a query has none."""
+    for query in queries:
+        try:
+            yield attend_one(query)
+        except InputError as error:
+            yield error
+
+
+def texts_of(query: Query) -> tuple[str | None, str | None, str | None]:
+    """A query's text, source and target, as `Attention` has them; empty texts are none."""
+    if query.kind == "self":
+        return query.text or None, None, None
+    return None, query.text or None, query.target or None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Explaining, Source, Transforming
 
@@ -89,47 +90,38 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
         steps=(*provenance.steps, "lens all"),
         focus={"raw": focus} if focus else {},
     )
-    return replace(attention, maps=tuple(maps), provenance=provenance)
+    return replace(attention, maps=tuple(maps), provenance=provenance, lens=ALL_LENSES)
 
 
-def ask_model(
-    source: Source,
-    needs: Needs,
-    texts: tuple[str, str | None],
-    *,
-    alone: bool,
-    wanted: str | None = None,
+def ask_source(
+    source: Source, query: Query, needs: Needs, wanted: str | None = None
 ) -> AttentionGradients | ValueVectors:
     """What a lens needs beyond weights.
 
     Args:
         source: who is asked.
+        query: the text or texts.
         needs: "gradients" or "values".
-        texts: the text; or the source and its target, None where the model writes it.
-        alone: True for a text's attention over itself.
         wanted: the output to explain, None: what the model predicts.
 
     Raises:
-        UsageError: the source knows nothing of the kind.
+        UsageError: the source does not know it.
     """
-    text, target = texts
-    if alone and target is not None:
+    if query.kind == "pair":
         raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
-    if needs == "gradients":
-        if not isinstance(source, Explaining):
-            others = ["rollout", "flow"] if alone else ["raw"]
-            if isinstance(source, Transforming):
-                others.append("norm")
-            raise UsageError(
-                "--lens gradient explains what a model predicts, and here is no model that "
-                f"predicts anything: use --lens {either(others)}"
-            )
-        if alone:
-            return source.explain_self(text, wanted)
-        return source.explain_cross(text, target, wanted)
-    if not isinstance(source, Transforming):
-        raise refuse_values(["rollout", "flow"] if alone else ["raw"])
-    return source.transform_self(text) if alone else source.transform_cross(text, target)
+    others = ["rollout", "flow"] if query.kind == "self" else ["raw"]
+    if needs == "values":
+        if not isinstance(source, Transforming):
+            raise refuse_values(others)
+        return source.values(query)
+    if not isinstance(source, Explaining):
+        if isinstance(source, Transforming):
+            others.append("norm")
+        raise UsageError(
+            "--lens gradient explains what a model predicts, and here is no model that "
+            f"predicts anything: use --lens {either(others)}"
+        )
+    return source.gradients(query, wanted)
 
 
 def no_model(needs: Needs) -> AttentionGradients | ValueVectors:

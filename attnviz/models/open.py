@@ -12,7 +12,7 @@ from attnviz.core.registry import Command
 from attnviz.models import Source
 
 if TYPE_CHECKING:
-    from attnviz.models.hugging_face.capture.extent import Region
+    from attnviz.models.hugging_face.capture.region import Region
 
 POCKET = "pocket"
 
@@ -130,12 +130,12 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         chat=origin.chat,
         with_head=with_head,
     )
-    return replace(model, extent=_extent_of(origin))
+    return replace(model, region=_extent_of(origin))
 
 
 def _extent_of(origin: Origin) -> Region:
     """How much of a text is wanted."""
-    from attnviz.models.hugging_face.capture.extent import Region
+    from attnviz.models.hugging_face.capture.region import Region
 
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
@@ -160,7 +160,7 @@ def _open_file(origin: Origin, path: Path) -> Source:
     from attnviz.models.saved import Dumped, Matrices, SavedMaps
     from attnviz.storage.dumps import is_foreign, read_dump
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.read import holds_attention, read_attention
+    from attnviz.storage.saved import holds_attention, read_attention
 
     data = read_bytes(path)
     if not holds_attention(data):

@@ -1,9 +1,10 @@
-"""Where an own layer computes: numpy on the processor, torch elsewhere or at odd precisions."""
+"""Untrained layers of this package as sources: a mechanism over seeded embeddings of words."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,95 +16,186 @@ from attnviz.core.attention_map import Attention, AttentionMap, Projections, Pro
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
-from attnviz.core.registry import MECHANISMS, Command
-from attnviz.mechanisms.arrays import Array
-from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
+from attnviz.core.query import Query
+from attnviz.core.registry import MECHANISMS, Command, Entry
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.models import attend_each, check_device, check_kind, texts_of
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """A device and a precision; "auto" stays on the processor, where a sentence needs no more."""
+class SeededLayer(ABC):
+    """An untrained layer over seeded embeddings: what own layers of both kinds share."""
 
-    device: str
-    dtype: str
+    def __init__(self, name: str, origin: Origin) -> None:
+        """Check the options before any text is read.
 
-    @property
-    def on_torch(self) -> bool:
-        """True where numpy cannot do it."""
-        return self.device != "cpu" or self.dtype == "bfloat16"
+        Raises:
+            UsageError: an unknown device or precision, or sizes that do not fit.
+        """
+        self.name, self.entry, self.origin = name, MECHANISMS[name], origin
+        self.heads = origin.heads if self.entry.many_heads else 1
+        if origin.size % self.heads:
+            raise UsageError(f"--size {origin.size} cannot be split into {self.heads} equal heads")
+        dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
+        self.backend = Backend(check_device(origin.device), dtype)
+        self.embedding = SeededEmbedding(origin.seed, origin.size)
 
-    def array(self, numbers: NDArray[Any]) -> Array:
-        """The numbers as an array of this backend; booleans stay booleans."""
-        if not self.on_torch:
-            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
-        import torch
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of each query one by one, or why it has none.
 
-        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
-        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
-        return tensor.to(device=self.device, dtype=dtype)
+        Raises:
+            UsageError: a kind of query that needs another source.
+        """
+        return attend_each(self._attend_one, queries)
+
+    @abstractmethod
+    def _attend_one(self, query: Query) -> Attention: ...
+
+    def provenance(self) -> Provenance:
+        """Where the weights come from, with the warning that they mean nothing."""
+        note = f"untrained: '{self.name}' over random vectors shows the mechanism, not meaning"
+        origin = self.origin
+        return Provenance(
+            source="own layer",
+            model=self.name,
+            trained=False,
+            device=self.backend.device,
+            dtype=self.backend.dtype,
+            settings={"size": origin.size, "heads": self.heads, "seed": origin.seed},
+            notes=(note,),
+            versions={"numpy": np.__version__},
+        )
 
 
-def choose_backend(device: str, dtype: str | None) -> Backend:
-    """The backend that a device and a precision by name stand for.
+class OwnLayer(SeededLayer):
+    """One attention layer over a text ("self": stream "self" or "causal") or a pair ("cross")."""
+
+    def __init__(self, origin: Origin, command: Command) -> None:
+        name = check_mechanism(origin.mechanism or "multi-head", command)
+        if origin.causal:
+            name = MECHANISMS[name].causal or name
+        if origin.keep_qk and MECHANISMS[name].scaled is None:
+            raise UsageError(f"mechanism '{name}' has no scores that --keep-qk could explain")
+        super().__init__(name, origin)
+
+    def values(self, query: Query) -> ValueVectors:
+        """The values of the keys' words, as each head sees them; there is no output projection."""
+        attention = self._attend_one(query)
+        value = self._project("value", self.embedding.embed(attention.main.key_tokens))
+        products = inner_products(split_heads(value, self.heads), None)
+        return ValueVectors(attention, (products[None],), projected=False)
+
+    def _attend_one(self, query: Query) -> Attention:
+        check_kind(query, "self", "cross")
+        if query.kind == "self":
+            queries = keys = split_words(query.text)
+            weights, kept = self._attend(queries, keys)
+            hides_later = self.origin.causal or self.name.startswith("causal")
+            item = AttentionMap("causal" if hides_later else "self", queries, keys, weights)
+        elif query.target is None:
+            raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
+        else:
+            keys, queries = split_words(query.text), split_words(query.target)
+            weights, kept = self._attend(queries, keys)
+            item = AttentionMap(
+                "cross", queries, keys, weights, query_side="target", key_side="source"
+            )
+        kept_by_stream = self._kept(item, kept)
+        return Attention((item,), self.provenance(), *texts_of(query), projections=kept_by_stream)
+
+    def _attend(
+        self, queries: Sequence[Token], keys: Sequence[Token]
+    ) -> tuple[NDArray[np.float32], tuple[Array, Array]]:
+        """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
+        rows, columns = self.embedding.embed(queries), self.embedding.embed(keys)
+        query, key, value = (
+            self.backend.array(self._project(name, inputs))
+            for name, inputs in (("query", rows), ("key", columns), ("value", columns))
+        )
+        options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
+        weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
+        return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
+
+    def _kept(self, item: AttentionMap, kept: tuple[Array, Array]) -> dict[str, Projections]:
+        """Queries and keys by stream, where they are wanted."""
+        if not self.origin.keep_qk:
+            return {}
+        query, key = (to_numpy(split_heads(side, self.heads))[None] for side in kept)
+        scale = query.shape[-1] ** -0.5 if self.entry.scaled else 1.0
+        return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
+
+    def _project(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+        return inputs @ self.embedding.projection(name) if self.entry.projected else inputs
+
+    def _mask(self, query: Array) -> Array | None:
+        if not self.origin.causal or self.name.startswith("causal"):
+            return None
+        return causal_mask(query, query.shape[-2], query.shape[-2])
+
+
+class OwnCoLayer(SeededLayer):
+    """One co-attention layer over two texts ("co"), A (the source) and B (the target)."""
+
+    def __init__(self, origin: Origin) -> None:
+        super().__init__(check_mechanism(origin.mechanism or "co-parallel", "co"), origin)
+
+    def matrix(self, name: str) -> Array:
+        """Drawn parameters of shape (size, size)."""
+        return self.backend.array(self.embedding.projection(name))
+
+    def vector(self, name: str) -> Array:
+        """Drawn parameters of shape (size,)."""
+        return self.backend.array(self.embedding.projection(name, 1)[:, 0] * 2)
+
+    def _attend_one(self, query: Query) -> Attention:
+        check_kind(query, "co")
+        if query.target is None:
+            raise InputError("co-attention needs two texts: attnviz co A B")
+        first, second = split_words(query.text), split_words(query.target)
+        inputs = (self.backend.array(self.embedding.embed(side)) for side in (first, second))
+        run = Entry(self.entry.summary, self.entry.own_layer).load()
+        # A summary is a query that is no token of either text.
+        summary = (Token("[summary]", special=True),)
+        sides = {"first": first, "second": second, "summary": summary}
+        names = {"first": "source", "second": "target", "summary": "summary"}
+        maps = []
+        for found in run(*inputs, self, self.heads):
+            shape = (1, self.heads, len(sides[found.rows]), len(sides[found.columns]))
+            item = AttentionMap(
+                found.stream,
+                sides[found.rows],
+                sides[found.columns],
+                to_numpy(found.weights).reshape(shape),
+                query_side=names[found.rows],
+                key_side=names[found.columns],
+                **SIGNED if found.signed else {},
+            )
+            maps.append(item)
+        return Attention(tuple(maps), self.provenance(), *texts_of(query))
+
+
+def check_mechanism(name: str, command: Command) -> str:
+    """The name where the command offers that mechanism.
 
     Raises:
-        UsageError: an unknown name, or a device that this machine lacks.
+        UsageError: it is unknown, or another command's.
     """
-    choose(device, DEVICES, "device")
-    dtype = choose(dtype or "float32", DTYPES, "dtype")
-    if device in ("cuda", "mps"):
-        import torch
-
-        found = torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()
-        if not found:
-            raise UsageError(f"device '{device}' is not available on this machine: use cpu")
-    return Backend("cpu" if device == "auto" else device, dtype)
-
-
-def to_numpy(array: Array) -> NDArray[np.float32]:
-    """The array's numbers as float32 in numpy."""
-    if isinstance(array, np.ndarray):
-        return array.astype(np.float32)
-    numbers: NDArray[np.float32] = array.detach().float().cpu().numpy()
-    return numbers
-
-
-# <words> Text into words and punctuation with exact places, for layers without a tokenizer.
-
-_WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
-_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
-"""A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
-
-
-def split_words(text: str) -> tuple[Token, ...]:
-    """The words and punctuation marks of a text, each with its place in it.
-
-    Raises:
-        InputError: there is none.
-    """
-    tokens = tuple(
-        Token(word, start, end) for word, (start, end) in _splitter().pre_tokenize_str(text)
-    )
-    if not tokens:
-        raise InputError("the text is empty")
-    return tokens
-
-
-@cache
-def _splitter() -> Any:
-    from tokenizers import Regex
-    from tokenizers.pre_tokenizers import Split
-
-    return Split(Regex(_PATTERN), behavior="removed", invert=True)
-
-
-# <own_layer> One untrained layer over seeded embeddings: the shape of a mechanism, without a
-# meaning.
+    if name not in MECHANISMS:
+        choose(name, MECHANISMS, "mechanism")
+    commands = MECHANISMS[name].commands
+    if command not in commands:
+        option = f"--variant {name[3:]}" if commands == ("co",) else f"--mechanism {name}"
+        raise UsageError(
+            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} {option}'; "
+            "'attnviz mechanisms' lists what each command offers"
+        )
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,266 +225,51 @@ class SeededEmbedding:
         return matrix
 
 
-class OwnLayer:
-    """One attention layer of this package, untrained, as a source of maps."""
-
-    def __init__(self, origin: Origin, command: Command) -> None:
-        """Check what was asked for before any text is read.
-
-        Raises:
-            UsageError: an unknown mechanism or device, or sizes that do not fit.
-        """
-        self.name = check_mechanism(origin.mechanism or "multi-head", command)
-        entry = MECHANISMS[self.name]
-        if origin.causal and entry.causal:
-            self.name, entry = entry.causal, MECHANISMS[entry.causal]
-        if origin.keep_qk and entry.scaled is None:
-            raise UsageError(f"mechanism '{self.name}' has no scores that --keep-qk could explain")
-        self.entry, self.origin = entry, origin
-        self.heads = check_sizes(origin) if entry.many_heads else 1
-        self.backend: Backend = choose_backend(origin.device, origin.dtype)
-        self.embedding = SeededEmbedding(origin.seed, origin.size)
-
-    def attend_self(self, text: str) -> Attention:
-        """The attention of a text over itself: stream "self", or "causal"."""
-        tokens = split_words(text)
-        hides_later = self.origin.causal or self.name.startswith("causal")
-        stream = "causal" if hides_later else "self"
-        weights, kept = self._attend(tokens, tokens)
-        item = AttentionMap(stream, tokens, tokens, weights)
-        return Attention((item,), self._provenance(), text, projections=self._kept(item, kept))
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The attention of the target's words over the source's: stream "cross".
-
-        Raises:
-            InputError: no target; an untrained layer cannot make one up.
-        """
-        if target is None:
-            raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
-        keys, queries = split_words(source), split_words(target)
-        weights, kept = self._attend(queries, keys)
-        cross = AttentionMap(
-            "cross", queries, keys, weights, query_side="target", key_side="source"
-        )
-        projections = self._kept(cross, kept)
-        return Attention(
-            (cross,), self._provenance(), source=source, target=target, projections=projections
-        )
-
-    def transform_self(self, text: str) -> ValueVectors:
-        """The values of a text's words, as each head sees them; there is no output projection."""
-        return self._transform(self.attend_self(text))
-
-    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
-        """The values of the source's words, as each head sees them.
-
-        Raises:
-            InputError: no target.
-        """
-        return self._transform(self.attend_cross(source, target))
-
-    def _transform(self, attention: Attention) -> ValueVectors:
-        value = self._project("value", self.embedding.embed(attention.main.key_tokens))
-        products = inner_products(split_heads(value, self.heads), None)
-        return ValueVectors(attention, (products[None],), projected=False)
-
-    def _attend(
-        self, queries: Sequence[Token], keys: Sequence[Token]
-    ) -> tuple[NDArray[np.float32], tuple[Array, Array]]:
-        """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
-        asking, asked = self.embedding.embed(queries), self.embedding.embed(keys)
-        query, key, value = (
-            self.backend.array(self._project(name, inputs))
-            for name, inputs in (("query", asking), ("key", asked), ("value", asked))
-        )
-        options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
-        weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
-        return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
-
-    def _kept(self, item: AttentionMap, kept: tuple[Array, Array]) -> dict[str, Projections]:
-        """Queries and keys by stream, where they were asked for."""
-        if not self.origin.keep_qk:
-            return {}
-        query, key = (to_numpy(split_heads(side, self.heads))[None] for side in kept)
-        scale = query.shape[-1] ** -0.5 if self.entry.scaled else 1.0
-        return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
-
-    def _project(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        return inputs @ self.embedding.projection(name) if self.entry.projected else inputs
-
-    def _mask(self, query: Array) -> Array | None:
-        if not self.origin.causal or self.name.startswith("causal"):
-            return None
-        return causal_mask(query, query.shape[-2], query.shape[-2])
-
-    def _provenance(self) -> Provenance:
-        return own_provenance(self.name, self.origin, self.heads, self.backend)
+_WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
+_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
+"""A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
 
 
-def own_provenance(name: str, origin: Origin, heads: int, backend: Backend) -> Provenance:
-    """Where an untrained layer's weights come from, with the warning that they mean nothing."""
-    return Provenance(
-        source="own layer",
-        model=name,
-        trained=False,
-        device=backend.device,
-        dtype=backend.dtype,
-        settings={"size": origin.size, "heads": heads, "seed": origin.seed},
-        notes=(f"untrained: '{name}' over random vectors shows the mechanism, not meaning",),
-        versions={"numpy": np.__version__},
-    )
-
-
-def check_mechanism(name: str, command: Command) -> str:
-    """The name where the command offers that mechanism.
+def split_words(text: str) -> tuple[Token, ...]:
+    """The words and punctuation marks of a text, each with its place in it.
 
     Raises:
-        UsageError: it is unknown, or another command's.
+        InputError: there is none.
     """
-    if name not in MECHANISMS:
-        choose(name, MECHANISMS, "mechanism")
-    commands = MECHANISMS[name].commands
-    if command not in commands:
-        option = f"--variant {name[3:]}" if commands == ("co",) else f"--mechanism {name}"
-        raise UsageError(
-            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} {option}'; "
-            "'attnviz mechanisms' lists what each command offers"
-        )
-    return name
-
-
-def check_sizes(origin: Origin) -> int:
-    """The number of heads where they share out the size evenly.
-
-    Raises:
-        UsageError: they do not.
-    """
-    if origin.size % origin.heads:
-        raise UsageError(f"--size {origin.size} cannot be split into {origin.heads} equal heads")
-    return origin.heads
-
-
-# <own_co_layer> One untrained co-attention layer over seeded embeddings of two texts.
-
-Tokens = tuple[Token, ...]
-
-
-class OwnCoLayer:
-    """Co-attention of two texts, A (the source) and B (the target), untrained."""
-
-    def __init__(self, origin: Origin) -> None:
-        """Check what was asked for before any text is read.
-
-        Raises:
-            UsageError: an unknown variant or device, or sizes that do not fit.
-        """
-        self.name = check_mechanism(origin.mechanism or "co-parallel", "co")
-        self.origin = origin
-        self.heads = check_sizes(origin) if self.name == "co-two-stream" else 1
-        self.backend = choose_backend(origin.device, origin.dtype)
-        self.embedding = SeededEmbedding(origin.seed, origin.size)
-
-    def attend_self(self, text: str) -> Attention:
-        """Co-attention needs two texts.
-
-        Raises:
-            UsageError: always.
-        """
-        raise UsageError("co-attention needs two texts: attnviz co A B")
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """Both directions at once; which streams there are depends on the variant.
-
-        Raises:
-            InputError: one text only.
-        """
-        if target is None:
-            raise InputError("co-attention needs two texts: attnviz co A B")
-        tokens = split_words(source), split_words(target)
-        first, second = (self.backend.array(self.embedding.embed(side)) for side in tokens)
-        variant = {
-            "co-parallel": self._parallel,
-            "co-alternating": self._alternating,
-            "co-two-stream": self._two_stream,
-        }[self.name]
-        provenance = own_provenance(self.name, self.origin, self.heads, self.backend)
-        maps = variant(first, second, *tokens)
-        return Attention(maps, provenance, source=source, target=target)
-
-    def _matrix(self, name: str) -> Array:
-        return self.backend.array(self.embedding.projection(name))
-
-    def _vector(self, name: str) -> Array:
-        return self.backend.array(self.embedding.projection(name, 1)[:, 0] * 2)
-
-    def _parallel(
-        self, first: Array, second: Array, a: Tokens, b: Tokens
-    ) -> tuple[AttentionMap, ...]:
-        names = ("affinity", "first", "second")
-        # A smaller affinity matrix keeps tanh off its ends, where every pair would read as ±1.
-        parameters = {name: self._matrix(name) for name in names}
-        parameters["affinity"] = parameters["affinity"] / self.origin.size**0.5
-        parameters |= {f"{name}_score": self._vector(f"{name}_score") for name in names[1:]}
-        result = co_parallel(first, second, parameters)
-        affinity = AttentionMap(
-            "affinity",
-            a,
-            b,
-            to_numpy(result.affinity)[None, None],
-            values="signed",
-            unit="affinity, from -1 to 1",
-            query_side="source",
-            key_side="target",
-        )
-        over_a, over_b = (to_numpy(weights) for weights in result.weights)
-        return affinity, summary("a", over_a, a, "source"), summary("b", over_b, b, "target")
-
-    def _alternating(
-        self, first: Array, second: Array, a: Tokens, b: Tokens
-    ) -> tuple[AttentionMap, ...]:
-        parameters = {
-            turn: {
-                "inputs": self._matrix(f"{turn} inputs"),
-                "guide": self._matrix(f"{turn} guide"),
-                "score": self._vector(f"{turn} score"),
-            }
-            for turn in ("first", "second", "first_again")
-        }
-        alone, over_b, over_a = map(to_numpy, co_alternating(first, second, parameters)[1])
-        return (
-            summary("a-guided-by-b", over_a, a, "source"),
-            summary("b-guided-by-a", over_b, b, "target"),
-            summary("a-alone", alone, a, "source"),
-        )
-
-    def _two_stream(
-        self, first: Array, second: Array, a: Tokens, b: Tokens
-    ) -> tuple[AttentionMap, ...]:
-        projected = [
-            tuple(inputs @ self._matrix(f"{side} {name}") for name in ("query", "key", "value"))
-            for side, inputs in (("first", first), ("second", second))
-        ]
-        over_b, over_a = co_two_stream(projected[0], projected[1], heads=self.heads)[1]
-        return (
-            AttentionMap(
-                "a-to-b", a, b, to_numpy(over_b)[None], query_side="source", key_side="target"
-            ),
-            AttentionMap(
-                "b-to-a", b, a, to_numpy(over_a)[None], query_side="target", key_side="source"
-            ),
-        )
-
-
-def summary(
-    name: str, weights: NDArray[np.float32], keys: Sequence[Token], side: str
-) -> AttentionMap:
-    """The weights with which a sequence is summarised, as a map of one query that is no token."""
-    return AttentionMap(
-        name,
-        (Token("[summary]", special=True),),
-        tuple(keys),
-        weights[None, None, None],
-        query_side="summary",
-        key_side=side,
+    tokens = tuple(
+        Token(word, start, end) for word, (start, end) in _splitter().pre_tokenize_str(text)
     )
+    if not tokens:
+        raise InputError("the text is empty")
+    return tokens
+
+
+@cache
+def _splitter() -> Any:
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Split
+
+    return Split(Regex(_PATTERN), behavior="removed", invert=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A device and a precision; "auto" stays on the processor, where a sentence needs no more."""
+
+    device: str
+    dtype: str
+
+    @property
+    def on_torch(self) -> bool:
+        """True where numpy cannot do it."""
+        return self.device != "cpu" or self.dtype == "bfloat16"
+
+    def array(self, numbers: NDArray[Any]) -> Array:
+        """The numbers as an array of this backend; booleans stay booleans."""
+        if not self.on_torch:
+            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
+        return tensor.to(device=self.device, dtype=dtype)

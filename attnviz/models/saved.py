@@ -1,8 +1,8 @@
-"""Somebody else's numbers: a saved map, weights with tokens, or projections to attend with."""
+"""Files as sources: matrices of weights or projections, saved maps, and other programs' dumps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from attnviz.analyses.words import split_words
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
+from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models.own import SeededEmbedding, to_numpy
+from attnviz.models import attend_each, check_kind, texts_of
+from attnviz.models.own import SeededEmbedding
 from attnviz.models.own import split_words as split_own_words
 from attnviz.storage.dump_tensors import NUMBERED
 from attnviz.storage.dumps import END, LINKS
@@ -32,7 +34,7 @@ class Matrices:
 
         Raises:
             InputError: it holds neither "weights" nor "w_query" and "w_key".
-            UsageError: --causal, which cannot be had of weights that are given.
+            UsageError: --causal, which cannot change given weights.
         """
         self.origin, self.path = origin, path
         self.found = read_matrices(path)
@@ -46,30 +48,34 @@ class Matrices:
                 f"it holds {', '.join(self.found) or 'nothing'}"
             )
 
-    def attend_self(self, text: str) -> Attention:
-        """The file's map over a text's words; an empty text takes the tokens in the file."""
-        queries = self._tokens("query_tokens", text or None, "text")
-        keys = self._tokens("key_tokens", text or None, "text")
-        stream = "causal" if self.origin.causal else "self"
-        item = AttentionMap(stream, queries, keys, self._weights(queries, keys))
-        return Attention((item,), self._provenance(), text=text or None)
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The file's map over the words of each text or pair; empty texts: the file's tokens."""
+        return attend_each(self._attend_one, queries)
 
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The file's map, queries from the target and keys from the source; empty: as in file."""
-        queries = self._tokens("query_tokens", target or None, "target")
-        keys = self._tokens("key_tokens", source or None, "source")
-        item = AttentionMap(
-            "cross",
-            queries,
-            keys,
-            self._weights(queries, keys),
-            query_side="target",
-            key_side="source",
-        )
-        return Attention((item,), self._provenance(), source=source or None, target=target or None)
+    def _attend_one(self, query: Query) -> Attention:
+        check_kind(query, "self", "cross")
+        if query.kind == "self":
+            queries = self._tokens("query_tokens", query.text, "text")
+            keys = self._tokens("key_tokens", query.text, "text")
+            stream = "causal" if self.origin.causal else "self"
+            item = AttentionMap(stream, queries, keys, self._weights(queries, keys))
+        else:
+            queries = self._tokens("query_tokens", query.target, "target")
+            keys = self._tokens("key_tokens", query.text, "source")
+            item = AttentionMap(
+                "cross",
+                queries,
+                keys,
+                self._weights(queries, keys),
+                query_side="target",
+                key_side="source",
+            )
+        return Attention((item,), self._provenance(), *texts_of(query))
 
     def _tokens(self, name: str, text: str | None, what: str) -> tuple[Token, ...]:
-        if text is not None:
+        if text:
             return split_own_words(text)
         words = self.found.get(name, self.found.get("tokens"))
         if words is None:
@@ -100,7 +106,8 @@ class Matrices:
         key = self._inputs(keys, w_key.shape[0]) @ w_key
         heads = self._heads(w_query.shape[1])
         mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
-        return to_numpy(multi_head(query, key, key, mask, heads=heads)[1])[None]
+        weights: NDArray[np.float64] = multi_head(query, key, key, mask, heads=heads)[1]
+        return weights.astype(np.float32)[None]
 
     def _heads(self, size: int) -> int:
         given = np.asarray(self.found.get("heads", 1.0))
@@ -147,25 +154,28 @@ class SavedMaps:
     def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
         self.attentions, self.path = attentions, path
 
-    def attend_self(self, text: str) -> Attention:
-        """The saved maps of the text; an empty one stands for the only one there is.
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The saved maps of each text or pair; empty texts stand for the only ones there are."""
+        return attend_each(self.attend_one, queries)
+
+    def attend_one(self, query: Query) -> Attention:
+        """The saved maps of one query.
 
         Raises:
+            UsageError: a kind of query that needs another source.
             InputError: there are none, or several to choose from.
         """
-        return self._only([item for item in self.attentions if text in ("", item.text)])
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The saved maps of the pair; empty texts stand for the only pair there is.
-
-        Raises:
-            InputError: there are none, or several to choose from.
-        """
+        check_kind(query, "self", "cross")
+        text, target = query.text, query.target
+        if query.kind == "self":
+            return self._only([item for item in self.attentions if text in ("", item.text)])
         return self._only(
             [
                 item
                 for item in self.attentions
-                if source in ("", item.source) and (target or item.target) == item.target
+                if text in ("", item.source) and (target or item.target) == item.target
             ]
         )
 
@@ -182,10 +192,6 @@ class SavedMaps:
         return replace(attention, provenance=replace(attention.provenance, settings=settings))
 
 
-# <dumped> Attention that another program saved, played back as a source; texts can name its
-# tokens.
-
-
 class Dumped:
     """Texts of a dump in order: the first text given is the first of the file, and so on."""
 
@@ -195,34 +201,26 @@ class Dumped:
         self.saved = SavedMaps(attentions, path)
         self.count = 0
 
-    def attend_self(self, text: str) -> Attention:
-        """The next maps of the file over a text's words; an empty text takes the only ones.
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The next maps of the file over each text's or pair's words; empty: the only ones."""
+        return attend_each(self._attend_one, queries)
 
-        Raises:
-            InputError: the file has no such text, or other tokens than it.
-        """
-        if not text:
-            return self.saved.attend_self("")
-        words = split_words(text)
-        found = self._next()
-        maps = tuple(self._named(item, words, words) for item in found.maps)
-        return replace(found, maps=maps, text=text, provenance=_without_note(found))
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The next maps of the file over a pair's words; empty texts take the only ones.
-
-        Raises:
-            InputError: the file has no such pair, or other tokens than it.
-        """
-        if not source:
-            return self.saved.attend_cross("", None)
-        if target is None:
+    def _attend_one(self, query: Query) -> Attention:
+        check_kind(query, "self", "cross")
+        if not query.text:
+            return self.saved.attend_one(Query("", None, query.kind))
+        if query.kind == "cross" and query.target is None:
             raise InputError(f"'{self.path}' needs both texts: give a target too")
         found = self._next()
-        queries, keys = split_words(target), split_words(source)
+        keys = split_words(query.text)
+        queries = split_words(query.target or "") if query.kind == "cross" else keys
         maps = tuple(self._named(item, queries, keys) for item in found.maps)
+        text, source, target = texts_of(query)
+        provenance = _without_note(found)
         return replace(
-            found, maps=maps, source=source, target=target, provenance=_without_note(found)
+            found, maps=maps, provenance=provenance, text=text, source=source, target=target
         )
 
     def _next(self) -> Attention:

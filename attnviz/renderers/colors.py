@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.core.registry import MEASURES
 from attnviz.core.sinks import word_cells
 
 if TYPE_CHECKING:
@@ -177,14 +178,6 @@ HEAD_COLORS_ON_DARK: tuple[Color, ...] = (
 )
 """The same heads on dark ground."""
 ROLE_COLORS: dict[str, Color] = {
-    "previous-token": (0, 114, 178),
-    "next-token": (86, 180, 233),
-    "self": (68, 68, 68),
-    "same-token": (204, 121, 167),
-    "first-token": (230, 159, 0),
-    "special-token": (213, 94, 0),
-    "punctuation": (240, 228, 66),
-    "induction": (0, 158, 115),
-    "duplicate": (140, 211, 184),
+    name: measure.color for name, measure in MEASURES.items() if measure.color is not None
 }
 UNNAMED: Color = (238, 240, 243)

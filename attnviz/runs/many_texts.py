@@ -1,8 +1,8 @@
-"""Many texts in windows, by whoever does the work: results in the order of the input.
+"""Many texts in chunks, by whichever engine does the work: results in the order of the input.
 
-What is computed for a record depends on its window alone, and windows on the input alone. So every
-engine gives the same results to the last bit, and a run that is gone on with gives what it would
-have given uninterrupted.
+What is computed for a record depends on its chunk alone, and chunks on the input alone. So every
+engine gives the same results to the last bit, and a resumed run gives what it would have given
+uninterrupted.
 """
 
 from __future__ import annotations
@@ -12,30 +12,33 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain, islice
 from typing import TypeVar
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import notify
-from attnviz.core.options import Choice, Origin
+from attnviz.core.options import Choice, Language, Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source
-from attnviz.runs.engines.here import Here
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.pipeline import Result, attend_window
+from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.runs.word_alignment import Aligned, Aligner
 from attnviz.storage.texts import BadText, Text
 
 Record = Text | BadText
 Outcome = Result | AttnvizError
 Chunk = Sequence[Record]
+Shard = TypeVar("Shard")
 Made = TypeVar("Made")
+_OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
+"""The language that a translation into one comes from."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttendChunk:
-    """Work on one window, anywhere: it can be pickled, and opens the source where it runs.
+    """The work on a chunk: it can be pickled, and opens the source in the process where it runs.
 
     Attributes:
         origin: where attention comes from.
@@ -53,25 +56,17 @@ class AttendChunk:
         """The source, loaded once in a process.
 
         Raises:
-            AttnvizError: it cannot be had.
+            AttnvizError: it cannot be loaded.
         """
         return opened(self.origin, self.command, needs_head(self.choice.lens))
 
-    def results(self, window: Chunk) -> Iterator[Outcome]:
-        """What becomes of each record, as it is asked for.
+    def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
+        """The result of each record, or why it has none, made when it is asked for.
 
         Raises:
             AttnvizError: what would fail for every text.
         """
-        return attend_window(self.open(), window, self.choice, self.command, self.batch_size)
-
-    def __call__(self, window: Chunk) -> list[Outcome]:
-        """What becomes of each record, all at once, as it is sent from one process to another.
-
-        Raises:
-            AttnvizError: what would fail for every text.
-        """
-        return list(self.results(window))
+        return attend_chunk(self.open(), chunk, self.choice, self.command, self.batch_size)
 
 
 @lru_cache(maxsize=2)
@@ -79,7 +74,7 @@ def opened(origin: Origin, command: Command, with_head: bool = False) -> Source:
     """A source that stays open for as long as the process works on its texts.
 
     Raises:
-        AttnvizError: it cannot be had.
+        AttnvizError: it cannot be loaded.
     """
     source = open_source(origin, command, with_head=with_head)
     gc.enable()
@@ -87,91 +82,70 @@ def opened(origin: Origin, command: Command, with_head: bool = False) -> Source:
 
 
 def attend_all(
-    work: AttendChunk, windows: Iterable[Chunk], engine: Engine, done: int = 0
+    work: Callable[[Chunk], Iterable[Outcome]],
+    chunks: Iterable[Chunk],
+    engine: Engine,
+    done: int = 0,
 ) -> Iterator[tuple[Record, Outcome]]:
-    """Each record with what became of it, in order.
+    """Each record with its result, in order.
 
     Args:
-        work: what is done with a window.
-        windows: of all records, from the first one on.
+        work: what is done with a chunk.
+        chunks: of all records, from the first one on.
         engine: who does it.
-        done: how many records to leave out. The window in which they end is worked on as a whole,
+        done: how many records to leave out. The chunk in which they end is worked on as a whole,
             because its numbers depend on all of it.
 
     Raises:
         AttnvizError: what would fail for every text.
     """
-    number = 0
-
-    def left() -> Iterator[Chunk]:
-        """The windows that are not all done; engines ask for some before any has been worked on."""
-        nonlocal number
-        end = 0
-        for window in windows:
-            end += len(window)
-            if end > done:
-                yield window
-            else:
-                number = end
-
-    for record, outcome in _worked(work, left(), engine):
-        if number >= done:
-            yield record, outcome
-        number += 1
+    left = iter(chunks)
+    for chunk in left:
+        if done < len(chunk):
+            found = with_records(with_shards(work, chain([chunk], left), engine, chunk_name))
+            yield from islice(found, done, None)
+            return
+        done -= len(chunk)
 
 
-def _worked(
-    work: AttendChunk, windows: Iterable[Chunk], engine: Engine
-) -> Iterator[tuple[Record, Outcome]]:
-    if isinstance(engine, Here):
-        # Here nothing is sent, and a long text's maps need not wait for its company's.
-        for window in windows:
-            yield from zip(window, work.results(window), strict=True)
-        return
-    yield from each(side_by_side(work, windows, engine))
-
-
-def each(
-    found: Iterable[tuple[Chunk, Sequence[Made] | AttnvizError]],
+def with_records(
+    found: Iterable[tuple[Chunk, Iterable[Made] | AttnvizError]],
 ) -> Iterator[tuple[Record, Made | AttnvizError]]:
-    """Each record of some windows with what became of it."""
-    for window, made in found:
+    """Each record of some chunks with its result; a chunk's error is that of all its records."""
+    for chunk, made in found:
         if isinstance(made, AttnvizError):
-            yield from ((record, made) for record in window)
+            yield from ((record, made) for record in chunk)
         else:
-            yield from zip(window, made, strict=True)
+            yield from zip(chunk, made, strict=True)
 
 
-def side_by_side(
-    work: Callable[[Chunk], Made], windows: Iterable[Chunk], engine: Engine
-) -> Iterator[tuple[Chunk, Made | AttnvizError]]:
-    """Each window beside what an engine made of it, or why it made nothing."""
-    sent: deque[Chunk] = deque()
+def with_shards(
+    work: Callable[[Shard], Made],
+    shards: Iterable[Shard],
+    engine: Engine,
+    name: Callable[[int, Shard], str],
+) -> Iterator[tuple[Shard, Made | AttnvizError]]:
+    """Each shard with what an engine made of it, or why it made nothing."""
+    sent: deque[Shard] = deque()
 
-    def sending() -> Iterator[Chunk]:
-        for window in windows:
-            sent.append(window)
-            yield window
+    def sending() -> Iterator[Shard]:
+        for shard in shards:
+            sent.append(shard)
+            yield shard
 
-    for found in engine.map(work, sending(), named):
-        yield sent.popleft(), found
+    for made in engine.map(work, sending(), name):
+        yield sent.popleft(), made
 
 
-def named(number: int, window: Chunk) -> str:
-    """A window by its first and last record, for messages."""
-    first, last = window[0], window[-1]
+def chunk_name(number: int, chunk: Chunk) -> str:
+    """A chunk by its first and last record, for messages."""
+    first, last = chunk[0], chunk[-1]
     return f"{first.where or 'the first text'} to {last.where or 'the last'}"
-
-
-# <many_pairs> Many pairs whose words are to be aligned, window by window like any other texts.
-
-OTHER = {"en": "fr", "fr": "en"}
-"""The language that a translation into one comes from."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlignChunk:
-    """Work on one window of pairs whose words are to be aligned, likewise.
+    """The work on a chunk of pairs whose words are to be aligned.
 
     Attributes:
         origin: where attention comes from.
@@ -189,26 +163,26 @@ class AlignChunk:
     against: str = "input"
     batch_size: int | None = None
 
-    def __call__(self, window: Chunk) -> list[Aligned | AttnvizError]:
-        """What becomes of each record.
+    def __call__(self, chunk: Chunk) -> list[Aligned | AttnvizError]:
+        """The alignment of each record, or why it has none.
 
         Raises:
             AttnvizError: what would fail for every pair.
         """
         source = opened(self.origin, "cross")
-        other = OTHER.get(self.origin.to or "")
+        other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
         backward = opened(replace(self.origin, to=other), "cross") if other else source
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
-        pairs = [record for record in window if isinstance(record, Text)]
+        pairs = [record for record in chunk if isinstance(record, Text)]
         aligned = aligner.align(pairs, self.batch_size)
-        found = [_placed(r, r.error if isinstance(r, BadText) else next(aligned)) for r in window]
+        found = [r.error if isinstance(r, BadText) else _named(next(aligned), r) for r in chunk]
         for text in aligner.notes:
             notify(text)
         return found
 
 
-def _placed(record: Record, found: Aligned | AttnvizError) -> Aligned | AttnvizError:
-    """What became of a record; an error says whose it is."""
-    if isinstance(found, Aligned) or isinstance(record, BadText) or not record.where:
-        return found
-    return type(found)(f"{record.where}: {found}")
+def _named(found: Aligned | AttnvizError, pair: Text) -> Aligned | AttnvizError:
+    """The same; an error says which pair it is about."""
+    if isinstance(found, AttnvizError) and pair.where:
+        return type(found)(f"{pair.where}: {found}")
+    return found

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.analyses.view import divisions, first_focus, views
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Token
-from attnviz.core.errors import OutputError, UsageError, choose, did_you_mean
-from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES
+from attnviz.core.errors import OutputError, choose
+from attnviz.core.registry import FORMATS, PICTURES
 from attnviz.renderers import Display, Renderer, Views
 
 if TYPE_CHECKING:
@@ -18,34 +17,6 @@ if TYPE_CHECKING:
 
     from attnviz.core.measures import View
     from attnviz.renderers.page import Patches
-
-
-def format_of(path: Path) -> str:
-    """The data format that a file's suffix names.
-
-    Raises:
-        UsageError: none does.
-    """
-    for name, entry in FORMATS.items():
-        if entry.suffix and entry.suffix == path.suffix.lower():
-            return name
-    known = [entry.suffix for entry in FORMATS.values() if entry.suffix]
-    raise UsageError(
-        f"'{path}' names no data format: end it in {', '.join(known)}."
-        f"{did_you_mean(path.suffix, known)}"
-    )
-
-
-def picture_suffix(path: Path) -> str:
-    """The suffix where it names a kind of picture.
-
-    Raises:
-        UsageError: it does not.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in PICTURE_SUFFIXES:
-        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
-    return suffix
 
 
 def make_renderer(format_name: str, display: Display) -> Renderer:
@@ -80,7 +51,7 @@ def draw(attention: Attention, picture: str, shown: Views | None = None) -> Figu
     function = PICTURES[picture].load()
     if picture == "heatmap":
         pictured = [view for view in shown() if not view.second]
-        if "lens all" in attention.provenance.steps and len(pictured) > 1:
+        if attention.lens == "all" and len(pictured) > 1:
             return draw_side_by_side(attention, pictured)
         view = pictured[0]
         parts = divisions(attention, view.map)

@@ -18,21 +18,14 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
+from attnviz.core.query import Kind, Query
 from attnviz.core.registry import LENSES, Command, Needs
-from attnviz.models import Batching, PairSource, Source
-from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_model, needs_head, no_model
+from attnviz.models import Source
+from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
 from attnviz.models.open import open_source
 from attnviz.renderers import Display
-from attnviz.runs.outputs import (
-    as_bytes,
-    draw,
-    format_of,
-    make_renderer,
-    page_html,
-    picture_bytes,
-    picture_suffix,
-    views_of,
-)
+from attnviz.renderers.reports import format_of, picture_suffix
+from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
 from attnviz.storage.texts import BadText, Text, check_text, chunks
 
 if TYPE_CHECKING:
@@ -130,8 +123,8 @@ def load(file: str | Path) -> list[Result]:
     Raises:
         InputError: it cannot be read, or holds no attention that is known.
     """
-    from attnviz.storage.dumps import read_any
     from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.saved import read_any
 
     path = Path(file)
     return [as_result(found) for found in read_any(read_bytes(path), f"'{path}'")]
@@ -185,100 +178,74 @@ def attend_texts(
     Raises:
         AttnvizError: a text given directly failed, or every line would fail likewise.
     """
-    for window in chunks(texts):
-        yield from attend_window(source, window, choice, command, batch_size)
+    for chunk in chunks(texts):
+        yield from attend_chunk(source, chunk, choice, command, batch_size)
 
 
-def attend_window(
+def attend_chunk(
     source: Source,
-    window: Sequence[Text | BadText],
+    chunk: Sequence[Text | BadText],
     choice: Choice,
     command: Command,
     batch_size: int | None = None,
 ) -> Iterator[Result | AttnvizError]:
-    """The same for the records of one window, on which alone the numbers depend.
+    """The same for the records of one chunk, on which alone the numbers depend.
 
     Raises:
         AttnvizError: a text given directly failed, or every line would fail likewise.
     """
-    good = [text for text in window if isinstance(text, Text)]
-    together = _attend_together(source, good, choice, command, batch_size)
-    for text in window:
+    queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
+    if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
+        batch_size = 1
+    attended = source.attend(queries, batch_size=batch_size)
+    for text in chunk:
         if isinstance(text, BadText):
             yield text.error
             continue
         try:
-            yield _attend_next(source, text, choice, command, together)
+            yield _view_query(source, query_of(text, command), attended, choice, text)
         except InputError as error:
             if not text.where:
                 raise
             yield InputError(f"{text.where}: {error}")
 
 
-def _attend_together(
-    source: Source,
-    texts: Sequence[Text],
-    choice: Choice,
-    command: Command,
-    batch_size: int | None,
-) -> Iterator[Attention | InputError] | None:
-    """The raw maps of texts in order, where they can be had of many at once; else None."""
-    needed = LENSES[choice.lens].needs if choice.lens in LENSES else "weights"
-    if needed != "weights" or choice.lens == ALL_LENSES or command == "co":
-        return None
-    if len(texts) < 2 or batch_size == 1 or not isinstance(source, Batching):
-        return None
-    pairs = command == "self" and any(text.target is not None for text in texts)
-    if pairs and not isinstance(source, PairSource):
-        return None
-    return source.attend_many(texts, alone=command == "self", batch_size=batch_size)
-
-
-def _attend_next(
-    source: Source,
-    text: Text,
-    choice: Choice,
-    command: Command,
-    together: Iterator[Attention | InputError] | None,
-) -> Result:
-    """A text's attention, the next of those that come together, if they do."""
-    if together is None:
-        return attend_one(source, text, choice, command)
-    found = next(together)
-    if isinstance(found, InputError):
-        raise found
-    return choose_from(lambda: found, no_model, choice, text)
-
-
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
-    """One text's attention, labelled, selected and reduced as chosen."""
-
-    def attend() -> Attention:
-        if command == "self":
-            return attend_alone(source, text)
-        return source.attend_cross(text.text, text.target)
-
-    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
-        texts = text.text, text.target
-        return ask_model(source, needs, texts, alone=command == "self", wanted=choice.explain)
-
-    return choose_from(attend, ask, choice, text)
-
-
-def attend_alone(source: Source, text: Text) -> Attention:
-    """The attention of a text over itself, or of a sentence pair over its two texts.
+    """One text's attention, labelled, selected and reduced as chosen.
 
     Raises:
-        UsageError: a pair, of a source that reads one text at a time.
+        InputError: it has none.
     """
-    if text.target is None:
-        return source.attend_self(text.text)
-    if not isinstance(source, PairSource):
-        raise UsageError(
-            "--pair needs a model that reads sentence pairs (--model with BERT or its kin): "
-            "use 'attnviz cross' or 'attnviz co' for two texts"
-        )
-    return source.attend_pair(text.text, text.target)
+    query = query_of(text, command)
+    return _view_query(source, query, source.attend([query]), choice, text)
+
+
+def query_of(text: Text, command: Command) -> Query:
+    """What a source is asked about a text."""
+    kind: Kind = "pair" if command == "self" and text.target is not None else command
+    return Query(text.text, text.target, kind)
+
+
+def _view_query(
+    source: Source,
+    query: Query,
+    attended: Iterator[Attention | InputError],
+    choice: Choice,
+    text: Text,
+) -> Result:
+    """The next of the answers through a lens, which may ask the source for more about it."""
+
+    def attend() -> Attention:
+        found = next(attended)
+        if isinstance(found, InputError):
+            # A new one: the old belongs to the iterator, and would tie this run's files to it.
+            raise type(found)(str(found)) from found
+        return found
+
+    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
+        return ask_source(source, query, needs, choice.explain)
+
+    return choose_from(attend, ask, choice, text)
 
 
 def apply_choice(attention: Attention, choice: Choice) -> Result:

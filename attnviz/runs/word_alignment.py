@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.alignment import (
     SYMMETRIZATIONS,
     Links,
+    Score,
     align,
     mutual,
     symmetrize,
@@ -20,7 +21,8 @@ from attnviz.analyses.select import reduce_map, select
 from attnviz.analyses.words import merge_attention
 from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.models import Batching, Source
+from attnviz.core.query import Query
+from attnviz.models import Source
 from attnviz.storage.texts import Text
 
 AGAINST = ("input", "output")
@@ -141,8 +143,10 @@ class Aligner:
         self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
         """The attention of each target over its source, in words, or why there is none."""
-        whole = [pair for pair in pairs if pair.target is not None or not pair.where]
-        attended = attend_pairs(source, whole, batch_size)
+        complete = [pair for pair in pairs if pair.target is not None or not pair.where]
+        attended = source.attend(
+            [Query(pair.text, pair.target, "cross") for pair in complete], batch_size=batch_size
+        )
         for pair in pairs:
             if pair.target is None and pair.where:
                 yield InputError("an alignment needs a source and a target, separated by a tab")
@@ -177,20 +181,6 @@ def check_alignment(how: str | None, against: str) -> None:
     choose(against, AGAINST, "side to align against")
 
 
-def attend_pairs(
-    source: Source, pairs: Sequence[Text], batch_size: int | None = None
-) -> Iterator[Attention | InputError]:
-    """The attention of each pair in order, read together where the source can, or why not."""
-    if isinstance(source, Batching) and len(pairs) > 1 and batch_size != 1:
-        yield from source.attend_many(pairs, alone=False, batch_size=batch_size)
-        return
-    for pair in pairs:
-        try:
-            yield source.attend_cross(pair.text, pair.target)
-        except InputError as error:
-            yield error
-
-
 def default_symmetrization(attention: Attention) -> str:
     """Intersection for the pocket model, which translates both ways; else one direction."""
     return "intersection" if attention.provenance.source == "pocket" else "forward"
@@ -209,39 +199,6 @@ def _one_way(item: AttentionMap) -> Links:
 def _shares(item: AttentionMap) -> NDArray[np.floating]:
     check_single_tokens(item, "alignment")
     return words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
-
-
-@dataclass(slots=True)
-class Score:
-    """Counts that precision, recall and the alignment error rate follow from (Och & Ney 2003)."""
-
-    found: int = 0
-    right: int = 0
-    sure: int = 0
-    sure_found: int = 0
-
-    def add(self, links: Links, sure: Links, possible: Links) -> None:
-        """Count one sentence."""
-        self.found += len(links)
-        self.right += len(links & (sure | possible))
-        self.sure += len(sure)
-        self.sure_found += len(links & sure)
-
-    @property
-    def precision(self) -> float:
-        """Share of the links that are possible ones; 1 where there are none."""
-        return self.right / self.found if self.found else 1.0
-
-    @property
-    def recall(self) -> float:
-        """Share of the sure links that were found; 1 where there are none."""
-        return self.sure_found / self.sure if self.sure else 1.0
-
-    @property
-    def error(self) -> float:
-        """The alignment error rate, from 0 to 1."""
-        counted = self.found + self.sure
-        return 1 - (self.right + self.sure_found) / counted if counted else 0.0
 
 
 @dataclass(slots=True)

@@ -1,4 +1,9 @@
-"""A file that is no place but a stream: for writers that insist on a file."""
+"""Several texts' attention in one .npz archive that loads without pickle.
+
+Member "attnviz" is a JSON text: a list of documents without their weights, one a line. The weights
+of map m of text t are the float32 member "t/m/stream", so that `numpy.load(file)["0/0/self"]` needs
+nothing of this package. Weights are written as they come, the list at the end.
+"""
 
 from __future__ import annotations
 
@@ -20,42 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class ByteBuffer(io.RawIOBase):
-    """Collects what is written to it until it is taken."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.place = 0
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Append bytes; answers how many."""
-        part = bytes(data)
-        self.parts.append(part)
-        self.place += len(part)
-        return len(part)
-
-    def tell(self) -> int:
-        """How many bytes have been written since the beginning."""
-        return self.place
-
-    def take(self) -> bytes:
-        """The bytes written since the last time."""
-        taken = b"".join(self.parts)
-        self.parts.clear()
-        return taken
-
-
-# <archive> Several texts' attention in one .npz archive that loads without pickle.
-#
-# Member "attnviz" is a JSON text: a list of documents without their weights, one a line. The
-# weights of map m of text t are the float32 member "t/m/stream", so that
-# `numpy.load(file)["0/0/self"]` needs nothing of this package. Weights are written as they come,
-# the list at the end.
-
+ZIP = b"PK\x03\x04"
+"""How every .npz begins."""
 INDEX = "attnviz"
 ENCODINGS = {"<": "utf-32-le", ">": "utf-32-be"}
 CHUNK = 1 << 18
@@ -68,10 +39,10 @@ DAMAGE = (
 
 
 class ArchiveWriter:
-    """An archive in the making: what `add` and `finish` answer, joined, is its bytes.
+    """An archive in the making: what `add` and `finish` return, joined, is its bytes.
 
     They are the same for the same maps. Of the texts written only their documents are held,
-    compressed, until the list of them is written.
+    compressed, until the end.
     """
 
     def __init__(self) -> None:
@@ -167,22 +138,13 @@ class ArchiveReader:
 
 
 def dump_archive(attentions: Sequence[Attention]) -> bytes:
-    """A whole archive's bytes, the same for the same maps."""
+    """The bytes of an archive of these texts."""
     writer = ArchiveWriter()
     return b"".join([*map(writer.add, attentions), writer.finish()])
 
 
-def load_archive(data: bytes) -> Iterator[Attention]:
-    """The attention of each text in an archive.
-
-    Raises:
-        InputError: the bytes are not such an archive.
-    """
-    return iter(ArchiveReader(io.BytesIO(data)))
-
-
 class _Packed:
-    """A long text that repeats itself, held in little room."""
+    """A long repetitive text, held compressed."""
 
     def __init__(self) -> None:
         self.packer = zlib.compressobj(1)
@@ -204,7 +166,7 @@ class _Packed:
 
 
 def _texts(member: IO[bytes]) -> Iterator[str]:
-    """The one text in an array of numpy's, in pieces: as a whole it may be larger than memory."""
+    """The one text in a numpy array, in pieces: it may be larger than memory."""
     version = np.lib.format.read_magic(member)
     read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
     shape, _, kind = getattr(np.lib.format, read)(member)
@@ -237,6 +199,35 @@ def _lines(texts: Iterator[str]) -> Iterator[str]:
         *whole, rest = (rest + text).split("\n")
         yield from whole
     yield rest
+
+
+class ByteBuffer(io.RawIOBase):
+    """A file in memory for writers that insist on a file; `take` empties it."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.place = 0
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append bytes; answers how many."""
+        part = bytes(data)
+        self.parts.append(part)
+        self.place += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        """How many bytes have been written since the beginning."""
+        return self.place
+
+    def take(self) -> bytes:
+        """The bytes written since the last time."""
+        taken = b"".join(self.parts)
+        self.parts.clear()
+        return taken
 
 
 def _damaged(error: Exception) -> InputError:

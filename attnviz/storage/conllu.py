@@ -6,13 +6,15 @@ Empty nodes (8.1) belong to the enhanced graph and are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 
-FORM, HEAD, RELATION, MISC, COLUMNS = 1, 6, 7, 9, 10
+COLUMNS = 10
 ROOT = -1
 
 
@@ -46,79 +48,91 @@ def read_sentences(lines: Iterable[bytes], name: str) -> Iterator[Sentence]:
     Raises:
         InputError: a line that is no CoNLL-U; the message says which.
     """
-    block: list[tuple[int, str]] = []
+    block: list[str] = []
+    first = 1
     for number, raw in enumerate(lines, 1):
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise InputError(f"line {number} of {name} is not valid UTF-8") from error
         if line.strip():
-            block.append((number, line))
+            first = first if block else number
+            block.append(_checked(line, f"line {number} of {name}"))
         elif block:
-            yield _sentence(block, name)
+            yield _sentence(block, f"line {first} of {name}")
             block = []
     if block:
-        yield _sentence(block, name)
+        yield _sentence(block, f"line {first} of {name}")
 
 
-def _sentence(block: list[tuple[int, str]], name: str) -> Sentence:
-    where = f"line {block[0][0]} of {name}"
-    given = next((line[8:].strip() for _, line in block if line.startswith("# text =")), None)
-    rows = [_row(number, line, name) for number, line in block if not line.startswith("#")]
-    if not any(row[0].isdecimal() for row in rows):
-        raise InputError(f"the sentence at {where} has no words")
-    text = _written(rows) if given is None else given
-    words = [row for row in rows if row[0].isdecimal()]
+def _checked(line: str, where: str) -> str:
+    """The line where it has ten columns between tabs; the library would take any number."""
+    if line.startswith("#"):
+        return line
+    count = line.count("\t") + 1
+    if count != COLUMNS:
+        raise InputError(f"{where} is no CoNLL-U: {count} columns between tabs, not {COLUMNS}")
+    return re.sub(" {2,}", " ", line)  # which the library would take for a tab
+
+
+def _sentence(block: list[str], where: str) -> Sentence:
+    from conllu import parse_token_and_metadata
+    from conllu.exceptions import ParseException
+
     try:
-        heads = tuple(int(row[HEAD]) - 1 for row in words)
-    except ValueError as error:
-        raise InputError(f"the sentence at {where} has a head that is no number") from error
+        rows = parse_token_and_metadata("\n".join(block), field_parsers={"head": _head})
+    except ParseException as error:
+        raise InputError(f"the sentence at {where} is no CoNLL-U: {error}") from error
+    words = [row for row in rows if isinstance(row["id"], int)]
+    if not words:
+        raise InputError(f"the sentence at {where} has no words")
+    if any(row["head"] is None for row in words):
+        raise InputError(f"the sentence at {where} has a head that is no number")
+    heads = tuple(row["head"] - 1 for row in words)
     if not all(ROOT <= head < len(words) for head in heads):
         raise InputError(f"the sentence at {where} has a head outside it")
-    relations = tuple(row[RELATION] for row in words)
-    return Sentence(text, _place(rows, text), heads, relations, where)
+    surface = list(_surface(rows))
+    text = rows.metadata.get("text") or "".join(map(_written, surface)).strip()
+    relations = tuple(row["deprel"] for row in words)
+    return Sentence(text, _place(surface, text), heads, relations, where)
 
 
-def _row(number: int, line: str, name: str) -> list[str]:
-    fields = line.split("\t")
-    if len(fields) != COLUMNS:
-        raise InputError(
-            f"line {number} of {name} is no CoNLL-U: {len(fields)} columns between tabs, not 10"
-        )
-    return fields
+def _head(fields: list[str], place: int) -> int | None:
+    return int(fields[place]) if fields[place].isdecimal() else None
 
 
-def _surface(rows: list[list[str]]) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Each row that stands for written characters, and the words it is made of."""
-    inside = 0
-    for place, row in enumerate(rows):
-        first, dash, last = row[0].partition("-")
-        if dash:
-            inside = int(last) - int(first) + 1
-            yield row, [word for word in rows[place + 1 : place + 1 + inside] if "." not in word[0]]
-        elif inside:
-            inside -= row[0].isdecimal()
-        elif row[0].isdecimal():
-            yield row, [row]
+Surface = tuple[Any, list[Any]]
+"""A row that stands for written characters, and the words it is made of."""
 
 
-def _written(rows: list[list[str]]) -> str:
-    """The text where no comment gives it."""
-    parts = (row[FORM] + ("" if "SpaceAfter=No" in row[MISC] else " ") for row, _ in _surface(rows))
-    return "".join(parts).strip()
+def _surface(rows: list[Any]) -> Iterator[Surface]:
+    covered = 0
+    for row in rows:
+        match row["id"]:
+            case (first, "-", covered):
+                inside = range(first, covered + 1)
+                yield row, [word for word in rows if word["id"] in inside]
+            case int(number) if number > covered:
+                yield row, [row]
 
 
-def _place(rows: list[list[str]], text: str) -> tuple[Token, ...]:
+def _written(surface: Surface) -> str:
+    row, _ = surface
+    spaced = (row.get("misc") or {}).get("SpaceAfter") != "No"
+    return str(row["form"]) + " " * spaced
+
+
+def _place(surface: list[Surface], text: str) -> tuple[Token, ...]:
     """The words with their places, found in order of the text."""
     words: list[Token] = []
     end = 0
-    for row, parts in _surface(rows):
-        found = text.find(row[FORM], end)
-        start, end = (end, end) if found < 0 else (found, found + len(row[FORM]))
+    for row, parts in surface:
+        found = text.find(row["form"], end)
+        start, end = (end, end) if found < 0 else (found, found + len(row["form"]))
         inner = start
         for part in parts:
-            at = text.find(part[FORM], inner, end)
-            place = (inner, inner) if at < 0 else (at, at + len(part[FORM]))
+            at = text.find(part["form"], inner, end)
+            place = (inner, inner) if at < 0 else (at, at + len(part["form"]))
             inner = place[1]
-            words.append(Token(part[FORM], *place))
+            words.append(Token(part["form"], *place))
     return tuple(words)

@@ -1,4 +1,7 @@
-"""Documents as JSON text that is also safe to show on a terminal."""
+"""One text's attention as a JSON document (schema 1, laid out in docs/files.md), and back.
+
+JSON is written so that it is safe to show on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,25 @@ from typing import Any
 import numpy as np
 import orjson
 
-from attnviz.core.attention_map import Attention, AttentionMap, Focus, Link, Provenance, Token
+from attnviz.core.attention_map import (
+    Attention,
+    AttentionMap,
+    Focus,
+    Link,
+    Provenance,
+    Token,
+    typed_facts,
+)
 from attnviz.core.errors import InputError
 
+SCHEMA = 1
 HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Control, direction and invisible characters as a range for a regular expression: data spells
 them out, so that a token can neither style nor reorder a terminal."""
 
 _UNSAFE = re.compile(f"[{HIDDEN}]")
+_IDENTITY = re.compile(rb'\{"schema":1,"id":("(?:[^"\\]|\\.)*"),')
+"""How every document begins that this package wrote."""
 
 
 def dump_json(document: Any) -> str:
@@ -44,21 +58,6 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise InputError(f"{where} is not JSON: {error}") from error
 
 
-# <document> One text's attention as a JSON document (schema 1), and back.
-#
-# {"schema": 1, "id", "text" (or "source" and "target"),  "maps": [{"stream", "layers": [names],
-# "heads": [names], "values", "unit",            "query_text", "key_text", "query_tokens":
-# [{"text", "start", "end", "special"}],            "key_tokens": […], "weights":
-# [layers][heads][queries][keys],            of a part of a text also "starts": [its first
-# query's, first key's number],            of a long text also "blocks": [queries, keys to a
-# block],            "links": [{"query", "key", "weight", "layer", "head", "query_position",
-# …}]}],  "provenance": {…}}
-
-SCHEMA = 1
-_IDENTITY = re.compile(rb'\{"schema":1,"id":("(?:[^"\\]|\\.)*"),')
-"""How every document begins that this package wrote."""
-
-
 def to_document(attention: Attention) -> dict[str, Any]:
     """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys)."""
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
@@ -69,6 +68,41 @@ def to_document(attention: Attention) -> dict[str, Any]:
         "maps": [_map_document(item) for item in attention.maps],
         "provenance": _plain(asdict(attention.provenance)),
     }
+
+
+def _map_document(item: AttentionMap) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "stream": item.stream,
+        "layers": list(item.layers),
+        "heads": list(item.heads),
+        "values": item.values,
+        "unit": item.unit,
+        "query_text": item.query_side,
+        "key_text": item.key_side,
+        "query_tokens": [_token_document(token) for token in item.query_tokens],
+        "key_tokens": [_token_document(token) for token in item.key_tokens],
+    }
+    if any(item.starts):
+        document["starts"] = list(item.starts)
+    if item.is_pooled:
+        document["blocks"] = list(item.blocks)
+        document["links"] = [asdict(link) for link in item.links]
+    return document | {"weights": item.weights}
+
+
+def _token_document(token: Token) -> dict[str, Any]:
+    document = {"text": token.text, "start": token.start, "end": token.end}
+    label = {} if token.label is None else {"label": token.label}
+    return {**document, "special": token.special, **label}
+
+
+def _plain(value: Any) -> Any:
+    """Mappings, tuples and numpy scalars as what JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def from_document(document: Any) -> Attention:
@@ -86,13 +120,15 @@ def from_document(document: Any) -> Attention:
             f"a document of schema {document.get('schema')!r}: this attnviz reads schema {SCHEMA}"
         )
     try:
+        provenance = read_provenance(document.get("provenance", {}))
         return Attention(
             maps=tuple(_read_map(item) for item in document["maps"]),
-            provenance=read_provenance(document.get("provenance", {})),
+            provenance=provenance,
             id=str(document.get("id", "0")),
             text=document.get("text"),
             source=document.get("source"),
             target=document.get("target"),
+            **typed_facts(provenance),
         )
     except KeyError as error:
         raise InputError(f"the document lacks {error}") from error
@@ -107,31 +143,6 @@ def identity_of(line: bytes) -> str:
     if not isinstance(document, Mapping):
         raise InputError("this is no attnviz document: it is no JSON object")
     return str(document.get("id", "0"))
-
-
-def _map_document(item: AttentionMap) -> dict[str, Any]:
-    return {
-        "stream": item.stream,
-        "layers": list(item.layers),
-        "heads": list(item.heads),
-        "values": item.values,
-        "unit": item.unit,
-        "query_text": item.query_side,
-        "key_text": item.key_side,
-        "query_tokens": [_token_document(token) for token in item.query_tokens],
-        "key_tokens": [_token_document(token) for token in item.key_tokens],
-        **_part_document(item),
-        "weights": item.weights,
-    }
-
-
-def _part_document(item: AttentionMap) -> dict[str, Any]:
-    """What a map of a part of a text, or of blocks of it, has more than one of all its tokens."""
-    starts = {"starts": list(item.starts)} if any(item.starts) else {}
-    if not item.is_pooled:
-        return starts
-    links = [asdict(link) for link in item.links]
-    return {**starts, "blocks": list(item.blocks), "links": links}
 
 
 def _read_map(item: Mapping[str, Any]) -> AttentionMap:
@@ -160,17 +171,6 @@ def _read_numbers(pair: Any) -> tuple[int, int]:
     return queries, keys
 
 
-def _token_document(token: Token) -> dict[str, Any]:
-    label = {} if token.label is None else {"label": token.label}
-    return {
-        "text": token.text,
-        "start": token.start,
-        "end": token.end,
-        "special": token.special,
-        **label,
-    }
-
-
 def _read_token(token: Mapping[str, Any] | str) -> Token:
     return Token(token) if isinstance(token, str) else Token(**token)
 
@@ -182,12 +182,3 @@ def read_provenance(document: Mapping[str, Any]) -> Provenance:
     known["steps"] = tuple(known.get("steps", ()))
     known["notes"] = tuple(known.get("notes", ()))
     return Provenance(**known)
-
-
-def _plain(value: Any) -> Any:
-    """Mappings, tuples and numpy scalars as what JSON knows."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value

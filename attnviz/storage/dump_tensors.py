@@ -84,8 +84,13 @@ def numbered(count: int) -> tuple[Token, ...]:
 
 def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Attention:
     notes = () if all(named for _, named in views) else (NAMELESS,)
-    provenance = Provenance("file", where.strip("'").rpartition("/")[2], notes=notes)
-    return Attention(tuple(item for item, _ in views), provenance, id=identity)
+    maps = tuple(item for item, _ in views)
+    return Attention(maps, file_provenance(where, notes), id=identity)
+
+
+def file_provenance(where: str, notes: tuple[str, ...]) -> Provenance:
+    """Where attention out of a file came from: the file's own name."""
+    return Provenance("file", where.strip("'").rpartition("/")[2], notes=notes)
 
 
 def _is_views(value: Any) -> bool:
@@ -107,11 +112,11 @@ def _from_arrays(
     if None in arrays and len(arrays) > 1:
         raise InputError(f"{where} holds attention both whole and by layer: keep one")
     if None in arrays:
-        weights = _whole(_numbers(arrays[None], where), where)
+        weights = _axes(_numbers(arrays[None], where), 4, "attention", where)
         layers: tuple[str, ...] = ()
     else:
         numbers = sorted(arrays, key=lambda name: int(name or 0))
-        each = [_layer(_numbers(arrays[name], where), where) for name in numbers]
+        each = [_axes(_numbers(arrays[name], where), 3, "a layer", where) for name in numbers]
         if len({array.shape for array in each}) > 1:
             shapes = ", ".join(str(array.shape) for array in each[:4])
             raise InputError(f"layers in {where} have different shapes: {shapes}")
@@ -149,30 +154,16 @@ def _numbers(value: Any, where: str) -> NDArray[np.float32]:
         raise InputError(f"attention in {where} is no regular array of numbers: {error}") from error
 
 
-def _whole(array: NDArray[np.float32], where: str) -> NDArray[np.float32]:
-    """Axes ([layers, [batch,]] [heads,] queries, keys) as four."""
-    if array.ndim == 5:
-        if array.shape[1] != 1:
-            raise InputError(
-                f"attention in {where} is of a batch of {array.shape[1]}: save one text"
-            )
-        first: NDArray[np.float32] = array[:, 0]
-        return first
-    if not 2 <= array.ndim <= 4:
-        raise InputError(f"attention in {where} has {array.ndim} axes, not 2 to 5")
-    return array.reshape((1,) * (4 - array.ndim) + array.shape)
-
-
-def _layer(array: NDArray[np.float32], where: str) -> NDArray[np.float32]:
-    """Axes ([batch,] [heads,] queries, keys) of one layer as three."""
-    if array.ndim == 4:
-        if array.shape[0] != 1:
-            raise InputError(f"a layer in {where} is of a batch of {array.shape[0]}: save one text")
-        only: NDArray[np.float32] = array[0]
-        return only
-    if array.ndim not in (2, 3):
-        raise InputError(f"a layer in {where} has {array.ndim} axes, not 2 to 4")
-    return array.reshape((1,) * (3 - array.ndim) + array.shape)
+def _axes(array: NDArray[np.float32], wanted: int, what: str, where: str) -> NDArray[np.float32]:
+    """Axes ([layers, [batch,]] [heads,] queries, keys) as four, or those of one layer as three."""
+    if array.ndim == wanted + 1:
+        batch = array.shape[wanted - 3]
+        if batch != 1:
+            raise InputError(f"{what} in {where} is of a batch of {batch}: save one text")
+        return array.squeeze(wanted - 3)
+    if not 2 <= array.ndim <= wanted:
+        raise InputError(f"{what} in {where} has {array.ndim} axes, not 2 to {wanted + 1}")
+    return array.reshape((1,) * (wanted - array.ndim) + array.shape)
 
 
 def _tokens(

@@ -1,11 +1,21 @@
-"""Tables that OpenNMT-py writes with -attn_debug: a row a target word, a column a source word.
+"""Attention that other programs saved: what a file is, its content says.
+
+Arrays by name are in dump_tensors. Text is either of these.
+
+OpenNMT-py's tables (-attn_debug) have a row a target word and a column a source word; stars fill up
+the largest weight of a row, and words are cut, source words to 7 letters, target words to 10:
 
                       la   voiture
            the *0.9000000  0.1000000
            car  0.2000000 *0.8000000
 
-The largest weight of a row is filled up with stars. Source words are cut to 7 letters there, target
-words to 10.
+Alignments of translation tools, a sentence pair a line:
+
+    0-0 1-2 2-1            Pharaoh: source-target from 0; i-j:0.9 carries a probability
+    un chat ||| 0-0 1-1    Marian --alignment hard or a threshold, behind the translation
+    0.9,0.1 0.2,0.8        Marian --alignment soft: a target word's weights over the source
+    A-0<tab>0-0 1-1        fairseq-generate --print-alignment, hard or soft, among its other lines,
+                           of which S- and H- name the tokens
 """
 
 from __future__ import annotations
@@ -14,23 +24,135 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError
+from attnviz.storage.archive import ZIP
 from attnviz.storage.documents import parse_json
-from attnviz.storage.dump_tensors import NUMBERED, attention_of, holds_dump, numbered, token_of
+from attnviz.storage.dump_tensors import (
+    NUMBERED,
+    attention_of,
+    file_provenance,
+    holds_dump,
+    numbered,
+    token_of,
+)
 from attnviz.storage.matrices import read_npz, read_safetensors
-from attnviz.storage.read import holds_attention, read_attention
 
 _ROW = re.compile(r"\s*\S+(?:\s+\**\d\.\d{7})+\s*")
 _LOGGED = re.compile(r"^\[[^\]]*\]\s")
 CUT = "OpenNMT cuts source words to 7 letters and target words to 10"
+_PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+HARD = re.compile(rf"\d+-\d+(?::{_PROBABILITY})?(?:\s+\d+-\d+(?::{_PROBABILITY})?)*")
+SOFT = re.compile(rf"{_PROBABILITY}(?:,{_PROBABILITY})+(?:\s+{_PROBABILITY}(?:,{_PROBABILITY})+)*")
+FAIRSEQ = re.compile(r"A-\d+\t.*")
+END = "</s>"
+LINKS = "strength of a link"
+"""The unit of maps that hold links rather than shares."""
+LONGEST = 100_000
+"""No sentence has more tokens; a larger number is no position."""
+
+
+def read_dump(data: bytes, where: str) -> Iterator[Attention]:
+    """Every text's attention in a file that another program wrote.
+
+    Raises:
+        InputError: it is none that is known, or damaged.
+    """
+    name = where.strip("'")
+    if data.startswith(ZIP):
+        yield attention_of(read_npz(data, name), where)
+    elif is_safetensors(data):
+        yield attention_of(read_safetensors(data, name), where)
+    elif data.lstrip().startswith((b"{", b"[")) and _is_json(data):
+        yield from _from_json(parse_json(data, where), where)
+    else:
+        yield from _from_text(data, where)
+
+
+def is_safetensors(data: bytes) -> bool:
+    """True for the format's own beginning: the length of a JSON header, then the header."""
+    length = int.from_bytes(data[:8], "little")
+    return len(data) > 9 and 2 <= length <= len(data) - 8 and data[8:9] == b"{"
+
+
+def is_dump(data: bytes) -> bool:
+    """True where arrays go by the names of attention, or where lines are alignments or tables."""
+    try:
+        names = _names(data)
+        if names is not None:
+            return holds_dump(names)
+        lines = data.decode("utf-8-sig").splitlines()
+    except (InputError, UnicodeDecodeError, zipfile.BadZipFile):
+        return False
+    return is_tables(lines) or is_alignments(lines)
+
+
+def is_foreign(data: bytes) -> bool:
+    """True for a dump that is no file of matrices, whose names are weights, w_query and w_key."""
+    try:
+        names = _names(data) or []
+    except (InputError, zipfile.BadZipFile):
+        return False
+    return is_dump(data) and not {"weights", "w_query"}.intersection(names)
+
+
+def _names(data: bytes) -> list[str] | None:
+    """The names of the arrays in a file; None for lines of text."""
+    if data.startswith(ZIP):
+        return [n.removesuffix(".npy") for n in zipfile.ZipFile(io.BytesIO(data)).namelist()]
+    if is_safetensors(data):
+        length = int.from_bytes(data[:8], "little")
+        return list(parse_json(data[8 : 8 + length], "header"))
+    if data.lstrip().startswith((b"{", b"[")) and _is_json(data):
+        return _json_names(parse_json(data, ""))
+    return None
+
+
+def _json_names(found: Any) -> list[str]:
+    """Names in an object or in the first of several; nested lists alone are attention."""
+    if isinstance(found, list) and found:
+        return ["attention"] if isinstance(found[0], list) else _json_names(found[0])
+    return list(found) if isinstance(found, Mapping) else []
+
+
+def _is_json(data: bytes) -> bool:
+    """False for a log whose lines begin with [a date]."""
+    try:
+        parse_json(data, "")
+    except InputError:
+        return not data.lstrip().startswith(b"[") or b"\n" not in data.strip()
+    return True
+
+
+def _from_json(found: Any, where: str) -> Iterator[Attention]:
+    if isinstance(found, Mapping):
+        yield attention_of(found, where)
+    elif found and all(isinstance(item, Mapping) for item in found):
+        for number, item in enumerate(found):
+            place = f"text {number} of {where}"
+            yield attention_of(item, place, str(item.get("id", number)))
+    else:
+        yield attention_of({"attention": found}, where)
+
+
+def _from_text(data: bytes, where: str) -> Iterator[Attention]:
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} is neither text in UTF-8 nor arrays") from error
+    if is_tables(lines):
+        yield from read_tables(lines, where)
+    elif is_alignments(lines):
+        yield from read_alignments(lines, where)
+    else:
+        raise InputError(f"{where} holds neither alignments nor a table of attention")
 
 
 def is_tables(lines: Sequence[str]) -> bool:
@@ -70,38 +192,10 @@ def _table(head: str, lines: Sequence[str], identity: str, at: str, where: str) 
                 f"{at} names {len(sources)} source words, but '{row[0]}' has {len(row) - 1} weights"
             )
     weights = np.array([[float(x.lstrip("*")) for x in row[1:]] for row in rows], dtype=np.float32)
-    item = AttentionMap(
-        "cross",
-        tuple(token_of(row[0]) for row in rows),
-        tuple(map(token_of, sources)),
-        weights[None, None],
-        query_side="target",
-        key_side="source",
-    )
+    queries, keys = tuple(token_of(row[0]) for row in rows), tuple(map(token_of, sources))
+    item = _cross_map(queries, keys, weights)
     cut = any(len(row[0]) == 10 for row in rows) or any(len(word) == 7 for word in sources)
-    provenance = Provenance(
-        "file", where.strip("'").rpartition("/")[2], notes=(CUT,) if cut else ()
-    )
-    return Attention((item,), provenance, id=identity)
-
-
-# <dump_alignments> Alignments in text as translation tools write them, a sentence pair a line.
-#
-# 0-0 1-2 2-1                       Pharaoh: source-target from 0; i-j:0.9 carries a probability
-# un chat ||| 0-0 1-1               Marian --alignment hard or a threshold, behind the translation
-# 0.9,0.1 0.2,0.8                   Marian --alignment soft: a target word's weights over the
-# source A-0<tab>0-0 1-1                   fairseq-generate --print-alignment hard or soft, among
-# its other lines, of which S- and H- name the tokens
-
-_PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-HARD = re.compile(rf"\d+-\d+(?::{_PROBABILITY})?(?:\s+\d+-\d+(?::{_PROBABILITY})?)*")
-SOFT = re.compile(rf"{_PROBABILITY}(?:,{_PROBABILITY})+(?:\s+{_PROBABILITY}(?:,{_PROBABILITY})+)*")
-FAIRSEQ = re.compile(r"A-\d+\t.*")
-END = "</s>"
-LINKS = "strength of a link"
-"""The unit of maps that hold links rather than shares."""
-LONGEST = 100_000
-"""No sentence has more tokens; a larger number is no position."""
+    return Attention((item,), file_provenance(where, (CUT,) if cut else ()), id=identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,19 +295,14 @@ def _attention(line: Line, where: str) -> Attention:
         _tokens(words, count, what, line.where, notes)
         for words, count, what in zip(sides, weights.shape, ("target", "source"), strict=True)
     )
-    item = AttentionMap(
-        "cross",
-        queries,
-        keys,
-        weights[None, None],
-        unit=unit,
-        query_side="target",
-        key_side="source",
+    item = replace(_cross_map(queries, keys, weights), unit=unit)
+    return Attention(
+        (item,),
+        file_provenance(where, tuple(dict.fromkeys(notes))),
+        source=line.source,
+        target=line.target,
+        id=line.identity,
     )
-    provenance = Provenance(
-        "file", where.strip("'").rpartition("/")[2], notes=tuple(dict.fromkeys(notes))
-    )
-    return Attention((item,), provenance, source=line.source, target=line.target, id=line.identity)
 
 
 def _hard(line: Line, lengths: Sequence[int | None]) -> NDArray[np.float32]:
@@ -266,113 +355,9 @@ def _tokens(
     return numbered(count)
 
 
-# <dumps> Attention that other programs saved; what a file is, its content says.
-
-ZIP = b"PK\x03\x04"
-
-
-def read_any(data: bytes, where: str) -> Iterator[Attention]:
-    """Every text's attention in a file of attnviz or of another program.
-
-    Raises:
-        InputError: it is none that is known, or damaged.
-    """
-    if not holds_attention(data) and is_dump(data):
-        return read_dump(data, where)
-    return read_attention(data, where)
-
-
-def read_dump(data: bytes, where: str) -> Iterator[Attention]:
-    """Every text's attention in a file that another program wrote.
-
-    Raises:
-        InputError: it is none that is known, or damaged.
-    """
-    name = where.strip("'")
-    if data.startswith(ZIP):
-        yield attention_of(read_npz(data, name), where)
-    elif is_safetensors(data):
-        yield attention_of(read_safetensors(data, name), where)
-    elif data.lstrip().startswith((b"{", b"[")) and _is_json(data):
-        yield from _from_json(parse_json(data, where), where)
-    else:
-        yield from _from_text(data, where)
-
-
-def is_safetensors(data: bytes) -> bool:
-    """True for the format's own beginning: the length of a JSON header, then the header."""
-    length = int.from_bytes(data[:8], "little")
-    return len(data) > 9 and 2 <= length <= len(data) - 8 and data[8:9] == b"{"
-
-
-def is_dump(data: bytes) -> bool:
-    """True where arrays go by the names of attention, or where lines are alignments or tables."""
-    try:
-        names = _names(data)
-        if names is not None:
-            return holds_dump(names)
-        lines = data.decode("utf-8-sig").splitlines()
-    except (InputError, UnicodeDecodeError, zipfile.BadZipFile):
-        return False
-    return is_tables(lines) or is_alignments(lines)
-
-
-def is_foreign(data: bytes) -> bool:
-    """True for a dump that is no file of matrices, whose names are weights, w_query and w_key."""
-    try:
-        names = _names(data) or []
-    except (InputError, zipfile.BadZipFile):
-        return False
-    return is_dump(data) and not {"weights", "w_query"}.intersection(names)
-
-
-def _names(data: bytes) -> list[str] | None:
-    """The names of the arrays in a file; None for lines of text."""
-    if data.startswith(ZIP):
-        return [n.removesuffix(".npy") for n in zipfile.ZipFile(io.BytesIO(data)).namelist()]
-    if is_safetensors(data):
-        length = int.from_bytes(data[:8], "little")
-        return list(parse_json(data[8 : 8 + length], "header"))
-    if data.lstrip().startswith((b"{", b"[")) and _is_json(data):
-        return _json_names(parse_json(data, ""))
-    return None
-
-
-def _json_names(found: Any) -> list[str]:
-    """Names in an object or in the first of several; nested lists alone are attention."""
-    if isinstance(found, list) and found:
-        return ["attention"] if isinstance(found[0], list) else _json_names(found[0])
-    return list(found) if isinstance(found, Mapping) else []
-
-
-def _is_json(data: bytes) -> bool:
-    """False for a log whose lines begin with [a date]."""
-    try:
-        parse_json(data, "")
-    except InputError:
-        return not data.lstrip().startswith(b"[") or b"\n" not in data.strip()
-    return True
-
-
-def _from_json(found: Any, where: str) -> Iterator[Attention]:
-    if isinstance(found, Mapping):
-        yield attention_of(found, where)
-    elif found and all(isinstance(item, Mapping) for item in found):
-        for number, item in enumerate(found):
-            place = f"text {number} of {where}"
-            yield attention_of(item, place, str(item.get("id", number)))
-    else:
-        yield attention_of({"attention": found}, where)
-
-
-def _from_text(data: bytes, where: str) -> Iterator[Attention]:
-    try:
-        lines = data.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where} is neither text in UTF-8 nor arrays") from error
-    if is_tables(lines):
-        yield from read_tables(lines, where)
-    elif is_alignments(lines):
-        yield from read_alignments(lines, where)
-    else:
-        raise InputError(f"{where} holds neither alignments nor a table of attention")
+def _cross_map(
+    queries: tuple[Token, ...], keys: tuple[Token, ...], weights: NDArray[np.float32]
+) -> AttentionMap:
+    """One head of a target over a source."""
+    four_axes = weights[None, None]
+    return AttentionMap("cross", queries, keys, four_axes, query_side="target", key_side="source")

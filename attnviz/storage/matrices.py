@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,11 +22,7 @@ TEXTS = ("tokens", "query_tokens", "key_tokens")
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A file, open for reading.
-
-    Raises:
-        InputError: it is missing, a folder or closed.
-    """
+    """A file, open for reading; InputError where it cannot be."""
     try:
         return path.open("rb")
     except IsADirectoryError as error:
@@ -37,11 +34,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's content.
-
-    Raises:
-        InputError: it is missing, a folder or closed, or breaks off.
-    """
+    """A file's content; InputError where it cannot be read to its end."""
     with open_file(path) as file:
         try:
             return file.read()
@@ -74,13 +67,7 @@ def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
 
 
 def read_npz(data: bytes, path: Path | str) -> Mapping[str, Any]:
-    """The arrays of an archive by name; nothing in it is run.
-
-    Raises:
-        InputError: it is damaged, or holds objects that are no arrays.
-    """
-    import io
-
+    """The arrays of an archive by name; nothing in it is run."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
@@ -89,11 +76,7 @@ def read_npz(data: bytes, path: Path | str) -> Mapping[str, Any]:
 
 
 def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
-    """The arrays of a file by name, and the lists of words in its metadata.
-
-    Raises:
-        InputError: it is damaged, or of a precision that numpy lacks.
-    """
+    """The arrays of a file by name, and the lists of words in its metadata."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

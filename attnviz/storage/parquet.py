@@ -7,7 +7,6 @@ list of structs with the fields of a JSON document's maps, where "shape" says ho
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -21,7 +20,7 @@ from attnviz.storage.documents import dump_json, from_document, parse_json, to_d
 MAGIC = b"PAR1"
 VERSION = 1
 MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
-ROWS, ROOM = 256, 16 << 20
+ROWS, BYTES = 256, 16 << 20
 """Texts and bytes of weights to a row group at most, unless a single text has more."""
 ABOUT = {
     b"attnviz.schema": str(VERSION).encode(),
@@ -33,7 +32,7 @@ ABOUT = {
 
 
 class ParquetWriter:
-    """A file in the making: what `add` and `finish` answer, joined, is its bytes.
+    """A file in the making: what `add` and `finish` return, joined, is its bytes.
 
     Raises:
         OutputError: pyarrow is not installed.
@@ -51,13 +50,13 @@ class ParquetWriter:
             self.out, self.schema, compression="zstd", use_dictionary=False, write_statistics=["id"]
         )
         self.rows: list[dict[str, Any]] = []
-        self.room = 0
+        self.bytes = 0
 
     def add(self, attention: Attention, record: int) -> bytes:
-        """One more text; answers a row group where it fills one, else nothing."""
+        """One more text; returns a row group where it fills one, else nothing."""
         self.rows.append(_to_row(attention, record))
-        self.room += sum(item.weights.nbytes for item in attention.maps)
-        if len(self.rows) == ROWS or self.room >= ROOM:
+        self.bytes += sum(item.weights.nbytes for item in attention.maps)
+        if len(self.rows) == ROWS or self.bytes >= BYTES:
             self._write()
         return self.out.take()
 
@@ -72,7 +71,7 @@ class ParquetWriter:
 
         if self.rows:
             self.writer.write_table(Table.from_pylist(self.rows, schema=self.schema))
-        self.rows, self.room = [], 0
+        self.rows, self.bytes = [], 0
 
 
 class ParquetReader:
@@ -137,7 +136,7 @@ class ParquetReader:
 
 
 def _schema() -> Any:
-    """What pyarrow is told of the columns."""
+    """The columns and their types."""
     import pyarrow as pa
 
     text, number, float32, float64 = pa.string(), pa.int32(), pa.float32(), pa.float64()
@@ -195,12 +194,3 @@ def _to_map(item: Any) -> dict[str, Any]:
     found = {name: item[name].as_py() for name in item if name != "weights"}
     weights = item["weights"].values.to_numpy()
     return found | {"weights": np.reshape(weights, found["shape"])}
-
-
-def load_parquet(data: bytes) -> Iterator[Attention]:
-    """The attention of each text in a Parquet file.
-
-    Raises:
-        InputError: the bytes are not such a file.
-    """
-    return iter(ParquetReader(io.BytesIO(data)))

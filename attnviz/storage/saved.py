@@ -1,4 +1,9 @@
-"""One output in several files: maps.npz as maps-00000.npz, maps-00001.npz and so on."""
+"""Saved attention out of a file, or out of its shards, of which only what is asked for is read.
+
+A file of lines, an archive and a Parquet file give their texts one by one, and a single one without
+the others' weights; any other file is read as a whole. Shards of maps.npz are maps-00000.npz,
+maps-00001.npz and so on.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +11,20 @@ import io
 import itertools
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
-from attnviz.storage.archive import INDEX, ArchiveReader
+from attnviz.storage.archive import DAMAGE, INDEX, ZIP, ArchiveReader
 from attnviz.storage.documents import from_document, identity_of, parse_json
-from attnviz.storage.dumps import read_any
+from attnviz.storage.dumps import is_dump, read_dump
 from attnviz.storage.matrices import open_file
 from attnviz.storage.parquet import MAGIC, ParquetReader
-from attnviz.storage.read import ZIP, holds_attention
-
-
-def shard_path(path: Path, number: int) -> Path:
-    """The file of one shard, counted from 0."""
-    return path.with_name(f"{path.stem}-{number:05}{path.suffix}")
-
-
-def shards_of(path: Path) -> list[Path]:
-    """The shards that there are, by number."""
-    name = re.compile(rf"{re.escape(path.stem)}-(\d{{5,}}){re.escape(path.suffix)}")
-    numbers = [
-        int(found[1])
-        for item in _siblings(path)
-        if (found := name.fullmatch(item.name)) is not None
-    ]
-    return [shard_path(path, number) for number in sorted(numbers)]
-
-
-def _siblings(path: Path) -> list[Path]:
-    return list(path.parent.iterdir()) if path.parent.is_dir() else []
-
-
-# <saved> Saved attention out of a file, or out of the shards of one, of which only what is asked
-# is read.
-#
-# A file of lines, an archive and a Parquet file give their texts one by one, and a single one
-# without the others' weights; any other file is read as a whole.
 
 LISTED = 200
 """Characters of ids that a message lists."""
@@ -100,8 +77,8 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """Texts that can only be read together."""
+class Loaded:
+    """Texts of a file that can only be read as a whole."""
 
     found: Sequence[Attention]
 
@@ -133,23 +110,19 @@ def open_saved(file: IO[bytes], where: str) -> Saved:
     if beginning == MAGIC:
         return ParquetReader(file)
     if beginning == ZIP:
-        if _is_archive(file):
+        if _is_archive(file, damaged=True):  # so that the error says what is damaged
             return ArchiveReader(file)
     elif beginning.startswith(b"{"):
         first = file.readline()
         if file.read(1) and holds_attention(first):
             return Lines(file, where)
         file.seek(0)
-    return Whole(list(read_any(file.read(), where)))
+    return Loaded(list(read_any(file.read(), where)))
 
 
 @contextmanager
 def read_from(path: Path) -> Iterator[Saved]:
-    """The texts of a file, which is open meanwhile.
-
-    Raises:
-        InputError: it cannot be read, holds no attention, or is damaged.
-    """
+    """The texts of a file, which is open meanwhile."""
     with open_file(path) as file:
         yield open_saved(file if file.seekable() else io.BytesIO(file.read()), f"'{path}'")
 
@@ -161,11 +134,7 @@ def openers(path: Path) -> list[Opener]:
 
 
 def read_all(files: Iterable[Opener]) -> Iterator[Attention]:
-    """Every text of every file, one by one.
-
-    Raises:
-        InputError: a file cannot be read, holds no attention, or is damaged.
-    """
+    """Every text of every file, one by one."""
     for opened in files:
         with opened() as saved:
             yield from saved
@@ -209,13 +178,81 @@ def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
     return [files[number] for number in near]
 
 
-def _is_archive(file: IO[bytes]) -> bool:
-    """Whether this package wrote it; a damaged one is taken for such, to be told of as such."""
-    from attnviz.storage.archive import DAMAGE
+def read_any(data: bytes, where: str) -> Iterator[Attention]:
+    """Every text's attention in a file of attnviz or of another program.
 
+    Raises:
+        InputError: it is none that is known, or damaged.
+    """
+    if not holds_attention(data) and is_dump(data):
+        return read_dump(data, where)
+    return read_attention(data, where)
+
+
+def read_attention(data: bytes, where: str) -> Iterator[Attention]:
+    """Every text's attention in the bytes of a file that attnviz wrote; the kind is seen.
+
+    Raises:
+        InputError: the bytes are none of these, or damaged.
+    """
+    if not data.strip():
+        raise InputError(f"{where} is empty")
+    if data.startswith((ZIP, MAGIC)):
+        reader = ArchiveReader if data.startswith(ZIP) else ParquetReader
+        yield from reader(io.BytesIO(data))
+        return
+    for document in _documents(data, where):
+        yield from_document(document)
+
+
+def _documents(data: bytes, where: str) -> Iterator[Any]:
+    """Every document in JSON text: one, a list of them, or one a line."""
+    if not data.lstrip().startswith((b"{", b"[")):
+        raise InputError(
+            f"{where} holds no saved maps: it is neither .npz nor JSON, and "
+            "neither .safetensors nor lines of alignments"
+        )
+    lines = data.splitlines()
+    if len(lines) > 1 and all(line.strip().startswith(b"{") for line in lines if line.strip()):
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield parse_json(line, f"line {number} of {where}")
+        return
+    found = parse_json(data, where)
+    yield from found if isinstance(found, list) else [found]
+
+
+def holds_attention(data: bytes) -> bool:
+    """True where the bytes look like saved attention rather than like matrices of another kind."""
+    if data.startswith(ZIP):
+        return _is_archive(io.BytesIO(data), damaged=False)
+    if data.startswith(MAGIC):
+        return True
+    try:
+        first = next(_documents(data, ""), None)
+    except InputError:
+        return False
+    return isinstance(first, Mapping) and "maps" in first
+
+
+def _is_archive(file: IO[bytes], *, damaged: bool) -> bool:
+    """Whether this package wrote it; of a damaged one that is not known."""
     try:
         return f"{INDEX}.npy" in zipfile.ZipFile(file).namelist()
     except DAMAGE:
-        return True
+        return damaged
     finally:
         file.seek(0)
+
+
+def shard_path(path: Path, number: int) -> Path:
+    """The file of one shard, counted from 0."""
+    return path.with_name(f"{path.stem}-{number:05}{path.suffix}")
+
+
+def shards_of(path: Path) -> list[Path]:
+    """The shards that there are, by number."""
+    name = re.compile(rf"{re.escape(path.stem)}-(\d{{5,}}){re.escape(path.suffix)}")
+    siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+    found = [match for item in siblings if (match := name.fullmatch(item.name))]
+    return [shard_path(path, number) for number in sorted(int(match[1]) for match in found)]

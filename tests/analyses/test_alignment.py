@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.alignment import (
     SYMMETRIZATIONS,
+    Links,
+    Score,
     align,
-    alignment_error,
     grow_diag_final_and,
     mutual,
     pharaoh,
@@ -57,6 +58,13 @@ def test_mutual_links_are_the_largest_of_their_row_and_their_column() -> None:
 
 def test_zeros_are_never_links() -> None:
     assert mutual(np.zeros((2, 2))) == frozenset()
+
+
+def alignment_error(predicted: list[Links], sure: list[Links], possible: list[Links]) -> float:
+    score = Score()
+    for sentence in zip(predicted, sure, possible, strict=True):
+        score.add(*sentence)
+    return score.error
 
 
 def test_the_error_of_a_small_case_done_by_hand() -> None:

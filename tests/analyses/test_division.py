@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from attnviz.analyses.view import PAIR_STREAMS, divisions, pair_stream
-from attnviz.core.attention_map import PARTS, SECOND_PART, AttentionMap, Token
+from attnviz.core.attention_map import PARTS, SECOND_PART, AttentionMap, Parts, Token
 from tests.samples import attention_of, weights_of
 
 TOKENS = (
@@ -23,7 +25,8 @@ SETTINGS = {PARTS: "pair", SECOND_PART: 5}
 @pytest.fixture
 def pair():
     item = AttentionMap("self", TOKENS, TOKENS, weights_of((2, 3, 6, 6)))
-    return attention_of(item, text="ab c\nd", settings=SETTINGS)
+    made = attention_of(item, text="ab c\nd", settings=SETTINGS)
+    return replace(made, parts=Parts("pair", 5))
 
 
 def test_a_second_part_begins_at_its_first_word(pair):
@@ -56,3 +59,4 @@ def test_offsets_of_a_quarter_are_into_its_own_texts(stream, pair):
 def test_a_quarter_is_no_pair_any_more(pair):
     quarter = pair_stream(pair, "a-to-b")
     assert divisions(quarter, quarter.main) == (None, None)
+    assert not quarter.provenance.settings

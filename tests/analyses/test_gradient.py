@@ -97,7 +97,7 @@ def test_without_gradient_everything_is_relevant_to_itself_alone() -> None:
     np.testing.assert_array_equal(found, np.eye(4))
     silent = gradient(explained("self", weights, np.zeros_like(weights)))
     assert not silent.weights.any()
-    assert "no weight of stream self speaks for 'POSITIVE'" in silent.provenance.notes
+    assert "no weight of stream self contributes to 'POSITIVE'" in silent.provenance.notes
 
 
 @checked

@@ -3,12 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.group import group_attention, named_numbers, split_sentences
+from attnviz.analyses.group import group_attention, named_numbers, read_groups, split_sentences
 from attnviz.analyses.words import merge, partition_of
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.storage.documents import from_document, to_document
-from attnviz.storage.group_file import read_groups
 
 TEXT = "It rained. The old bridge was closed."
 PIECES = ("It", "rained", ".", "The", "old", "bri", "dge", "was", "closed", ".")
@@ -52,6 +51,7 @@ def test_two_pieces_of_one_word_by_hand():
 @given(
     st.lists(st.one_of(st.none(), st.integers(0, 4)), min_size=1, max_size=9), st.integers(0, 99)
 )
+@pytest.mark.slow
 def test_any_partition_keeps_the_sums_of_rows_and_equals_the_loop(numbers, seed):
     tokens = tuple(Token(str(place), 2 * place, 2 * place + 1) for place in range(len(numbers)))
     weights = shares(2, 2, len(numbers), len(numbers), seed=seed)

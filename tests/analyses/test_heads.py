@@ -8,6 +8,8 @@ import pytest
 from attnviz.analyses.heads import HeadStudy, measure_heads
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.errors import UsageError
+from attnviz.renderers import Display
+from attnviz.renderers.text.heads import measures_table
 from tests.analyses.heads import map_of, random_map
 
 
@@ -96,5 +98,40 @@ def test_the_sink_is_named() -> None:
     weights = np.zeros((5, 5))
     weights[:, 0] = 1
     report = study(map_of(weights, "[CLS] a b c d")).report()
-    assert report.sinks.startswith("[CLS] is a sink of 100% of the heads")
+    assert report.sinks.startswith("'[CLS]' is a sink of 100% of the heads")
     assert study(random_map(2)).report().sinks == ""
+
+
+def induction_head(words: list[str], copies: bool = True) -> np.ndarray:
+    """What came next after the earlier copy of a token gets .7, else the first token gets all."""
+    weights = np.zeros((len(words), len(words)))
+    for place, word in enumerate(words):
+        earlier = words[:place].index(word) if word in words[:place] else None
+        copied = 0.7 if copies and earlier is not None else 0
+        weights[place, 0] = 1 - copied
+        if copied and earlier is not None:
+            weights[place, earlier + 1] += copied
+    return weights
+
+
+def test_what_a_head_does_where_it_can_comes_before_where_it_rests() -> None:
+    text, repeated = list("abcdefgh"), list("stuvwxyz" * 2)
+    resting = [induction_head(words, copies=False) for words in (text, repeated)]
+    acting = [induction_head(words) for words in (text, repeated)]
+    read, again = (
+        attention(map_of(np.stack(heads)[None], " ".join(words), "causal"))
+        for words, heads in zip((text, repeated), zip(resting, acting, strict=True), strict=True)
+    )
+    made = HeadStudy()
+    made.add(read, repeats=False)
+    made.add_repeated(again)
+    first, second = made.report().rows
+    assert [(role.name, role.kind) for role in first.roles] == [
+        ("induction", "acts"),
+        ("first-token", "rests"),
+    ]
+    assert first.head == "1"
+    assert (first.roles[0].share, first.roles[1].share) == pytest.approx((0.7, 1.0))
+    assert [role.name for role in second.roles] == ["first-token"]
+    told = measures_table(made.report(), Display(100))
+    assert "induction .70, rests on first token 1.0" in told

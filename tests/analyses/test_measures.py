@@ -21,6 +21,9 @@ from attnviz.core.registry import MEASURES
 from tests.analyses.heads import even_rows, map_of, random_map, tokens
 
 WORDS = "[CLS] the cat , the dog . [SEP]"
+BY_HAND = ("induction", "duplicate", "patch-distance")
+"""Measures without a loop in `definitions`: of repeated texts below, of pictures in
+test_patch_distance.py."""
 
 
 def value(item: AttentionMap, name: str) -> float:

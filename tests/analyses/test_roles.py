@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 
 import pytest
+from typer.testing import CliRunner
 
 from attnviz.analyses.heads import CLEAR, ROLES, roles_of
+from attnviz.cli.app import app
 from attnviz.core.measures import Role
+
+MODEL = os.environ.get("ATTNVIZ_CAUSAL_MODEL", "")
 
 
 def test_a_clear_share_names_a_head() -> None:
@@ -44,3 +50,22 @@ def test_what_says_nothing_of_a_head_is_no_role() -> None:
 def test_roles_are_shares(name: str) -> None:
     assert name in ROLES
     assert "entropy" not in ROLES
+
+
+def test_what_a_head_does_comes_before_where_it_rests() -> None:
+    values = {"first-token": 0.98, "induction": 0.68}
+    found = roles_of(values, {"first-token": 0.17, "induction": 0.03})
+    assert [(role.name, role.kind) for role in found] == [
+        ("induction", "acts"),
+        ("first-token", "rests"),
+    ]
+
+
+@pytest.mark.skipif(not MODEL, reason="ATTNVIZ_CAUSAL_MODEL names no decoder with induction heads")
+def test_the_induction_heads_of_a_trained_decoder_are_called_so() -> None:
+    text = "The old man walked to the shop and bought a loaf of bread."
+    done = CliRunner().invoke(app, ["heads", text, "--model", MODEL, "-f", "json", "-q"])
+    heads = [head["roles"] for head in json.loads(done.stdout)["heads"] if head["roles"]]
+    kinds = [[role["kind"] for role in roles] for roles in heads]
+    assert kinds == [sorted(found) for found in kinds]
+    assert ["induction", "first-token"] in [[role["name"] for role in roles] for roles in heads]

@@ -91,7 +91,7 @@ def test_special_tokens_that_hold_much_are_named_with_their_share() -> None:
     item = AttentionMap("self", tokens, tokens, rows[None, None].astype(np.float32))
     (said,) = notable_holders(attention_of(item))
     assert said == (
-        "special tokens ([CLS]) hold 70% of the attention shown: --special drop leaves them out"
+        "special tokens ('[CLS]') hold 70% of the attention shown: --special drop leaves them out"
     )
     plain = tuple(replace(token, special=False) for token in tokens)
     sink = attention_of(replace(item, query_tokens=plain, key_tokens=plain))

@@ -21,7 +21,7 @@ import torch
 from transformers import AutoModel, LlamaConfig
 
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.region import Region
 
 ROUNDS = 3
 AIM = 2.2
@@ -79,14 +79,14 @@ def measured(work: Callable[[], object], device: torch.device) -> tuple[float, f
 def compare(model: Any, shape: Shape, tokens: int, device: torch.device) -> None:
     """Print one line for one length, after a round of both that is not counted."""
     inputs = {"input_ids": torch.randint(0, 32_000, (1, tokens), device=device)}
-    extent = Region(max_size=shape.map_size, links=0)
+    region = Region(max_size=shape.map_size, links=0)
 
     def plain() -> object:
         with torch.no_grad():
             return model(**inputs, use_cache=False)
 
     def pooled() -> object:
-        return capture(model, inputs, {"causal": (tokens, tokens)}, extent=extent)
+        return capture(model, inputs, {"causal": (tokens, tokens)}, region=region)
 
     rounds = [(measured(plain, device), measured(pooled, device)) for _ in range(1 + ROUNDS)][1:]
     forward = median(plain_run[0] for plain_run, _ in rounds)

@@ -22,8 +22,8 @@ import torch
 from transformers import AutoModel, BertConfig, LlamaConfig
 
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.exact_links import Hidden
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
+from attnviz.models.hugging_face.capture.region import Region
 
 LAYERS, HEADS, HEAD_SIZE = 6, 12, 32
 AIMS = {128: 3.5, 256: 5.5}
@@ -77,24 +77,28 @@ def main(tokens: int = 4096, rounds: int = 3) -> None:
     """Print the figures."""
     print(f"{tokens:,} tokens, {LAYERS} layers × {HEADS} heads of size {HEAD_SIZE}, "
           f"{torch.get_num_threads()} threads, median of {rounds} rounds")  # fmt: skip
-    compare("llama", make(LlamaConfig, tokens), tokens, rounds, Hidden(keys=(0,), itself=True))
+    compare(
+        "llama", make(LlamaConfig, tokens), tokens, rounds, IgnoredPositions(keys=(0,), itself=True)
+    )
     ends = (0, tokens - 1)
-    compare("bert", make(BertConfig, tokens), tokens, rounds, Hidden(ends, ends, itself=True))
+    compare(
+        "bert", make(BertConfig, tokens), tokens, rounds, IgnoredPositions(ends, ends, itself=True)
+    )
 
 
-def compare(name: str, model: Any, tokens: int, rounds: int, left_out: Hidden) -> None:
+def compare(name: str, model: Any, tokens: int, rounds: int, left_out: IgnoredPositions) -> None:
     """Print one model's figures."""
     stream = "causal" if name == "llama" else "self"
     inputs = {"input_ids": torch.randint(0, 1000, (1, tokens))}
-    sides, hidden = {stream: (tokens, tokens)}, {stream: left_out}
+    sides, ignored = {stream: (tokens, tokens)}, {stream: left_out}
 
     def plain() -> object:
         with torch.no_grad():
             return model(**inputs, use_cache=False)
 
     def pooled(size: int, links: int = 0) -> Callable[[], object]:
-        extent = Region(max_size=size, links=links)
-        return lambda: capture(model, inputs, sides, extent=extent, hidden=hidden)
+        region = Region(max_size=size, links=links)
+        return lambda: capture(model, inputs, sides, region=region, ignored=ignored)
 
     runs = {"plain": plain, **{f"{size} × {size}": pooled(size) for size in AIMS}}
     runs |= {f"{size} × {size} and links": pooled(size, links=20) for size in AIMS}

@@ -19,13 +19,13 @@ from statistics import median
 from time import perf_counter
 
 from attnviz.core.options import Choice, Origin
-from attnviz.runs.engines import open_engine
-from attnviz.runs.engines.here import Here
-from attnviz.runs.engines.processes import Processes, cores
+from attnviz.runs.engines import InProcess, open_engine
+from attnviz.runs.engines.processes import Processes
+from attnviz.runs.engines.shards import cores
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import Text
 
-TEXTS, WINDOW = 2048, 256
+TEXTS, CHUNK = 2048, 256
 WORDS = ("the", "professor", "who", "published", "a", "paper", "about", "cats", "in", "spring")
 ENGINES = {
     "here, 1 thread": ("here", 1, 1),
@@ -38,25 +38,25 @@ ENGINES = {
 
 
 def drawn() -> list[list[Text]]:
-    """Windows of sentences of 4 to 40 words, the same in every run."""
+    """Chunks of sentences of 4 to 40 words, the same in every run."""
     random = Random(0)
     texts = [
         Text(str(number), " ".join(random.choices(WORDS, k=random.randint(4, 40))), where="line")
         for number in range(TEXTS)
     ]
-    return [texts[start : start + WINDOW] for start in range(0, TEXTS, WINDOW)]
+    return [texts[start : start + CHUNK] for start in range(0, TEXTS, CHUNK)]
 
 
 def run(kind: str, workers: int, model: str | None) -> tuple[float, float]:
-    """Seconds from the start of an engine to its last result, and from its first two windows on."""
+    """Seconds from the start of an engine to its last result, and from its first two chunks on."""
     started = perf_counter()
     work = AttendChunk(Origin(model=model), Choice(), "self")
-    opened = {"here": Here, "processes": lambda: Processes(workers)}
+    opened = {"here": InProcess, "processes": lambda: Processes(workers)}
     with opened.get(kind, lambda: open_engine("ray", workers, None))() as engine:
         outcomes = engine.map(work, drawn())
-        texts = sum(len(outcome) for outcome in islice(outcomes, 2))
+        texts = sum(len(list(outcome)) for outcome in islice(outcomes, 2))
         warm = perf_counter()
-        texts += sum(len(outcome) for outcome in outcomes)
+        texts += sum(len(list(outcome)) for outcome in outcomes)
         ended = perf_counter()
     assert texts == TEXTS
     return ended - started, ended - warm
@@ -87,7 +87,7 @@ def main(model: str | None, rounds: int) -> None:
     base = [median(column) for column in zip(*found["here, 1 thread"], strict=True)]
     for name, seconds in found.items():
         total, warm = (median(column) for column in zip(*seconds, strict=True))
-        rest = TEXTS - 2 * WINDOW
+        rest = TEXTS - 2 * CHUNK
         print(
             f"{name:16} {TEXTS / total:6.0f} texts/s with its start ({base[0] / total:.2f} x)  "
             f"{rest / warm:6.0f} texts/s once warm ({base[1] / warm:.2f} x)"

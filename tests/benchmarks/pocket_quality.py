@@ -20,8 +20,8 @@ import numpy as np
 
 from attnviz.analyses.alignment import (
     Links,
+    Score,
     align,
-    alignment_error,
     mutual,
     symmetrize,
     words_only,
@@ -29,11 +29,12 @@ from attnviz.analyses.alignment import (
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.words import merge_attention
 from attnviz.models.pocket import load_pocket
-from attnviz.models.pocket.source import FOLDER
+from attnviz.models.pocket.model import FOLDER
 from attnviz.models.pocket.text import load_tokenizer
 from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.conllu import read_sentences as read_treebank
 from attnviz.storage.texts import Text
+from tests.asked import over_itself
 from training.corpus import read_pairs, read_sentences
 from training.evaluation import Evaluation, measure
 from training.finish import write_json
@@ -82,8 +83,10 @@ def alignments(folder: Path, gold: Path) -> dict[str, Any]:
     inside = [number for number, short in enumerate(known) if short]
 
     def error(links: list[Links], chosen: Any) -> float:
-        parts = ([side[number] for number in chosen] for side in (links, sure, possible))
-        return round(100 * alignment_error(*parts), 1)
+        score = Score()
+        for number in chosen:
+            score.add(links[number], sure[number], possible[number])
+        return round(100 * score.error, 1)
 
     return {
         "sentences": len(known),
@@ -99,11 +102,11 @@ def roles(folder: Path, treebank: Path) -> dict[str, Any]:
     study, shares = TreebankStudy(), Shares()
     with treebank.open("rb") as lines:
         for sentence in read_treebank(lines, treebank.name):
-            attention = pocket.attend_self(sentence.text)
+            attention = over_itself(pocket, sentence.text)
             study.add(sentence, attention)
             words = sentence.text.lower().split()
             shares.add(merge_attention(attention).weights, words)
-            shares.add_causal(merge_attention(causal.attend_self(sentence.text)).weights, words)
+            shares.add_causal(merge_attention(over_itself(causal, sentence.text)).weights, words)
     report = study.report()
     syntax = []
     for relation in report.relations:

@@ -88,9 +88,9 @@ def test_fail_above_exits_with_1_and_names_the_heads(saved):
     [
         (("the cat", *OWN), "A and B are the same", 2),
         (("nope.npz", "the cat"), "there is no file 'nope.npz'", 1),
-        (("the cat", "the dog", *OWN, "-o", "x.csv"), "must end in", 2),
+        (("the cat", "the dog", *OWN, "-o", "x.parquet"), "end it in .txt, .json", 2),
         (("the cat", "the dog", *OWN, "--heatmap", "x.txt"), "names no picture", 2),
-        (("the cat", "the dog", *OWN, "-f", "npz"), "unknown format", 2),
+        (("the cat", "the dog", *OWN, "-f", "parquet"), "cannot hold what this command writes", 2),
         (("the cat", "the dog", *OWN, "--head-a", "9"), "head 9 does not exist", 2),
         (("the cat", "the dog", *OWN, "--head-a", "0"), "A has 1 × 1 layers and heads", 2),
         (("a", "b c d", *OWN), "no token in common", 1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,19 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.corpus.words import WordCounts
-from attnviz.cli import corpus_work as corpus_checkpoint
-from attnviz.cli import corpus_work as corpus_study
-from attnviz.cli.corpus_work import Outcome, Shard, ShardTask, read_frequencies, read_twice, shards
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
-from attnviz.runs import many_texts
+from attnviz.core.query import Query
+from attnviz.runs import corpus, many_texts
+from attnviz.runs.corpus import (
+    Shard,
+    ShardResult,
+    ShardTask,
+    read_frequencies,
+    read_twice,
+    shards,
+)
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import BadText, Text, chunks
 from tests.analyses.corpus.samples import attention_of
@@ -123,10 +130,10 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-f", "csv"), "unknown format 'csv'"),
+        (("-f", "parquet"), "format 'parquet' cannot hold what this command writes"),
         (("--show", "pair"), "Did you mean 'pairs'?"),
         (("--sort", "entropi"), "Did you mean 'entropy'?"),
-        (("-o", "found.csv"), "must end in .txt, .tsv, .json, .npz"),
+        (("-o", "found.parquet"), "end it in .txt, .json, .jsonl, .csv, .tsv, .npz"),
         (("--overview", "found.gif"), "names no picture"),
         (("--mechanism", "nope"), "nope"),
     ],
@@ -161,34 +168,34 @@ def many(count: int) -> list[Text | BadText]:
     return [BadText("", InputError("bad")) if n % 50 == 7 else t for n, t in enumerate(good)]
 
 
-def test_shards_of_any_size_in_any_order_give_the_same_bytes(
+@pytest.mark.slow
+def test_shards_give_the_same_bytes_wherever_they_are_worked_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    work = pickle.loads(pickle.dumps(study()))
-    texts = many(520)
+    monkeypatch.setattr(corpus, "chunks", partial(chunks, size=200))
+    parts = list(shards(many(520)))
+    assert [number for number, _ in parts] == [0, 200, 400]
     found = []
-    for each, backwards in ((200, False), (130, True)):
-        monkeypatch.setattr(corpus_study, "windows", partial(chunks, size=each))
-        parts = list(shards(texts))
-        assert len(parts) > 2
-        aggregates = work.empty()
-        for part in reversed(parts) if backwards else parts:
-            aggregates.merge(work(part).aggregates)
-        arrays = aggregates.to_arrays()
-        found.append({name: array.tobytes() for name, array in arrays.items()})
+    for sent in (lambda item: item, lambda item: pickle.loads(pickle.dumps(item))):
+        aggregates = study().empty()
+        for part in parts:
+            aggregates.merge(sent(sent(study())(part)).aggregates)
+        found.append({name: array.tobytes() for name, array in aggregates.to_arrays().items()})
     assert found[0] == found[1]
 
 
 def test_a_shard_says_which_records_failed() -> None:
     (shard,) = shards(many(60))
     outcome = study()(shard)
-    assert (len(shard), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
+    assert (len(shard[1]), outcome.aggregates.texts, outcome.aggregates.failed) == (60, 58, 2)
     assert [str(error) for _, error in outcome.failures] == ["bad", "bad"]
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_bytes(tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
-    path.write_text("".join(f"the cat {'sat ' * (n % 3)}on mat {n}\n" for n in range(300)))
+    # Two chunks and a part of a third.
+    path.write_text("".join(f"the cat {'sat ' * (n % 3)}on mat {n}\n" for n in range(2100)))
     alone, shared = (
         attnviz("corpus", path, *SMALL, "-f", "json", *how) for how in ((), ("--workers", 2))
     )
@@ -215,11 +222,14 @@ def test_rejects_hold_the_lines_that_failed(tmp_path: Path) -> None:
 class Pooled:
     """A source whose second text comes in blocks."""
 
-    def attend_self(self, text: str) -> Attention:
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention]:
         attention = attention_of(0)
         item = attention.main
-        blocks = (2, 2) if text == "long" else (1, 1)
-        return replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
+        for query in queries:
+            blocks = (2, 2) if query.text == "long" else (1, 1)
+            yield replace(attention, maps=(item.with_weights(item.weights, blocks=blocks),))
 
 
 def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,20 +250,21 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([True] * count)
     work = ShardTask.__call__
 
-    def stopped(self: ShardTask, shard: Shard) -> Outcome:
+    def stopped(self: ShardTask, shard: Shard) -> ShardResult:
         if not next(left, False):
             raise KeyboardInterrupt
         return work(self, shard)
 
-    monkeypatch.setattr(corpus_checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(corpus, "SECONDS", 0.0)
     monkeypatch.setattr(ShardTask, "__call__", stopped)
 
 
 @pytest.mark.parametrize("stops", [1, 2])
+@pytest.mark.slow
 def test_what_is_resumed_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:
-    monkeypatch.setattr(corpus_study, "windows", partial(chunks, size=200))
+    monkeypatch.setattr(corpus, "chunks", partial(chunks, size=200))
     path = tmp_path / "texts.jsonl"
     lines = [f'{{"text": "the cat {"sat " * (n % 3)}on mat {n}"}}' for n in range(600)]
     lines[5] = lines[400] = "{}"
@@ -288,7 +299,7 @@ def test_a_damaged_checkpoint_is_named(texts: Path, tmp_path: Path) -> None:
 def test_resuming_what_was_not_begun_begins(texts: Path, tmp_path: Path) -> None:
     done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
     assert done.status == 0
-    assert "nothing to go on with" in done.err
+    assert "nothing to resume" in done.err
 
 
 def test_resuming_needs_a_file_to_go_on_with(texts: Path) -> None:

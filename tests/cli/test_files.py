@@ -128,6 +128,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", [("self", "a b", *OWN, "-q"), ("--version",), ("--help",)])
+@pytest.mark.slow
 def test_a_full_disk_behind_stdout_is_told_in_one_line(arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(

@@ -5,21 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError
 from attnviz.core.options import Origin
+from attnviz.core.query import Query
 from attnviz.core.registry import FORMATS
 from attnviz.models.own import OwnLayer
+from attnviz.renderers.reports import formats_of
 from attnviz.runs.pipeline import load
+from tests.asked import over_itself
 from tests.invoke import OWN, attnviz
 
 TEXT = "The cat sat on the mat."
 WORDS = ["The", "cat", "sat", "on", "the", "mat", "."]
-every_format = pytest.mark.parametrize("name", FORMATS)
+every_format = pytest.mark.parametrize("name", formats_of("maps"))
 
 
 @pytest.fixture
@@ -71,13 +77,15 @@ def test_one_run_writes_everything_and_computes_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    attend = OwnLayer.attend_self
+    attend = OwnLayer.attend
 
-    def counted(self: OwnLayer, text: str) -> Attention:
-        asked.append(text)
-        return attend(self, text)
+    def counted(
+        self: OwnLayer, queries: Sequence[Query], **options: Any
+    ) -> Iterator[Attention | InputError]:
+        asked.extend(query.text for query in queries)
+        return attend(self, queries, **options)
 
-    monkeypatch.setattr(OwnLayer, "attend_self", counted)
+    monkeypatch.setattr(OwnLayer, "attend", counted)
     data, heatmap, grid = (tmp_path / name for name in ("a.npz", "h.png", "g.svg"))
     done = attnviz(
         "self", TEXT, *OWN, "-f", "csv", "-o", data, "--heatmap", heatmap, "--grid", grid
@@ -119,7 +127,7 @@ def test_json_of_several_texts_is_a_list_and_jsonl_a_line_a_text(text_file: Path
 
 
 def test_weights_keep_every_digit_of_a_float32() -> None:
-    expected = OwnLayer(Origin(mechanism="multi-head"), "self").attend_self(TEXT).weights
+    expected = over_itself(OwnLayer(Origin(mechanism="multi-head"), "self"), TEXT).weights
     document = attnviz("self", TEXT, *OWN, "-f", "json").json()
     assert np.array_equal(np.array(document["maps"][0]["weights"], np.float32), expected)
     rows = attnviz("self", TEXT, *OWN, "-f", "tsv").rows[1:]

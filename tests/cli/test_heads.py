@@ -174,7 +174,7 @@ def test_minilms_previous_token_head_is_found_and_comes_first(
     assert first["roles"][0]["share"] > 0.99
     special = [head["values"]["special-token"] for head in document["heads"]]
     assert np.mean(special) == pytest.approx(0.54, abs=0.02)
-    assert document["sinks"].startswith("[CLS] is a sink of ")
+    assert document["sinks"].startswith("'[CLS]' is a sink of ")
 
 
 def test_a_treebank_says_which_head_finds_what(capfd: pytest.CaptureFixture[str]) -> None:
@@ -198,8 +198,8 @@ def test_a_treebank_comes_as_data_too(capfd: pytest.CaptureFixture[str]) -> None
     [
         (["a b", "--role", "inducton"], 2, "Did you mean 'induction'?"),
         (["a b", "--sort", "entorpy"], 2, "Did you mean 'entropy'?"),
-        (["a b", "-f", "csv"], 2, "unknown format 'csv'"),
-        (["a b", "-o", "heads.csv"], 2, "must end in .txt, .tsv, .json"),
+        (["a b", "-f", "npz"], 2, "format 'npz' cannot hold what this command writes"),
+        (["a b", "-o", "heads.npz"], 2, "end it in .txt, .json, .jsonl, .csv, .tsv"),
         (["a b", "--overview", "heads.txt"], 2, "'heads.txt' names no picture"),
         (["a b", "--overview", "nowhere/heads.png"], 1, "there is no folder 'nowhere'"),
         (["a b", "--overview", "x.png", "--scatter", "x.png"], 2, "two outputs"),

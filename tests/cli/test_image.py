@@ -10,6 +10,8 @@ import pytest
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 from tests.invoke import attnviz
 
+pytestmark = pytest.mark.models
+
 SHAPES = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"
 
 
@@ -81,6 +83,7 @@ def test_flow_is_solved_for_the_query_that_looks_alone(patch: str | None, folder
     assert item["query_tokens"][0]["text"] == (patch or "[CLS]")
 
 
+@pytest.mark.slow
 def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
     asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "--image-size", 88)
     done = attnviz(*asked, "--patch", "all", "-f", "json")
@@ -92,6 +95,7 @@ def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
     assert attnviz(*asked, "-f", "json").status == 0
 
 
+@pytest.mark.slow
 def test_the_gradient_lens_explains_the_class_decided_or_named(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -126,6 +130,7 @@ def test_mistakes_about_what_is_explained_are_one_line(
     assert message in done.mistake
 
 
+@pytest.mark.slow
 def test_norms_are_shares_of_all_heads_together_or_of_one(folder: Path, tmp_path: Path) -> None:
     asked = ("image", SHAPES, "--model", folder, "--lens", "norm")
     done = attnviz(
@@ -143,11 +148,13 @@ def test_norms_are_shares_of_all_heads_together_or_of_one(folder: Path, tmp_path
 def test_windows_are_seen_raw_only(lens: str, swin: Path) -> None:
     done = attnviz("image", SHAPES, "--model", swin, "--lens", lens)
     assert done.status == 1
-    assert f"attends in windows, where --lens {lens} has no whole to follow" in done.mistake
+    assert f"attends in windows, and --lens {lens} needs every token" in done.mistake
     assert done.mistake.endswith("use --lens raw")
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize(
+    "suffix", [".png", *(pytest.param(other, marks=pytest.mark.slow) for other in (".svg", ".pdf"))]
+)
 def test_pictures_and_files_are_written(suffix: str, folder: Path, tmp_path: Path) -> None:
     one, every, data = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}", tmp_path / "c.npz"
     done = attnviz(
@@ -160,6 +167,7 @@ def test_pictures_and_files_are_written(suffix: str, folder: Path, tmp_path: Pat
     assert [token["text"] for token in again["maps"][0]["query_tokens"]] == ["1,2"]
 
 
+@pytest.mark.slow
 def test_windows_are_drawn_with_their_coarser_patches(swin: Path, tmp_path: Path) -> None:
     done = attnviz(
         "image", SHAPES, "--model", swin, "--patch", "11,11", "--grid", tmp_path / "a.png",
@@ -202,6 +210,7 @@ def test_mistakes_are_one_line(
     assert message in done.mistake
 
 
+@pytest.mark.slow
 def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava: Path, tmp_path: Path) -> None:
     text = "The red car"
     asked = ("image", SHAPES, "--model", llava, "--text", text)

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from attnviz.cli import resumable as module
-from attnviz.cli.journal import Journal, Progress, read_journal
-from attnviz.cli.resumable import PartialFile, ResumableSink, beside
 from attnviz.core.errors import InputError, OutputError, UsageError
+from attnviz.core.options import Choice, Many, Options, Origin
 from attnviz.renderers import Renderer
+from attnviz.runs import resumable as module
+from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal, run_options
+from attnviz.runs.resumable import PartialFile, ResumableSink, beside
 
 RECORDS = 8
 BAD = (1, 6, 7)
-QUESTION = {"command": "self", "--rejects": "", "--shard-size": ""}
+STARTED = {"command": "self", "--rejects": "", "--shard-size": ""}
 
 
 class Killed(BaseException):
@@ -50,9 +51,9 @@ def run(folder: Path, grows: bool, shard_size: int | None, resume: bool = False)
         grows=grows,
         shard_size=shard_size,
         rejects=rejects,
-        question={"--rejects": str(rejects), "--shard-size": str(shard_size or 0)},
+        options={"--rejects": str(rejects), "--shard-size": str(shard_size or 0)},
         resume=resume,
-        say=lambda _: None,
+        notify=lambda _: None,
     )
     if not sink.complete:
         for number in range(sink.records, RECORDS):
@@ -72,6 +73,7 @@ def content(folder: Path) -> dict[str, bytes]:
     ("grows", "shard_size"), [(True, None), (True, 3), (False, 3), (True, 1), (False, 4)]
 )
 @pytest.mark.parametrize("half", [False, True])
+@pytest.mark.slow
 def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     grows: bool, shard_size: int | None, half: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,28 +134,28 @@ def test_what_ends_early_leaves_whole_records_and_no_more(
     place = tmp_path / "a.txt"
     said: list[str] = []
     sink = ResumableSink(
-        place, make, grows=grows, shard_size=shard_size, question=QUESTION, say=said.append
+        place, make, grows=grows, shard_size=shard_size, options=STARTED, notify=said.append
     )
     for number in range(5):
         sink.add(number, list)  # type: ignore[arg-type]
     sink.leave()
     records = 5 if grows else 3
-    assert said == [f"{records} records are done: --resume goes on"]
+    assert said == [f"{records} records are done: continue with --resume"]
     found = read_journal(beside(place, "journal"))
     assert found is not None
-    assert found.reached.records == records
+    assert found.progress.records == records
     shards = {"a-00000.txt"} if shard_size else set()
     unfinished = {".a-00001.txt.unfinished" if shard_size else ".a.txt.unfinished"}
     assert {*content(tmp_path)} == {".a.txt.journal"} | shards | (unfinished if grows else set())
 
 
 def test_what_ends_before_its_first_record_leaves_nothing(tmp_path: Path) -> None:
-    sink = ResumableSink(tmp_path / "a.txt", make, grows=True, question=QUESTION)
+    sink = ResumableSink(tmp_path / "a.txt", make, grows=True, options=STARTED)
     sink.leave()
     assert content(tmp_path) == {}
 
 
-def test_without_a_question_nothing_unfinished_is_kept(tmp_path: Path) -> None:
+def test_without_options_nothing_unfinished_is_kept(tmp_path: Path) -> None:
     sink = ResumableSink(tmp_path / "a.txt", make, grows=False, shard_size=2)
     for number in range(3):
         sink.add(number, list)  # type: ignore[arg-type]
@@ -163,7 +165,7 @@ def test_without_a_question_nothing_unfinished_is_kept(tmp_path: Path) -> None:
 
 def test_where_every_record_failed_only_the_rejects_appear(tmp_path: Path) -> None:
     sink = ResumableSink(
-        tmp_path / "a.txt", make, grows=True, rejects=tmp_path / "r", question=QUESTION
+        tmp_path / "a.txt", make, grows=True, rejects=tmp_path / "r", options=STARTED
     )
     sink.skip(b"bad\n")
     sink.finish()
@@ -194,27 +196,36 @@ def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path: Path) -> None:
 
 def test_a_journal_comes_back_and_replaces_the_old_one_whole(tmp_path: Path) -> None:
     path = tmp_path / "j"
-    for reached in (Progress(3, 1, 70, 12), Progress(9, 2, 90, 24, True)):
-        journal = Journal({"--layer": "3"}, reached)
+    for progress in (Progress(3, 1, 70, 12), Progress(9, 2, 90, 24, True)):
+        journal = Journal({"--layer": "3"}, progress)
         journal.write(path)
         assert read_journal(path) == journal
         assert {*content(tmp_path)} == {"j"}
 
 
-def test_another_question_is_named_by_what_differs(tmp_path: Path) -> None:
-    journal = Journal({"--layer": "3", "command": "self"})
-    journal.check({"command": "self", "--layer": "3"}, tmp_path)
-    with pytest.raises(
-        UsageError, match=r"--layer was '3' and is '4' now|--layer was '3' and is '4'"
-    ):
-        journal.check({"command": "self", "--layer": "4"}, tmp_path)
+def test_other_options_are_named_by_what_differs(tmp_path: Path) -> None:
+    before = {"--layer": "3", "command": "self"}
+    check_same_options(before, {"command": "self", "--layer": "3"}, tmp_path)
+    with pytest.raises(UsageError, match="different options: --layer was '3' and is '4'"):
+        check_same_options(before, {"command": "self", "--layer": "4"}, tmp_path)
     with pytest.raises(UsageError, match="--layer was '3' and is not given"):
-        journal.check({"command": "self"}, tmp_path)
+        check_same_options(before, {"command": "self"}, tmp_path)
     with pytest.raises(UsageError, match="--head was not given and is '1'"):
-        journal.check({"command": "self", "--layer": "3", "--head": "1"}, tmp_path)
+        check_same_options(before, {"command": "self", "--layer": "3", "--head": "1"}, tmp_path)
 
 
 def test_an_unfinished_part_that_was_cut_is_named(tmp_path: Path) -> None:
     (tmp_path / ".a.txt.unfinished").write_bytes(b"12")
     with pytest.raises(OutputError, match="lacks a part of what was written: remove it"):
         PartialFile(tmp_path / "a.txt", 3)
+
+
+def test_options_are_named_as_they_are_given(tmp_path: Path) -> None:
+    place = tmp_path / "a.txt"
+    place.write_text("a")
+    options = Options(Origin(seed=3), Choice(explain="dog"), many=Many(shard_size=7, workers=2))
+    found = run_options("self", options, place)
+    assert [found[name] for name in ("--input", "--seed", "--target", "--shard-size")] == [
+        *(str(place), "3", "dog", "7")
+    ]
+    assert not {"--workers", "--model"} & {*found}

@@ -109,6 +109,6 @@ def test_a_size_beyond_the_memory_is_told_in_one_line(monkeypatch: pytest.Monkey
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     from attnviz.models.own import OwnLayer
 
-    monkeypatch.setattr(OwnLayer, "attend_self", lambda self, text: 1 / 0)
+    monkeypatch.setattr(OwnLayer, "_attend_one", lambda self, query: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         attnviz("self", "a", *OWN)

@@ -11,21 +11,24 @@ import pytest
 from hypothesis import example, given
 from rich.cells import cell_len
 
-from attnviz.core.registry import FORMATS
 from attnviz.models.own import split_words
+from attnviz.renderers.reports import formats_of
 from tests.invoke import OWN, attnviz
 from tests.samples import RAW, few, odd_texts
 
 NASTY = (
     "a [bold]b[/b] \x1b[31mred \u202e evil \u2066 \x00 \x07 \x9b1m \u2028 \ufeff \t x\r\ny \u061c"
 )
-text_formats = [name for name, entry in FORMATS.items() if not entry.binary and name != "none"]
+text_formats = [
+    name for name, entry in formats_of("maps").items() if not entry.binary and name != "none"
+]
 
 
 @few
 @example(NASTY)
 @given(odd_texts)
 @pytest.mark.parametrize("name", text_formats)
+@pytest.mark.slow
 def test_nothing_raw_reaches_stdout(name: str, text: str) -> None:
     done = attnviz("self", text, *OWN, "-q", "-f", name)
     assert done.status == 0, done.err
@@ -36,6 +39,7 @@ def test_nothing_raw_reaches_stdout(name: str, text: str) -> None:
 @few
 @example(NASTY)
 @given(odd_texts)
+@pytest.mark.slow
 def test_every_row_of_tidy_data_is_one_line_and_reads_back(text: str) -> None:
     words = [token.text for token in split_words(text)]
     rows = attnviz("self", text, *OWN, "-q", "-f", "tsv").text.split("\n")[:-1]
@@ -65,6 +69,7 @@ def test_json_gives_back_the_very_text(text: str) -> None:
 @few
 @example(NASTY)
 @given(odd_texts)
+@pytest.mark.slow
 def test_npz_gives_back_the_very_text(text: str) -> None:
     done = attnviz("self", text, *OWN, "-q", "-f", "npz")
     with np.load(io.BytesIO(done.out)) as archive:
@@ -74,6 +79,7 @@ def test_npz_gives_back_the_very_text(text: str) -> None:
 @few
 @example(NASTY)
 @given(odd_texts)
+@pytest.mark.slow
 def test_no_line_of_a_table_is_wider_than_the_terminal(text: str) -> None:
     done = attnviz("self", text, *OWN, "-q")
     assert max(map(cell_len, done.lines)) <= 80

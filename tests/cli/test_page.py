@@ -217,6 +217,7 @@ def test_a_picture_lies_under_the_patches_at_the_end_of_the_keys() -> None:
     assert patches["queries"]["rows"] == 2
 
 
+@pytest.mark.slow
 def test_image_writes_a_page_with_the_picture_under_its_patches(tmp_path: Path) -> None:
     folder = VISION_BUILDERS["vit"](tmp_path)
     shapes = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"

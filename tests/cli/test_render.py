@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.core.registry import FORMATS
+from attnviz.renderers.reports import formats_of
 from tests.invoke import OWN, attnviz
 
 TEXTS = ("The cat sat.", "A dog ran")
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", formats_of("maps"))
 @pytest.mark.parametrize("saved_as", ["npz", "parquet", "json", "jsonl"])
+@pytest.mark.slow
 def test_a_pipe_gives_what_a_direct_run_gives(name: str, saved_as: str) -> None:
     for texts in (TEXTS[:1], TEXTS):
         saved = attnviz("self", *texts, *OWN, "-f", saved_as).out
@@ -36,6 +37,7 @@ def test_labels_can_be_given_later() -> None:
     assert done.out == attnviz("self", "John ran", *OWN, "--labels", "B-PER O").out
 
 
+@pytest.mark.slow
 def test_a_picture_of_a_saved_map_is_that_of_the_run(tmp_path: Path) -> None:
     saved = attnviz("self", TEXTS[0], *OWN, "-f", "npz", "--grid", tmp_path / "a.svg").out
     attnviz("render", "-", "-f", "none", "--grid", tmp_path / "b.svg", stdin=saved)

@@ -19,13 +19,15 @@ import pytest
 
 from tests.invoke import OWN, Done, attnviz
 
+pytestmark = pytest.mark.slow
+
 SMALL = (*OWN, "--head", "0", "-q", "-f", "none")
 COUNT = 300
-"""More than a window of records."""
+"""More than a chunk of records."""
 
 DYING = """
 import os, resource, signal, sys
-from attnviz.cli import output, resumable
+from attnviz.runs import resumable
 from attnviz.__main__ import main
 
 how, place = sys.argv.pop(1), int(sys.argv.pop(1))
@@ -131,11 +133,11 @@ def test_ctrl_c_leaves_what_can_be_gone_on_with(texts: Path, tmp_path: Path) -> 
     done = dying("SIGINT", 100, *asked)
     assert done.status == 130
     # The 99 writes before are records, bad ones among them, and so is the one that Ctrl-C hit.
-    assert done.err.splitlines()[-1] == "note: 100 records are done: --resume goes on"
+    assert done.err.splitlines()[-1] == "note: 100 records are done: continue with --resume"
     assert {*left(out)} == {".a.tsv.journal", ".a.tsv.unfinished", ".rejects.jsonl.unfinished"}
     assert (out / ".a.tsv.unfinished").read_bytes().endswith(b"\n")
     again = attnviz(*asked, "--resume")
-    assert "note: going on behind 100 records" in again.err.splitlines()
+    assert "note: resuming after 100 records" in again.err.splitlines()
     whole = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(tmp_path / "whole", "a.tsv"))
     attnviz(*whole)
     assert left(out) == left(tmp_path / "whole")
@@ -168,7 +170,7 @@ def test_a_full_disk_leaves_whole_records_to_go_on_with(texts: Path, tmp_path: P
     assert done.status == 1
     *_, note, failed = done.err.splitlines()
     assert note.startswith("note: ")
-    assert note.endswith(" records are done: --resume goes on")
+    assert note.endswith(" records are done: continue with --resume")
     assert failed == f"attnviz: error: cannot write '{out / 'a.jsonl'}': File too large"
     part = (out / ".a.jsonl.unfinished").read_bytes()
     assert 90_000 < len(part) <= 100_001
@@ -218,7 +220,7 @@ def test_a_file_is_written_to_its_end_though_nobody_reads_stdout(
     assert path.read_bytes() == (tmp_path / "b.tsv").read_bytes()
 
 
-def test_another_question_or_another_input_is_refused(texts: Path, tmp_path: Path) -> None:
+def test_other_options_or_another_input_are_refused(texts: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     asked = ("self", "-i", texts, *SMALL, "-o", path)
     dying("SIGKILL", 200, *asked)
@@ -230,7 +232,7 @@ def test_another_question_or_another_input_is_refused(texts: Path, tmp_path: Pat
     ):
         done = attnviz(*asked, "--resume", *more)
         assert done.status == 2
-        assert done.mistake.startswith(f"'{path}' was begun with another question: {message}")
+        assert done.mistake.startswith(f"'{path}' was started with different options: {message}")
     assert left(tmp_path) == before
     texts.write_bytes(texts.read_bytes().replace(b"word 9", b"Word 9"))
     assert "the input's checksum was" in attnviz(*asked, "--resume").mistake
@@ -254,7 +256,7 @@ def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> N
     for name, more in (("a.jsonl", ()), ("b.npz", ("--shard-size", "100"))):
         path = tmp_path / name
         asked = ("self", "-i", texts, *OWN, "-f", "none", "-o", path, *more, "--resume")
-        assert f"note: there is nothing of '{path}' to go on with" in attnviz(*asked).err
+        assert f"note: nothing of '{path}' to resume" in attnviz(*asked).err
         before = left(tmp_path)
         done = attnviz(*asked)
         assert (done.status, done.out) == (0, b"")
@@ -267,7 +269,7 @@ def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> N
     [
         (
             ("-o", "a.npz", "--resume"),
-            "--resume cannot go on with half of 'a.npz': add --shard-siz",
+            "--resume cannot continue a part of 'a.npz': add --shard-siz",
         ),
         (("--resume",), "--resume is about the data file: add -o FILE"),
         (("--shard-size", "3"), "--shard-size is about the data file: add -o FILE"),
@@ -311,8 +313,8 @@ def test_a_bad_record_takes_its_number_in_the_shards(tmp_path: Path) -> None:
 
 def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from attnviz.cli.resumable import Unfinished\n"
-        "held = Unfinished(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from attnviz.runs.resumable import PartialFile\n"
+        "held = PartialFile(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     )
     texts, path = tmp_path / "texts.txt", tmp_path / "a.jsonl"
     texts.write_text("a b\n")

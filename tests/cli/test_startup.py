@@ -11,6 +11,7 @@ from tests.invoke import OWN, attnviz, fresh, imported
 HEAVY = {"torch", "transformers", "matplotlib"}
 
 
+@pytest.mark.slow
 def test_the_probe_sees_an_import(tmp_path: Path) -> None:
     loaded, done = imported("self", "a b", *OWN, "--heatmap", tmp_path / "a.png", "-f", "none")
     assert done.status == 0
@@ -25,13 +26,21 @@ def test_listing_and_help_import_nothing_heavy(arguments: tuple[str, ...]) -> No
     assert "attnviz" in loaded
 
 
-@pytest.mark.parametrize("name", ["multi-head", "linear", "naive"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "multi-head",
+        pytest.param("linear", marks=pytest.mark.slow),
+        pytest.param("naive", marks=pytest.mark.slow),
+    ],
+)
 def test_an_own_layer_needs_no_torch(name: str) -> None:
     loaded, done = imported("self", "a b", "--mechanism", name)
     assert done.status == 0
     assert not loaded & HEAVY
 
 
+@pytest.mark.slow
 def test_rendering_a_saved_map_needs_no_torch(tmp_path: Path) -> None:
     saved = attnviz("self", "a b", *OWN, "-f", "npz").out
     loaded, done = imported("render", "-", "--grid", tmp_path / "g.png", stdin=saved)
@@ -40,6 +49,7 @@ def test_rendering_a_saved_map_needs_no_torch(tmp_path: Path) -> None:
     assert (tmp_path / "g.png").exists()
 
 
+@pytest.mark.slow
 def test_a_half_precision_that_numpy_lacks_is_what_brings_torch_in() -> None:
     loaded, done = imported("self", "a b", *OWN, "--dtype", "bfloat16", "-f", "none")
     assert done.status == 0
@@ -56,6 +66,7 @@ def completed(*words: str) -> list[str]:
     return done.lines
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands_options_and_names() -> None:
     assert completed("attnviz", "me") == ["mechanisms"]
     assert {"causal", "causal-linear"} <= set(completed("attnviz", "self", "--mechanism", "c"))

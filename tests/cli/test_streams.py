@@ -18,6 +18,7 @@ SENTENCE = "The professor who supervised the student published the paper"
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@pytest.mark.slow
 def test_head_ends_quietly() -> None:
     texts = "the cat sat on the mat and looked at the moon\n" * 300
     command = f"{sys.executable} -m attnviz self - {' '.join(OWN)} -f tsv -q"
@@ -31,6 +32,7 @@ def test_head_ends_quietly() -> None:
     assert status == "0"
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_without_a_traceback() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],
@@ -58,6 +60,7 @@ def test_a_terminal_gets_its_width_and_colours_and_stderr_stays_apart() -> None:
     assert 40 < max(map(cell_len, shown)) <= 60
 
 
+@pytest.mark.slow
 def test_no_color_wins_on_a_terminal_and_over_force_color() -> None:
     plain = on_terminal("self", SENTENCE, *OWN, NO_COLOR="1").text
     # Bold and dim are no colours; what a pipe gets has neither.
@@ -65,6 +68,7 @@ def test_no_color_wins_on_a_terminal_and_over_force_color() -> None:
     assert b"\x1b" not in fresh("self", "a b", *OWN, NO_COLOR="1", FORCE_COLOR="1").out
 
 
+@pytest.mark.slow
 def test_a_pipe_is_plain_unless_colour_is_forced() -> None:
     plain = fresh("self", "a b", *OWN)
     forced = fresh("self", "a b", *OWN, FORCE_COLOR="1")
@@ -74,17 +78,20 @@ def test_a_pipe_is_plain_unless_colour_is_forced() -> None:
     assert [line.rstrip() for line in shown] == plain.lines
 
 
+@pytest.mark.slow
 def test_columns_sets_the_width_of_a_pipe() -> None:
     wide = fresh("self", SENTENCE, *OWN, COLUMNS="50")
     assert 30 < max(map(cell_len, wide.lines)) <= 50
 
 
+@pytest.mark.slow
 def test_binary_is_kept_off_a_terminal() -> None:
     done = on_terminal("self", "a b", *OWN, "-f", "npz")
     assert (done.status, done.out) == (2, b"")
     assert done.mistake.startswith("format 'npz' is binary and stdout is a terminal: redirect it")
 
 
+@pytest.mark.slow
 def test_without_a_text_on_a_terminal_nothing_waits() -> None:
     for arguments in (("self", *OWN), ("cross", *OWN), ("co",)):
         done = on_terminal(*arguments)
@@ -92,12 +99,14 @@ def test_without_a_text_on_a_terminal_nothing_waits() -> None:
         assert done.mistake.startswith("no text was given: write it in quotes, or use --input")
 
 
+@pytest.mark.slow
 def test_python_dash_m_and_the_version() -> None:
     done = fresh("--version")
     assert (done.status, done.text, done.err) == (0, f"attnviz {__version__}\n", "")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.slow
 def test_a_stream_that_the_shell_closed_is_no_crash(closed: str) -> None:
     command = f"{sys.executable} -m attnviz self 'a b' {' '.join(OWN)} {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
@@ -106,6 +115,7 @@ def test_a_stream_that_the_shell_closed_is_no_crash(closed: str) -> None:
     assert bool(done.stdout) == (closed != ">&-")
 
 
+@pytest.mark.slow
 def test_records_are_flushed_one_by_one() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],

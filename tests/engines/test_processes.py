@@ -13,9 +13,11 @@ import pytest
 from attnviz.core import errors
 from attnviz.core.errors import AttnvizError, InputError, WorkerError
 from attnviz.core.notices import notices_to
-from attnviz.runs.engines.processes import AHEAD, Processes
+from attnviz.runs.engines.processes import Processes
+from attnviz.runs.engines.shards import AHEAD
 from tests.engines.works import (
     Deadly,
+    DyingMessenger,
     Remembering,
     Uneven,
     failing,
@@ -77,12 +79,14 @@ def test_the_work_stays_in_its_worker_from_shard_to_shard() -> None:
         assert counts == list(range(1, len(counts) + 1))
 
 
+@pytest.mark.slow
 def test_the_shard_of_a_worker_that_is_killed_is_tried_again(tmp_path: Path) -> None:
     with Processes(2) as engine:
         assert list(engine.map(Deadly(tmp_path, 3, 2), range(8))) == [i * i for i in range(8)]
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
     tmp_path: Path,
 ) -> None:
@@ -102,6 +106,13 @@ def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
         "memory: give fewer --workers"
     )
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path: Path) -> None:
+    with Processes(2) as engine:
+        found = list(engine.map(DyingMessenger(tmp_path, 2), range(8)))
+    assert found == [i * i for i in range(8)]
+    assert [path.name for path in tmp_path.iterdir()] == ["died"]
 
 
 def test_an_error_of_the_work_comes_in_its_place_with_type_and_message() -> None:
@@ -173,6 +184,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow
 def test_workers_end_with_the_program_however_it_ends(
     tmp_path: Path, ending: signal.Signals
 ) -> None:

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from attnviz.analyses.corpus.words import vocabulary_of
 from attnviz.core.errors import InputError, WorkerError
 from attnviz.core.notices import notices_to
-from attnviz.runs.engines import open_engine
+from attnviz.core.options import Choice, Origin
+from attnviz.runs.corpus import CorpusState, ShardTask, study
+from attnviz.runs.engines import InProcess, open_engine
 from attnviz.runs.engines.ray_cluster import RayCluster, share
+from attnviz.runs.many_texts import AttendChunk
+from attnviz.storage.texts import Text
 from tests.engines.works import Deadly, Remembering, Uneven, failing, square
 
 pytest.importorskip("ray")
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,6 +79,21 @@ def test_the_work_stays_in_its_worker_from_shard_to_shard(cluster: RayCluster) -
     for worker in {worker for worker, _ in seen}:  # type: ignore[misc]
         counts = [count for where, count in seen if where == worker]  # type: ignore[misc]
         assert sorted(counts) == list(range(1, len(counts) + 1))
+
+
+def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster: RayCluster) -> None:
+    texts = [
+        Text(str(n), f"the cat {'sat ' * (n % 3)}on mat {n}", where=f"{n}") for n in range(1500)
+    ]
+    attend = AttendChunk(Origin(mechanism="multi-head", heads=2, size=8), Choice(), "self")
+    task = ShardTask(attend, vocabulary_of([("the", 2), ("cat", 1)]), 20, 0)
+    found = []
+    for engine in (InProcess(), cluster):
+        state = CorpusState(task.empty())
+        assert study(task, texts, engine, state=state) is not None
+        arrays = state.aggregates.to_arrays()
+        found.append({name: array.tobytes() for name, array in arrays.items()})
+    assert found[0] == found[1]
 
 
 JOIN = """

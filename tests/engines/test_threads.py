@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.runs.engines.processes import cores, limited, settle_sums, thread_limits
+from attnviz.runs.engines.processes import limited, thread_limits
+from attnviz.runs.engines.shards import cores, fix_sums
 
 SUMS = """
 import torch
-from attnviz.runs.engines.processes import settle_sums
-settle_sums()
+from attnviz.runs.engines.shards import fix_sums
+fix_sums()
 torch.manual_seed(0)
 layer = torch.nn.Linear(384, 384)
 found = [layer(torch.randn(rows, 384)).detach() for rows in (7, 12)]
@@ -37,10 +38,11 @@ def test_there_is_a_core() -> None:
 
 def test_what_the_user_says_about_sums_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
-    settle_sums()
+    fix_sums()
     assert os.environ["MKL_CBWR"] == "COMPATIBLE"
 
 
+@pytest.mark.slow
 def test_sums_are_the_same_to_the_last_bit_on_any_number_of_threads() -> None:
     def sums(threads: int) -> list[str]:
         done = subprocess.run(

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attnviz.core.errors import InputError
 from attnviz.core.notices import notify
@@ -56,6 +57,36 @@ class Deadly:
                 (self.folder / str(tries)).touch()
                 os.kill(os.getpid(), signal.SIGKILL)
         return shard * shard
+
+
+class Halved:
+    """Bytes larger than a pipe, over which the process that sends them dies halfway."""
+
+    def __init__(self, died: Path) -> None:
+        self.died = died
+
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
+        from multiprocessing.connection import Connection
+
+        def send(pipe: Any, data: bytes) -> None:
+            os.write(pipe.fileno(), data[: len(data) // 2])
+            self.died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        Connection._send = send  # type: ignore[attr-defined]
+        return bytes, (bytes(1 << 22),)
+
+
+@dataclass(frozen=True)
+class DyingMessenger:
+    """Is killed once, while it sends what it made of one shard."""
+
+    folder: Path
+    shard: int
+
+    def __call__(self, shard: int) -> object:
+        died = self.folder / "died"
+        return Halved(died) if shard == self.shard and not died.exists() else shard * shard
 
 
 def failing(shard: int) -> int:

@@ -12,6 +12,13 @@ import pytest
 from attnviz.models.hugging_face import HuggingFaceModel, load_model
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test in this folder has to do with models of transformers."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("models")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def offline() -> Any:
     """No test may ask the network, and none sees the models of this machine."""

@@ -11,28 +11,29 @@ from transformers.modeling_utils import AttentionInterface
 
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.notices import notices_to
-from attnviz.models.hugging_face.capture import extent as extents
-from attnviz.models.hugging_face.capture.extent import (
-    PooledGrid,
-    Region,
-    frame_streams,
-    in_blocks,
-    note_of,
-)
+from attnviz.models.hugging_face.capture import region as regions
 from attnviz.models.hugging_face.capture.kernel import (
     layer_names,
     match_stream,
     stream_of,
-    watching,
+    watch_kernels,
+)
+from attnviz.models.hugging_face.capture.region import (
+    PooledGrid,
+    Region,
+    choose_grids,
+    in_blocks,
+    region_note,
 )
 from attnviz.models.hugging_face.load.errors import remedy
 from attnviz.storage.documents import from_document, to_document
+from tests.hugging_face.ask import attend
 
 TEXT = "The professor who supervised the student published the paper."
 
 
 def read(model, text=TEXT, **wanted):
-    return replace(model, extent=Region(**wanted)).attend_self(text)
+    return attend(replace(model, region=Region(**wanted)), text)
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama", "gemma2", "t5"])
@@ -109,7 +110,7 @@ def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
     monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", lambda *_: [])
     by_hand = read(model, max_size=5)
     assert expected.provenance.settings["attention"] == "sdpa, probed"
-    assert by_hand.provenance.settings["attention"] == "eager, handed over"
+    assert by_hand.provenance.settings["attention"] == "eager, output_attentions"
     np.testing.assert_allclose(by_hand.weights, expected.weights, atol=1e-5)
     weights = [[link.weight for link in item.main.links] for item in (by_hand, expected)]
     np.testing.assert_allclose(*weights, atol=1e-5)
@@ -123,7 +124,7 @@ def test_a_pooled_map_travels_through_a_document(loaded):
 
 
 def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
-    monkeypatch.delattr("attnviz.models.hugging_face.capture.readings.strongest")
+    monkeypatch.delattr("attnviz.models.hugging_face.capture.passes.strongest")
     said = []
     with notices_to(said.append):
         assert read(loaded("bert"), max_size=5, links=0).main.links == ()
@@ -152,8 +153,8 @@ class Shape:
 
 
 def frame(tokens, free, monkeypatch, **wanted):
-    monkeypatch.setattr(extents, "free_bytes", lambda device: free)
-    return frame_streams(Shape, {"causal": (tokens, tokens)}, Region(**wanted))["causal"]
+    monkeypatch.setattr(regions, "free_bytes", lambda device: free)
+    return choose_grids(Shape, {"causal": (tokens, tokens)}, Region(**wanted))["causal"]
 
 
 def test_many_heads_get_smaller_maps(monkeypatch):
@@ -173,7 +174,7 @@ def test_a_size_that_does_not_fit_names_one_that_does(monkeypatch):
 
 def test_the_note_names_the_largest_block():
     axis = in_blocks(0, 48_213, 256)
-    note = note_of(PooledGrid(axis, axis), (48_213, 48_213))
+    note = region_note(PooledGrid(axis, axis), (48_213, 48_213))
     assert note.startswith("48,213 tokens: the maps are pooled to 256 × 256 blocks of 189 tokens")
 
 
@@ -181,7 +182,7 @@ def test_transformers_is_left_as_it_was_also_after_a_failure():
     before = AttentionInterface.get_interface
 
     def fail():
-        with watching(lambda call: None):
+        with watch_kernels(lambda call: None):
             assert AttentionInterface.get_interface is not before
             raise ZeroDivisionError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 import transformers
@@ -13,8 +12,10 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from attnviz.analyses.view import describe_run, divisions
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.models.hugging_face import load_model
+from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
 from tests.invoke import attnviz
+from tests.precision import both, check_as_near
 
 PROMPT = "The red car is"
 WINDOW = {"sliding_window": 4}
@@ -37,12 +38,21 @@ def writer(folder_of):
 
 
 def steps_of(folder, kind, inputs, most):
-    """transformers' own attention of each step of generation, with its cache of keys."""
+    """transformers' own attention of each step of generation, with its cache of keys; and exactly.
+
+    What is written has to be the same in float64.
+    """
     model = kind.from_pretrained(folder, attn_implementation="eager").eval()
-    return model.generate(
-        **inputs, do_sample=False, num_beams=1, max_new_tokens=most, min_new_tokens=most,
-        output_attentions=True, return_dict_in_generate=True,
-    )  # fmt: skip
+
+    def write(model):
+        return model.generate(
+            **inputs, do_sample=False, num_beams=1, max_new_tokens=most, min_new_tokens=most,
+            output_attentions=True, return_dict_in_generate=True,
+        )  # fmt: skip
+
+    single, truth = both(model, write)
+    assert torch.equal(single.sequences, truth.sequences)
+    return single, truth
 
 
 def stitched(steps):
@@ -58,14 +68,14 @@ def stitched(steps):
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_one_pass_equals_the_stitched_steps_of_a_cache(kind, folder_of, writer):
     model = writer(kind)
-    found = model.attend_self(PROMPT)
+    found = attend(model, PROMPT)
     ids = model.tokenizer(PROMPT, return_tensors="pt")["input_ids"]
     most = found.provenance.settings["output tokens"]
-    output = steps_of(folder_of(kind), AutoModelForCausalLM, {"input_ids": ids}, most)
+    output, truth = steps_of(folder_of(kind), AutoModelForCausalLM, {"input_ids": ids}, most)
     expected = stitched(output.attentions)
     length = expected.shape[-1]
     assert length == ids.shape[1] + most - 1  # the last token is written, and not read
-    np.testing.assert_allclose(found.weights[..., :length, :length], expected, atol=1e-5)
+    check_as_near([found.weights[..., :length, :length]], [expected], [stitched(truth.attentions)])
     assert found.weights.shape[-1] == length + 1
     written = model.tokenizer.decode(output.sequences[0])
     assert found.text == written
@@ -88,42 +98,45 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)
+@pytest.mark.slow
 def test_kernels_windows_and_hand_written_attention_agree_with_their_steps(architecture, tmp_path):
     name, settings = FAMILIES[architecture]
     config = getattr(transformers, name)(vocab_size=340, **settings, **ENDS)
     folder = save(tmp_path, architecture, byte_pieces(), config)
-    found = load_model(str(folder), device="cpu", generate=6).attend_self(PROMPT)
+    found = attend(load_model(str(folder), device="cpu", generate=6), PROMPT)
     ids = byte_pieces()(PROMPT, return_tensors="pt")["input_ids"]
     most = found.provenance.settings["output tokens"]
-    output = steps_of(folder, AutoModelForCausalLM, {"input_ids": ids}, most)
+    output, truth = steps_of(folder, AutoModelForCausalLM, {"input_ids": ids}, most)
+    known = []
     for step, layers in enumerate(output.attentions):
         for layer, weights in enumerate(layers):
             seen = ids.shape[1] + step
             rows = slice(0 if step == 0 else seen - 1, seen)
             # A cache of a sliding window has forgotten what came before it.
-            known = found.weights[layer][:, rows, max(seen - weights.shape[-1], 0) : seen]
-            np.testing.assert_allclose(known, weights[0], atol=1e-5)
+            known.append(found.weights[layer][:, rows, max(seen - weights.shape[-1], 0) : seen])
+    own, its = (
+        [weights[0] for layers in item.attentions for weights in layers] for item in (output, truth)
+    )
+    check_as_near(known, own, its)
 
 
 def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, writer):
     model = writer("bart", 5)
-    found = model.attend_cross(PROMPT)
+    found = cross(model, PROMPT)
     inputs = model.tokenizer(PROMPT, return_tensors="pt")
     queries = len(found.main.query_tokens)
     assert queries <= 6
-    output = steps_of(
+    steps = steps_of(
         folder_of("bart"), AutoModelForSeq2SeqLM, {"input_ids": inputs["input_ids"]}, queries - 1
     )
-    for stream, steps in (
-        ("cross", output.cross_attentions), ("decoder", output.decoder_attentions)
-    ):  # fmt: skip
-        expected = stitched(steps)
+    for stream in ("cross", "decoder"):
+        expected, truth = (stitched(output[f"{stream}_attentions"]) for output in steps)
         weights = found.stream(stream).weights[..., : expected.shape[-2], : expected.shape[-1]]
-        np.testing.assert_allclose(weights, expected, atol=1e-5)
+        check_as_near([weights], [expected], [truth])
 
 
 def test_prompt_and_output_are_told_apart(writer):
-    found = writer("gpt2").attend_self(PROMPT)
+    found = attend(writer("gpt2"), PROMPT)
     settings = found.provenance.settings
     first = settings["prompt tokens"]
     assert divisions(found, found.main) == (first, first)
@@ -140,18 +153,18 @@ def test_prompt_and_output_are_told_apart(writer):
 
 def test_more_than_fits_is_refused_with_what_would(writer):
     with pytest.raises(InputError, match=r"the model reads 64: --generate can be \d+ at most"):
-        writer("gpt2", 63).attend_self(PROMPT)
+        attend(writer("gpt2", 63), PROMPT)
 
 
 def test_models_that_do_not_write_say_so(folder_of, writer, loaded):
     with pytest.raises(ModelError, match=r"'bert', which writes no text"):
         load_model(str(folder_of("bert")), device="cpu", generate=3)
     with pytest.raises(ModelError, match=r"use 'attnviz cross TEXT'"):
-        writer("bart", 5).attend_self(PROMPT)
+        attend(writer("bart", 5), PROMPT)
     with pytest.raises(ModelError, match=r"no trained language-model head"):
-        replace(loaded("gpt2"), writes=3, can_generate=False).attend_self(PROMPT)
+        attend(replace(loaded("gpt2"), max_new_tokens=3, can_generate=False), PROMPT)
     with pytest.raises(UsageError, match=r"give one of them"):
-        writer("bart", 5).attend_cross("a", "b")
+        cross(writer("bart", 5), "a", "b")
     for option in (("--generate", "3"), ("--chat",)):
         done = attnviz("self", "a", *option)
         assert (done.status, done.mistake.split(":")[0]) == (
@@ -163,15 +176,18 @@ def test_models_that_do_not_write_say_so(folder_of, writer, loaded):
 def test_a_chat_is_the_rendered_template_with_its_marks(writer):
     model = writer("llama")
     model.tokenizer.chat_template = TEMPLATE
-    found = replace(model, chats=True, writes=None).attend_self("The car")
+    found = attend(replace(model, chat_template=True, max_new_tokens=None), "The car")
     assert found.text == "<s>user: The car</s><s>assistant:"
     marks = [token.text for token in found.main.query_tokens if token.special]
     assert marks == ["<s>", "</s>", "<s>"]
     ids = model.tokenizer(found.text, add_special_tokens=False)["input_ids"]
     own = AutoModelForCausalLM.from_pretrained(model.name, attn_implementation="eager").eval()
-    expected = torch.cat(own(torch.tensor([ids]), output_attentions=True).attentions)
-    np.testing.assert_allclose(found.weights, expected.detach().numpy(), atol=1e-5)
-    answered = replace(model, chats=True).attend_self("The car")
+
+    def read(own):
+        return [torch.cat(own(torch.tensor([ids]), output_attentions=True).attentions).detach()]
+
+    check_as_near([found.weights], *both(own, read))
+    answered = attend(replace(model, chat_template=True), "The car")
     assert answered.text.startswith(found.text)
     first = answered.provenance.settings["prompt tokens"]
     assert first == len(ids)
@@ -180,14 +196,14 @@ def test_a_chat_is_the_rendered_template_with_its_marks(writer):
 
 def test_a_model_without_a_template_cannot_chat(loaded):
     with pytest.raises(ModelError, match=r"has no chat template: leave --chat out"):
-        replace(loaded("gpt2"), chats=True).attend_self("a")
+        attend(replace(loaded("gpt2"), chat_template=True), "a")
 
 
 def test_a_broken_template_is_one_line(writer):
     model = writer("llama")
     model.tokenizer.chat_template = "{{ raise_exception('only\nsystems') }}"
     with pytest.raises(ModelError, match=r"^the chat template of .* fails: only$"):
-        replace(model, chats=True).attend_self("a")
+        attend(replace(model, chat_template=True), "a")
 
 
 def test_the_command_writes_and_shows_the_whole(folder_of, tmp_path):

@@ -9,6 +9,7 @@ from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face import load_model
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.devices import check_device_map, has_accelerate
+from tests.hugging_face.ask import attend
 from tests.invoke import attnviz
 
 
@@ -44,8 +45,6 @@ def test_a_spread_model_gives_the_same_weights(folder_of, loaded):
     text = "The professor published."
     for kind in ("bert", "llama"):
         # On a machine with one device all of the model ends up there.
-        spread = load_model(str(folder_of(kind)), device_map="auto").attend_self(text)
-        np.testing.assert_allclose(
-            spread.weights, loaded(kind).attend_self(text).weights, atol=1e-5
-        )
+        spread = attend(load_model(str(folder_of(kind)), device_map="auto"), text)
+        np.testing.assert_allclose(spread.weights, attend(loaded(kind), text).weights, atol=1e-5)
         assert spread.provenance.device == "cpu"

@@ -12,9 +12,11 @@ import transformers
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.analyses.lenses.rollout import rollout
 from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.query import Query
 from attnviz.models.hugging_face import load_model
-from attnviz.models.hugging_face.capture.kernel import watching
-from attnviz.models.hugging_face.gradient import slopes_of
+from attnviz.models.hugging_face.capture.kernel import watch_kernels
+from attnviz.models.hugging_face.gradient import layer_gradients
+from tests.hugging_face.ask import attend, cross, gradients
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
 
@@ -97,7 +99,7 @@ def test_relevance_equals_direct_autograd(name, row, folders, explaining):
     logits = output.logits[0] if output.logits.ndim == 2 else output.logits[0, -1]
     relevance = rolled(steps(logits.max(), output.attentions))
     expected = (relevance - torch.eye(len(relevance)))[row]
-    explained = model.explain_self(TEXT)
+    explained = gradients(model, TEXT)
     result = gradient(explained)
     np.testing.assert_allclose(result.weights[0, 0, 0], shares(expected), atol=1e-6)
     assert explained.probability == pytest.approx(
@@ -125,7 +127,7 @@ def test_relevance_of_a_pair_equals_direct_autograd(folders, explaining):
     for step, across in zip(decoder, cross, strict=True):
         tt, ti = tt + step @ tt, ti + step @ ti
         ti = ti + bar(tt).T @ across @ bar(ii)
-    result = gradient(model.explain_cross(*PAIR))
+    result = gradient(model.gradients(Query(*PAIR, "cross")))
     assert [item.stream for item in result.maps] == ["cross", "decoder"]
     np.testing.assert_allclose(result.weights[0, 0, 0], shares(ti[last - 1]), atol=1e-6)
     own_row = (tt - torch.eye(last + 1))[last - 1, :last]
@@ -137,7 +139,7 @@ def test_gradients_are_those_of_the_output_times_the_values(name, folders, expla
     model, found = explaining(name), own(folders(name))
     ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
     calls = []
-    with watching(calls.append):
+    with watch_kernels(calls.append):
         logits = found(input_ids=ids).logits
     score = (logits[0] if logits.ndim == 2 else logits[0, -1]).max()
     slopes = torch.autograd.grad(score, [call.output for call in calls])
@@ -145,8 +147,8 @@ def test_gradients_are_those_of_the_output_times_the_values(name, folders, expla
     for slope, call in zip(slopes, calls, strict=True):
         value = call.value.repeat_interleave(slope.shape[2] // call.value.shape[1], dim=1)
         expected.append(slope.transpose(1, 2) @ value.mT)
-    (gradients,) = model.explain_self(TEXT).gradients
-    np.testing.assert_allclose(gradients, torch.cat(expected).detach().numpy(), atol=1e-6)
+    (found,) = gradients(model, TEXT).gradients
+    np.testing.assert_allclose(found, torch.cat(expected).detach().numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama", "t5"])
@@ -165,13 +167,13 @@ def test_rollout_equals_the_definition_over_transformers_own_weights(kind, folde
 
     if kind != "t5":
         attentions = found(input_ids=source, output_attentions=True).attentions
-        result = rollout(model.attend_self(PAIR[0])).weights[-1, 0]
+        result = rollout(attend(model, PAIR[0])).weights[-1, 0]
         np.testing.assert_allclose(result, mixed(attentions), atol=1e-6)
         return
     output = found(
         input_ids=source, decoder_input_ids=found._shift_right(labels), output_attentions=True
     )
-    result = rollout(model.attend_cross(*PAIR))
+    result = rollout(cross(model, *PAIR))
     expected = mixed(output.encoder_attentions)
     np.testing.assert_allclose(result.stream("encoder").weights[-1, 0], expected, atol=1e-6)
     share = torch.zeros(labels.shape[1], source.shape[1])
@@ -184,69 +186,69 @@ def test_rollout_equals_the_definition_over_transformers_own_weights(kind, folde
 
 def test_a_class_is_explained_by_name_or_number_and_by_default_the_likeliest(explaining):
     model = explaining("BertForSequenceClassification")
-    predicted = model.explain_self(TEXT)
-    named = model.explain_self(TEXT, "FINE")
-    assert named.output == model.explain_self(TEXT, "2").output == "fine"
+    predicted = gradients(model, TEXT)
+    named = gradients(model, TEXT, "FINE")
+    assert named.output == gradients(model, TEXT, "2").output == "fine"
     assert predicted.positions == named.positions == (0,)
     assert predicted.probability >= named.probability
     with pytest.raises(UsageError, match=r"'good' is no class .* 0 dull, 1 fair, 2 fine"):
-        model.explain_self(TEXT, "good")
+        gradients(model, TEXT, "good")
 
 
 def test_a_classifier_of_a_decoder_is_seen_to_read_the_last_token(explaining):
-    explained = explaining("LlamaForSequenceClassification").explain_self(TEXT)
+    explained = gradients(explaining("LlamaForSequenceClassification"), TEXT)
     assert explained.positions == (len(explained.attention.tokens) - 1,)
 
 
 def test_a_label_is_explained_at_its_token(explaining):
     model = explaining("BertForTokenClassification")
-    explained = model.explain_self(TEXT, "professor")
+    explained = gradients(model, TEXT, "professor")
     assert explained.positions == (2,)
     assert explained.output.endswith(" (professor)")
-    assert model.explain_self(TEXT).output.endswith(" (paper)")
-    assert model.explain_self(TEXT, "fine").output.startswith("fine (")
+    assert gradients(model, TEXT).output.endswith(" (paper)")
+    assert gradients(model, TEXT, "fine").output.startswith("fine (")
     with pytest.raises(UsageError, match=r"neither a token of the text .* nor a label: dull, fair"):
-        model.explain_self(TEXT, "student")
+        gradients(model, TEXT, "student")
 
 
 def test_the_masked_word_is_explained_and_another_in_its_place(explaining):
     model = explaining("BertForMaskedLM")
     masked = "The professor published the [MASK] paper"
-    explained = model.explain_self(masked)
+    explained = gradients(model, masked)
     assert explained.positions == (5,)
-    assert model.explain_self(masked, "car").output == "car"
-    assert model.explain_self(masked, "car").positions == (5,)
-    assert model.explain_self(masked, "professor").positions == (2,)
+    assert gradients(model, masked, "car").output == "car"
+    assert gradients(model, masked, "car").positions == (5,)
+    assert gradients(model, masked, "professor").positions == (2,)
     with pytest.raises(UsageError, match="nor one piece of the model's vocabulary"):
-        model.explain_self(masked, "walrus")
+        gradients(model, masked, "walrus")
 
 
 def test_a_decoder_explains_what_it_would_write_or_why_it_reads_a_token(explaining):
     model = explaining("gpt2")
-    explained = model.explain_self(TEXT)
+    explained = gradients(model, TEXT)
     count = len(explained.attention.tokens)
     assert explained.positions == (count - 1,)
-    assert model.explain_self(TEXT, "2").positions == (1,)
-    assert model.explain_self(TEXT, "2").output == explained.attention.tokens[2]
-    assert model.explain_self(TEXT, "car").output == "car"
-    assert model.explain_self(TEXT, "car").positions == (count - 1,)
+    assert gradients(model, TEXT, "2").positions == (1,)
+    assert gradients(model, TEXT, "2").output == explained.attention.tokens[2]
+    assert gradients(model, TEXT, "car").output == "car"
+    assert gradients(model, TEXT, "car").positions == (count - 1,)
     with pytest.raises(UsageError, match=f"by its text, or 1 to {count}"):
-        model.explain_self(TEXT, "0")
+        gradients(model, TEXT, "0")
 
 
 def test_a_pair_explains_the_last_token_or_the_named_one(explaining):
     model = explaining("bart")
-    explained = model.explain_cross(*PAIR)
+    explained = model.gradients(Query(*PAIR, "cross"))
     tokens = explained.attention.tokens
     assert explained.output == tokens[-1]
     assert explained.positions == (len(tokens) - 2,)
-    assert model.explain_cross(*PAIR, "3").positions == (2,)
+    assert model.gradients(Query(*PAIR, "cross"), "3").positions == (2,)
 
 
 @pytest.mark.parametrize("name", ["bert", "BertForQuestionAnswering"])
 def test_a_model_without_classes_or_tokens_is_refused(name, explaining):
     with pytest.raises(ModelError, match=r"no head .* use --lens rollout, flow or norm"):
-        explaining(name).explain_self(TEXT)
+        gradients(explaining(name), TEXT)
 
 
 def test_a_head_without_weights_is_refused(copy_of, folders, tmp_path):
@@ -260,22 +262,19 @@ def test_a_head_without_weights_is_refused(copy_of, folders, tmp_path):
     save_file(kept, folder / "model.safetensors", {"format": "pt"})
     model = load_model(str(folder), device="cpu", with_head=True)
     with pytest.raises(ModelError, match="lacks the weights of its head"):
-        model.explain_self(TEXT)
+        gradients(model, TEXT)
 
 
 def test_an_encoder_half_alone_predicts_nothing(explaining):
     with pytest.raises(ModelError, match="use 'attnviz cross' for --lens gradient"):
-        explaining("t5").explain_self(TEXT)
+        gradients(explaining("t5"), TEXT)
 
 
-def test_weights_that_are_copies_are_refused_instead_of_read_as_zero(explaining):
-    from attnviz.models.hugging_face.eager import read_self
-
-    reading = read_self(explaining("llama"), TEXT)
+def test_weights_that_are_copies_are_refused_instead_of_read_as_zero():
     score, copied = torch.ones(1, requires_grad=True), torch.ones(1, 1, 2, 2, requires_grad=True)
     for weights in (copied, copied.detach()):
         with pytest.raises(AttentionError, match="copies of its weights"):
-            slopes_of(score.sum(), [weights], reading)
+            layer_gradients(score.sum(), [weights], "llama")
 
 
 def test_the_command_explains_a_class_and_says_what_it_was(folders):
@@ -291,6 +290,7 @@ def test_the_command_explains_a_class_and_says_what_it_was(folders):
     assert (wrong.status, "is no class" in wrong.mistake) == (2, True)
 
 
+@pytest.mark.slow
 def test_every_lens_of_a_classifier_stands_side_by_side(folders, tmp_path):
     folder = folders("BertForSequenceClassification")
     done = attnviz(

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face import load_model
+from tests.hugging_face.ask import attend
 
 
 def refuse(folder, what, kind=ModelError, **options):
@@ -103,7 +104,7 @@ def test_a_missing_pooler_does_not_matter(copy_of):
     tensors = load_file(folder / "model.safetensors")
     kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    assert load_model(str(folder), device="cpu").attend_self("the car").weights.shape[0] == 3
+    assert attend(load_model(str(folder), device="cpu"), "the car").weights.shape[0] == 3
 
 
 def test_a_pickle_loads_when_it_is_allowed(copy_of):
@@ -111,7 +112,7 @@ def test_a_pickle_loads_when_it_is_allowed(copy_of):
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     refuse(folder, "--allow-pickle")
-    assert load_model(str(folder), device="cpu", allow_pickle=True).attend_self("the car").maps
+    assert attend(load_model(str(folder), device="cpu", allow_pickle=True), "the car").maps
 
 
 def test_a_broken_pickle_is_refused(copy_of):
@@ -129,17 +130,17 @@ def test_half_precision_is_computed_in_full_on_a_cpu_unless_asked(copy_of):
     rewrite(folder, dtype="bfloat16")
     full = load_model(str(folder), device="cpu")
     assert (full.provenance.dtype, full.provenance.settings["stored_as"]) == ("float32", "BF16")
-    rows = full.attend_self("the professor who").weights.sum(-1)
+    rows = attend(full, "the professor who").weights.sum(-1)
     assert abs(rows - 1).max() < 1e-6
     asked = load_model(str(folder), device="cpu", dtype="bfloat16")
     assert asked.provenance.dtype == "bfloat16"
     assert "computed in bfloat16" in asked.provenance.notes[0]
-    assert asked.attend_self("the professor who").weights.dtype == "float32"
+    assert attend(asked, "the professor who").weights.dtype == "float32"
 
 
 def test_double_precision_can_be_asked_for(folder_of):
     double = load_model(str(folder_of("llama")), device="cpu", dtype="float64")
-    assert double.attend_self("a b c").provenance.dtype == "float64"
+    assert attend(double, "a b c").provenance.dtype == "float64"
 
 
 def test_a_device_that_is_not_there_is_a_wrong_question(folder_of):
@@ -187,6 +188,7 @@ def test_the_provenance_says_where_the_weights_come_from(loaded, folder_of):
     assert set(provenance.versions) == {"torch", "transformers"}
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_whatever_happens(copy_of, folder_of):
     broken = copy_of("bert")
     rewrite(broken, num_hidden_layers=5)

@@ -11,8 +11,14 @@ import pytest
 from huggingface_hub import errors as hub
 
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.models.hugging_face.load.cache import cache_folder, list_cached_models
-from attnviz.models.hugging_face.load.locate import locate, wanted_files
+from attnviz.models.hugging_face import load_model
+from attnviz.models.hugging_face.load.locate import (
+    cache_folder,
+    display_name,
+    list_cached_models,
+    locate,
+    wanted_files,
+)
 
 
 @pytest.fixture
@@ -118,13 +124,17 @@ def test_only_what_loading_reads_is_fetched():
         "onnx/model.onnx",
         "onnx/config.json",
     ]
-    assert wanted_files(names, False) == ["config.json", "tokenizer.json", "model.safetensors"]
-    assert "modeling.py" in wanted_files(names, True)
+    assert wanted_files(names, allow_code=False) == [
+        "config.json",
+        "tokenizer.json",
+        "model.safetensors",
+    ]
+    assert "modeling.py" in wanted_files(names, allow_code=True)
 
 
 def test_the_shards_of_an_index_are_fetched_with_it():
     names = ["model.safetensors.index.json", "model-1.safetensors", "model-2.safetensors", "a.bin"]
-    assert wanted_files(names, False) == names[:3]
+    assert wanted_files(names, allow_code=False) == names[:3]
 
 
 def test_the_cache_lists_models_that_can_be_loaded(cache):
@@ -188,3 +198,33 @@ def test_a_model_of_the_hub_is_downloaded_with_the_files_that_loading_reads(cach
     assert locate("some/model", "v2") == cache / "fetched"
     assert (asked["name"], asked["revision"]) == ("some/model", "v2")
     assert asked["allow_patterns"] == ["config.json", "model.safetensors"]
+
+
+GENERIC = [
+    ("my-bert", {}, "PATH"),
+    ("my-bert/model", {}, "my-bert"),
+    ("my-bert/checkpoint-500", {}, "my-bert"),
+    ("my-bert/output/final", {}, "my-bert"),
+    ("models--some--tiny/snapshots/" + "0a" * 20, {}, "some/tiny"),
+    ("my-bert/model", {"_name_or_path": "some/tiny"}, "tiny"),
+    ("my-bert/best", {"_name_or_path": "./runs/model"}, "my-bert"),
+]
+
+
+@pytest.mark.parametrize(("path", "config", "name"), GENERIC)
+def test_a_folder_with_a_generic_name_is_called_by_a_better_one(path, config, name, tmp_path):
+    folder = tmp_path / path
+    folder.mkdir(parents=True)
+    assert display_name(str(folder), config) == (str(folder) if name == "PATH" else name)
+
+
+def test_a_model_id_is_called_as_it_is_written():
+    assert display_name("some/model", {"_name_or_path": "tiny"}) == "some/model"
+
+
+def test_what_is_shown_of_an_own_folder_says_which_model_it_is(copy_of, tmp_path):
+    folder = tmp_path / "my-bert" / "model"
+    folder.parent.mkdir()
+    copy_of("bert").rename(folder)
+    shown = load_model(str(folder), device="cpu").provenance
+    assert (shown.title, shown.settings["folder"]) == ("my-bert", str(folder))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from attnviz.models.hugging_face import load_model
-from attnviz.models.hugging_face.capture.exact_links import Hidden, strongest_in
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, strongest_in
+from attnviz.models.hugging_face.capture.region import Region
+from tests.hugging_face.ask import attend
 
 TEXT = "the professor who supervised the student published the paper"
 
@@ -28,7 +29,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def attention(model):
-    return model.attend_self(TEXT)
+    return attend(model, TEXT)
 
 
 def test_every_layer_head_and_token_is_there(attention):
@@ -62,12 +63,13 @@ def test_one_head_links_words_that_the_mean_over_heads_hides(attention):
 
 
 @pytest.mark.parametrize("most", [64, 20, 7])
+@pytest.mark.slow
 def test_no_head_of_a_long_text_misses_a_link(model, most):
     text = " ".join([TEXT, "while", "an editor who had read it twice was still not sure"] * 20)
-    pooled = replace(model, extent=Region(max_size=most)).attend_self(text).main
-    whole = replace(model, extent=Region(max_size=512)).attend_self(text).main
+    pooled = attend(replace(model, region=Region(max_size=most)), text).main
+    whole = attend(replace(model, region=Region(max_size=512)), text).main
     special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
-    hidden = Hidden(special, special, itself=True)
+    hidden = IgnoredPositions(special, special, itself=True)
     expected = [cell for layer in whole.weights for head in strongest_in(layer, hidden, 20)
                 for cell in head]  # fmt: skip
     assert len(pooled.links) == 72 * 20

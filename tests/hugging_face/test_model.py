@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.models.hugging_face import load_model
-from attnviz.models.hugging_face.capture.kernel import eager_twin
+from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs import generation
+from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import byte_pieces
+from tests.precision import both, check_as_near
 
 
 @pytest.mark.parametrize(("kind", "longest"), [("bert", 32), ("roberta", 32), ("gpt2", 64)])
@@ -24,20 +25,21 @@ def test_a_text_may_be_as_long_as_the_model_reads_and_no_longer(kind, longest, l
         fits = " ".join("a" * ((longest - around + 1) // 2))
     while len(model.tokenizer(fits)["input_ids"]) < longest:
         fits += "."
-    assert len(model.attend_self(fits).tokens) == longest
+    assert len(attend(model, fits).tokens) == longest
     with pytest.raises(InputError, match=rf"is {longest + 1} tokens long .*at most {longest}"):
-        model.attend_self(fits + ".")
+        attend(model, fits + ".")
 
 
 @pytest.mark.parametrize("given", ["source", "target"])
 def test_both_texts_of_a_pair_are_measured(given, loaded):
     texts = {"source": "a", "target": "a"} | {given: "☃" * 40}
     with pytest.raises(InputError, match=r"tokens long and .* reads at most 64"):
-        loaded("bart").attend_cross(**texts)
+        cross(loaded("bart"), texts["source"], texts["target"])
 
 
 def test_a_blank_text_is_refused(loaded):
-    for ask in (loaded("bart").attend_self, lambda text: loaded("bart").attend_cross("a", text)):
+    model = loaded("bart")
+    for ask in (lambda text: attend(model, text), lambda text: cross(model, "a", text)):
         with pytest.raises(InputError, match=r"blank"):
             ask("  ")
 
@@ -47,18 +49,18 @@ def test_a_tokenizer_of_another_model_is_refused(copy_of):
     byte_pieces().save_pretrained(folder)
     model = load_model(str(folder), device="cpu")
     with pytest.raises(ModelError, match=r"does not belong .*the model knows 0 to 25"):
-        model.attend_self("professor")
+        attend(model, "professor")
 
 
 @pytest.mark.parametrize(("kind", "family"), [("bert", "encoder-only"), ("llama", "decoder-only")])
 def test_cross_attention_of_a_model_without_it_names_what_to_use(kind, family, loaded):
     with pytest.raises(AttentionError, match=rf"is {family} .*ask for self-attention, or use"):
-        loaded(kind).attend_cross("a", "b")
+        cross(loaded(kind), "a", "b")
 
 
 def test_a_given_target_is_shifted_by_the_start_token_and_kept_whole(loaded):
     for kind, start in (("t5", "<pad>"), ("bart", "</s>"), ("marian", "<pad>")):
-        found = loaded(kind).attend_cross("The car", "La voiture").main.query_tokens
+        found = cross(loaded(kind), "The car", "La voiture").main.query_tokens
         assert (found[0].text, found[0].special) == (start, True)
         words = "".join("La voiture"[token.start : token.end] for token in found)
         assert words.replace(" ", "") == "Lavoiture"
@@ -68,23 +70,26 @@ def test_a_given_target_is_shifted_by_the_start_token_and_kept_whole(loaded):
 def test_without_a_target_the_model_writes_one(kind, loaded, monkeypatch):
     monkeypatch.setattr(generation, "LONGEST", 9)
     model = loaded(kind)
-    written = model.attend_cross("The red car is fast")
+    written = cross(model, "The red car is fast")
     inputs = model.tokenizer("The red car is fast", return_tensors="pt")
     ids = model.model.generate(**inputs, do_sample=False, max_new_tokens=9, use_cache=False)[0]
     assert written.target == model.tokenizer.decode(ids, skip_special_tokens=True).strip()
     assert any("generated greedily" in note for note in written.provenance.notes)
     ids = ids[:-1] if ids[-1] == model.tokenizer.eos_token_id else ids
-    own = eager_twin(model.model)
-    output = own(**inputs, decoder_input_ids=ids[None], output_attentions=True)
-    expected = torch.cat(list(output.cross_attentions)).detach().numpy()
-    np.testing.assert_allclose(written.main.weights, expected, atol=1e-5)
+    own = eager_copy(model.model)
+
+    def read(own):
+        output = own(**inputs, decoder_input_ids=ids[None], output_attentions=True)
+        return [torch.cat(list(output.cross_attentions)).detach()]
+
+    check_as_near([written.main.weights], *both(own, read))
 
 
 def test_a_model_without_a_trained_head_writes_nothing(loaded):
     headless = replace(loaded("bart"), can_generate=False)
     with pytest.raises(ModelError, match=r"no language-model head .*give a target"):
-        headless.attend_cross("a")
-    assert headless.attend_cross("a", "b").main.stream == "cross"
+        cross(headless, "a")
+    assert cross(headless, "a", "b").main.stream == "cross"
 
 
 def test_running_out_of_memory_is_one_line(loaded, monkeypatch):
@@ -94,7 +99,7 @@ def test_running_out_of_memory_is_one_line(loaded, monkeypatch):
     model = loaded("bert")
     monkeypatch.setattr(type(model.model), "forward", fail)
     with pytest.raises(ModelError, match=r"^the memory ran out: .*shorter text") as caught:
-        model.attend_self("the car")
+        attend(model, "the car")
     assert "\n" not in str(caught.value)
 
 
@@ -105,11 +110,11 @@ def test_a_failing_model_is_one_line(loaded, monkeypatch):
     model = loaded("bert")
     monkeypatch.setattr(type(model.model), "forward", fail)
     with pytest.raises(ModelError, match=r"cannot run on this text: You have to give$"):
-        model.attend_self("the car")
+        attend(model, "the car")
 
 
 def test_a_decoder_that_does_not_say_how_it_starts_is_refused(loaded, monkeypatch):
     model = loaded("m2m_100")
     monkeypatch.setattr(model.model.config, "decoder_start_token_id", None)
     with pytest.raises(ModelError, match=r"'m2m_100' does not say how it starts"):
-        model.attend_cross("a", "b")
+        cross(model, "a", "b")

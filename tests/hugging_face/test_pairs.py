@@ -12,9 +12,11 @@ from transformers import AutoModel, ByT5Tokenizer
 
 from attnviz.core.errors import InputError, ModelError
 from attnviz.models.hugging_face import load_model
-from attnviz.models.hugging_face.inputs.reader import tokenize_pair
+from attnviz.models.hugging_face.inputs.encoding import tokenize_pair
+from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import byte_pieces, word_pieces
 from tests.invoke import attnviz
+from tests.precision import both, check_as_near
 
 FIRST, SECOND = "The professor published", "the student's red car."
 MARKS = {
@@ -71,16 +73,19 @@ def test_token_types_are_handed_on():
 @pytest.mark.parametrize("kind", MARKS)
 def test_weights_of_a_pair_equal_what_transformers_hands_over(kind, pair_folder):
     folder = pair_folder(kind)
-    found = load_model(str(folder), device="cpu").attend_pair(FIRST, SECOND)
+    found = attend(load_model(str(folder), device="cpu"), FIRST, SECOND, "pair")
     own = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
     inputs = pairing(kind)(FIRST, SECOND, return_tensors="pt")
     given = {name: row for name, row in inputs.items() if name != "offset_mapping"}
-    expected = torch.cat(own(**given, output_attentions=True).attentions).detach().numpy()
-    np.testing.assert_allclose(found.weights, expected, atol=1e-5)
+
+    def read(own):
+        return [torch.cat(own(**given, output_attentions=True).attentions).detach()]
+
+    check_as_near([found.weights], *both(own, read))
     if kind == "bert":
         untyped = given | {"token_type_ids": torch.zeros_like(given["token_type_ids"])}
         other = torch.cat(own(**untyped, output_attentions=True).attentions).detach().numpy()
-        assert abs(other - expected).max() > 1e-3
+        assert abs(other - found.weights).max() > 1e-3
 
 
 def test_a_quarter_is_chosen_by_its_stream_fresh_and_saved(pair_folder):
@@ -101,7 +106,7 @@ def test_a_quarter_is_chosen_by_its_stream_fresh_and_saved(pair_folder):
 
 def test_a_decoder_reads_one_text(loaded):
     with pytest.raises(ModelError, match=r"is decoder-only .*does not read sentence pairs"):
-        loaded("llama").attend_pair("a", "b")
+        attend(loaded("llama"), "a", "b", "pair")
 
 
 def test_a_tokenizer_without_a_mark_between_texts_is_refused():
@@ -123,7 +128,7 @@ def test_both_texts_must_say_something(texts):
 def test_both_texts_together_must_fit(pair_folder):
     model = load_model(str(pair_folder("bert")), device="cpu")
     with pytest.raises(InputError, match=r"the pair is 35 tokens long .* at most 32"):
-        model.attend_pair("the " * 16, "the " * 16)
+        attend(model, "the " * 16, "the " * 16, "pair")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoProcessor, LlavaForConditionalGeneration
@@ -10,6 +9,7 @@ from transformers import AutoProcessor, LlavaForConditionalGeneration
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
+from tests.precision import both, check_as_near
 
 TEXT = "The red car is fast"
 TEMPLATE = (
@@ -30,19 +30,24 @@ def llava(folder):
 
 
 def own_weights(folder, prompt):
-    """transformers' eager weights of the tokens of the text over those of the picture."""
+    """transformers' eager weights of the tokens of the text over those of the picture; exactly."""
     model = LlavaForConditionalGeneration.from_pretrained(folder, attn_implementation="eager")
     processor = AutoProcessor.from_pretrained(folder)
     inputs = processor(text=prompt, images=picture(), return_tensors="pt")
-    with torch.no_grad():
-        weights = torch.cat(model.eval()(**inputs, output_attentions=True).attentions).numpy()
     patch = (inputs["input_ids"][0] == processor.image_token_id).numpy()
-    return weights[:, :, ~patch][..., patch]
+
+    def read(model):
+        given = inputs | {"pixel_values": inputs["pixel_values"].to(model.dtype)}
+        with torch.no_grad():
+            weights = torch.cat(model(**given, output_attentions=True).attentions).numpy()
+        return [weights[:, :, ~patch][..., patch]]
+
+    return both(model.eval(), read)
 
 
 def test_words_over_patches_equal_what_transformers_hands_over(folder, llava):
     found = llava.attend_image(picture(), TEXT)
-    np.testing.assert_allclose(found.weights, own_weights(folder, f"<image>\n{TEXT}"), atol=1e-5)
+    check_as_near([found.weights], *own_weights(folder, f"<image>\n{TEXT}"))
     assert found.main.stream == "text-to-picture"
     assert [token.text for token in found.main.key_tokens[:5]] == [
         "0,0",
@@ -59,7 +64,7 @@ def test_a_chat_template_is_used_where_there_is_one(folder, llava, monkeypatch):
     monkeypatch.setattr(llava.processor, "chat_template", TEMPLATE)
     found = llava.attend_image(picture(), TEXT)
     prompt = f"USER: <image> {TEXT} ASSISTANT:"
-    np.testing.assert_allclose(found.weights, own_weights(folder, prompt), atol=1e-5)
+    check_as_near([found.weights], *own_weights(folder, prompt))
     assert found.text == f"USER:  {TEXT} ASSISTANT:"
 
 

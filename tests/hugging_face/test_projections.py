@@ -11,7 +11,8 @@ from transformers import AutoConfig, AutoModel
 
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.region import Region
+from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.test_families import inputs_of, make
 
 TEXT = "The professor who supervised the student published the paper."
@@ -32,7 +33,7 @@ def softmax(scores, stream):
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", "llama", "bart"])
 def test_the_softmax_of_their_scaled_products_is_the_weight(kind, loaded):
-    attention = replace(loaded(kind), extent=KEEP).attend_self(TEXT)
+    attention = attend(replace(loaded(kind), region=KEEP), TEXT)
     kept = attention.projections[attention.main.stream].of(attention.main)
     assert not kept.besides
     expected = softmax(scores_of(kept), attention.main.stream)
@@ -42,7 +43,7 @@ def test_the_softmax_of_their_scaled_products_is_the_weight(kind, loaded):
 def test_a_key_of_several_query_heads_is_each_ones(loaded):
     model = loaded("llama")
     groups = model.model.config.num_key_value_heads
-    attention = replace(model, extent=KEEP).attend_self(TEXT)
+    attention = attend(replace(model, region=KEEP), TEXT)
     key = attention.projections["causal"].key
     shared = key.shape[1] // groups
     assert shared > 1
@@ -51,7 +52,7 @@ def test_a_key_of_several_query_heads_is_each_ones(loaded):
 
 @pytest.mark.parametrize("kind", ["bart", "marian"])
 def test_a_pair_has_them_for_all_three_streams(kind, loaded):
-    attention = replace(loaded(kind), extent=KEEP).attend_cross(*PAIR)
+    attention = cross(replace(loaded(kind), region=KEEP), *PAIR)
     for item in attention.maps:
         kept = attention.projections[item.stream].of(item)
         np.testing.assert_allclose(item.weights, softmax(scores_of(kept), item.stream), atol=1e-5)
@@ -59,7 +60,7 @@ def test_a_pair_has_them_for_all_three_streams(kind, loaded):
 
 def test_a_soft_cap_comes_after_the_product_that_is_kept(loaded):
     model = loaded("gemma2")
-    attention = replace(model, extent=KEEP).attend_self(TEXT)
+    attention = attend(replace(model, region=KEEP), TEXT)
     scores = scores_of(attention.projections["causal"])
     cap = model.model.config.attn_logit_softcapping
     assert attention.projections["causal"].besides == f"a soft cap of {cap:g}"
@@ -71,7 +72,7 @@ def test_a_soft_cap_comes_after_the_product_that_is_kept(loaded):
 
 def test_a_position_bias_comes_after_the_product_that_is_kept(loaded):
     model = loaded("t5")
-    attention = replace(model, extent=KEEP).attend_self(TEXT)
+    attention = attend(replace(model, region=KEEP), TEXT)
     kept = attention.projections["encoder"]
     first = model.model.encoder.block[0].layer[0].SelfAttention
     tokens = len(attention.tokens)
@@ -83,8 +84,8 @@ def test_a_position_bias_comes_after_the_product_that_is_kept(loaded):
 
 
 def test_rows_keep_their_own_queries_and_every_key(loaded):
-    whole = replace(loaded("bert"), extent=KEEP).attend_self(TEXT)
-    rows = replace(loaded("bert"), extent=Region(rows=(2, 4), keep_qk=True)).attend_self(TEXT)
+    whole = attend(replace(loaded("bert"), region=KEEP), TEXT)
+    rows = attend(replace(loaded("bert"), region=Region(rows=(2, 4), keep_qk=True)), TEXT)
     kept = rows.projections["self"].of(rows.main)
     np.testing.assert_allclose(kept.query, whole.projections["self"].query[:, :, 2:5], atol=1e-6)
     np.testing.assert_allclose(rows.weights, softmax(scores_of(kept), "self"), atol=1e-5)
@@ -93,7 +94,7 @@ def test_rows_keep_their_own_queries_and_every_key(loaded):
 @pytest.mark.parametrize("part", [{"window": (1, 4)}, {"max_size": 4}])
 def test_a_part_without_every_key_by_itself_is_refused(part, loaded):
     with pytest.raises(UsageError, match="--keep-qk needs every key by itself"):
-        replace(loaded("bert"), extent=Region(**part, keep_qk=True)).attend_self(TEXT)
+        attend(replace(loaded("bert"), region=Region(**part, keep_qk=True)), TEXT)
 
 
 def test_layers_that_scale_differently_are_refused(folder_of):
@@ -102,20 +103,20 @@ def test_layers_that_scale_differently_are_refused(folder_of):
     model = AutoModel.from_config(config).eval()
     ids = torch.arange(5)[None]
     with pytest.raises(AttentionError, match="differ in heads, head size or scale"):
-        capture(model, {"input_ids": ids}, {"causal": (5, 5)}, extent=KEEP)
+        capture(model, {"input_ids": ids}, {"causal": (5, 5)}, region=KEEP)
 
 
 def test_a_family_that_attends_by_hand_says_that_it_keeps_none():
     model, _ = make("deberta-v2")
     with pytest.raises(AttentionError, match="leave --keep-qk out"):
-        capture(model, inputs_of("deberta-v2"), {"self": (13, 13)}, extent=KEEP)
+        capture(model, inputs_of("deberta-v2"), {"self": (13, 13)}, region=KEEP)
 
 
 def test_a_sink_is_named():
     model, _ = make("gpt_oss")
-    (found, *_) = capture(model, inputs_of("gpt_oss"), {"self": (13, 13)}, extent=KEEP)
+    (found, *_) = capture(model, inputs_of("gpt_oss"), {"self": (13, 13)}, region=KEEP)
     assert found.projections.besides == "a sink"
 
 
 def test_nothing_is_kept_unasked(loaded):
-    assert not loaded("bert").attend_self(TEXT).projections
+    assert not attend(loaded("bert"), TEXT).projections

@@ -10,9 +10,10 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, Token
+from attnviz.core.query import Query
 from attnviz.models.hugging_face import load_model
 from attnviz.models.hugging_face.load.tasks import any_of, one_of, whole_words
-from attnviz.storage.texts import Text
+from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
 
@@ -64,10 +65,11 @@ def own_output(folder, architecture, text=TEXT):
 
 
 @pytest.mark.parametrize("family", ["Bert", "DistilBert", "Llama", "Bart", "T5"])
+@pytest.mark.slow
 def test_a_class_and_its_probability_are_transformers_own(family, with_head):
     architecture = f"{family}ForSequenceClassification"
     folder = with_head(architecture)
-    found = load_model(str(folder), device="cpu").attend_self(TEXT)
+    found = attend(load_model(str(folder), device="cpu"), TEXT)
     output = own_output(folder, architecture)
     expected = output.logits[0].softmax(-1).tolist()
     settings = found.provenance.settings
@@ -85,14 +87,14 @@ def test_the_head_changes_no_weight_of_attention(with_head):
     headless = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
     ids = torch.tensor([word_pieces()(TEXT)["input_ids"]])
     expected = torch.cat(headless(input_ids=ids, output_attentions=True).attentions)
-    found = load_model(str(folder), device="cpu").attend_self(TEXT)
+    found = attend(load_model(str(folder), device="cpu"), TEXT)
     np.testing.assert_allclose(found.weights, expected.detach().numpy(), atol=1e-5)
 
 
 def test_labels_stand_on_both_axes_and_a_word_has_that_of_its_first_piece(with_head):
     folder = with_head("BertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "B-LOC"})
     text = "the professor walked supervised students isn't red car"
-    item = load_model(str(folder), device="cpu").attend_self(text).main
+    item = attend(load_model(str(folder), device="cpu"), text).main
     logits = own_output(folder, "BertForTokenClassification", text).logits[0]
     names = [("O", "B-PER", "B-LOC")[number] for number in logits.argmax(-1).tolist()]
     assert item.query_tokens == item.key_tokens
@@ -107,7 +109,7 @@ def test_labels_stand_on_both_axes_and_a_word_has_that_of_its_first_piece(with_h
 
 def test_a_regression_answers_a_number(with_head):
     folder = with_head("BertForSequenceClassification", id2label={0: "LABEL_0"})
-    found = load_model(str(folder), device="cpu").attend_self(TEXT)
+    found = attend(load_model(str(folder), device="cpu"), TEXT)
     expected = own_output(folder, "BertForSequenceClassification").logits.item()
     assert found.provenance.settings[DECISION] == f"{expected:.3g}"
 
@@ -143,7 +145,7 @@ def test_a_checkpoint_without_its_classifier_still_shows_its_attention(with_head
     path = folder / "model.safetensors"
     kept = {name: row for name, row in load_file(path).items() if "classifier" not in name}
     save_file(kept, path, {"format": "pt"})
-    found = load_model(str(folder), device="cpu").attend_self(TEXT)
+    found = attend(load_model(str(folder), device="cpu"), TEXT)
     assert DECISION not in found.provenance.settings
     assert any("lacks the weights of its classifier" in note for note in found.provenance.notes)
 
@@ -168,11 +170,12 @@ LINES = [TEXT, "The paper", "who is the red professor", "supervised students wal
         "T5ForSequenceClassification",
     ],
 )
+@pytest.mark.slow
 def test_of_many_texts_each_has_its_own_decision(architecture, with_head):
     model = load_model(str(with_head(architecture)), device="cpu")
-    texts = [Text(str(number), line) for number, line in enumerate(LINES)]
-    for text, found in zip(texts, model.attend_many(texts, alone=True), strict=True):
-        alone = model.attend_self(text.text)
+    queries = [Query(line) for line in LINES]
+    for query, found in zip(queries, list(model.attend(queries)), strict=True):
+        alone = attend(model, query.text)
         settings, expected = found.provenance.settings, alone.provenance.settings
         assert settings.get(DECISION) == expected.get(DECISION)
         shares = expected.get("probabilities")

@@ -12,8 +12,12 @@ from attnviz.core.attention_map import DECISION
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.tokens import AVERAGE
 from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, read_picture
-from attnviz.models.hugging_face.vision.vision import load_vision_model
-from attnviz.models.hugging_face.vision.windows import PADDED, Windows, window_places
+from attnviz.models.hugging_face.vision.vision import (
+    PADDED,
+    Windows,
+    load_vision_model,
+    window_places,
+)
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 
 SPECIAL = {

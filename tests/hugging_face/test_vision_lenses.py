@@ -58,6 +58,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("wanted", [None, "tree"])
+@pytest.mark.slow
 def test_relevance_over_a_picture_equals_direct_autograd(kind, wanted, folder):
     path = folder(kind, head=True)
     auto = getattr(transformers, HEADS[kind])
@@ -103,6 +104,7 @@ def test_other_sizes_are_explained_too(folder):
 
 
 @pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.slow
 def test_norms_over_a_picture_are_the_lengths_of_what_is_added(kind, folder):
     path = folder(kind)
     own = transformers.AutoModel.from_pretrained(path, attn_implementation="eager").eval()

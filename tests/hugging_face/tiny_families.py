@@ -98,7 +98,7 @@ XLM = {**WORDS, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embedd
 
 
 def by_hand(sizes: Mapping[str, Any], note: str = "", **more: Any) -> Family:
-    """A family that computes attention by hand."""
+    """A family that calls no attention kernel."""
     return Family(sizes, route="eager", note=note, **more)
 
 
@@ -438,7 +438,7 @@ FAMILIES: dict[str, Family] = {
             "text_config": {**TEXT, "encoder_hidden_size": 32, "projection_dim": 32},
             "vision_config": IMAGE,
         },
-        "by hand, and kept to itself where both towers run",
+        "without a kernel, and kept to itself where both towers run",
         "keeps it to itself",
         kind="image and text",
     ),
@@ -496,7 +496,9 @@ FAMILIES: dict[str, Family] = {
     "siglip": Family(BOTH, "image and text", note="both towers"),
     "siglip_vision_model": Family(IMAGE, "image"),
     "swin": Family({**STAGES, "window_size": 4}, "windows", note="windows stand in the batch axis"),
-    "swinv2": none({**STAGES, "window_size": 4}, "by hand, in windows", "windows", kind="image"),
+    "swinv2": none(
+        {**STAGES, "window_size": 4}, "without a kernel, in windows", "windows", kind="image"
+    ),
     "vilt": by_hand(
         {**TEXT, "image_size": 16, "patch_size": 4},
         "text and patches in one sequence",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors, trainers
@@ -206,3 +207,10 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     made.__name__: made
     for made in (bert, roberta, gpt2, llama, gemma2, mamba, t5, byt5, bart, marian, m2m_100)
 }
+
+FAST = ("bert", "gpt2", "t5")
+
+
+def but_slow(kinds: Iterable[str]) -> list[Any]:
+    """Kinds of models to be tested, all but one of each family in the whole suite only."""
+    return [pytest.param(kind, marks=() if kind in FAST else pytest.mark.slow) for kind in kinds]

@@ -32,6 +32,7 @@ def losses(model, loss, steps=60):
     return seen[0], seen[-1]
 
 
+@pytest.mark.slow
 def test_the_token_classifier_learns_a_handful_of_texts_by_heart():
     model = small(TokenClassifier, 3, dropout=0.0)
     first, last = losses(model, lambda m: cross_entropy(m(TEXTS)[0].mT, TAGS))
@@ -40,6 +41,7 @@ def test_the_token_classifier_learns_a_handful_of_texts_by_heart():
     assert (found == TAGS)[TAGS >= 0].all()
 
 
+@pytest.mark.slow
 def test_the_sequence_classifier_learns_a_handful_of_texts_by_heart():
     model, labels = small(SequenceClassifier, 2, dropout=0.0), torch.tensor([0, 1, 1])
     first, last = losses(model, lambda m: cross_entropy(m(TEXTS)[0], labels))
@@ -47,6 +49,7 @@ def test_the_sequence_classifier_learns_a_handful_of_texts_by_heart():
     assert (model.eval()(TEXTS)[0].argmax(dim=-1) == labels).all()
 
 
+@pytest.mark.slow
 def test_the_summarizer_learns_a_handful_of_summaries_by_heart():
     model = small(Summarizer, dropout=0.0)
 

@@ -21,7 +21,11 @@ from attnviz.cli.app import run
         ),
         (["positions", "--length", "1"], 2, "--length 1 is outside 2 to 2048"),
         (["masking", "--text", " "], 1, "the text is empty"),
-        (["positions", "--plot", "a.gif"], 2, "--plot 'a.gif' must end in .png, .svg, .pdf"),
+        (
+            ["positions", "--plot", "a.gif"],
+            2,
+            "'a.gif' names no picture: end it in .png, .svg",
+        ),
         (["positions", "--plot", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
     ],
 )
@@ -38,6 +42,7 @@ def test_a_mistake_is_one_line(
 @pytest.mark.parametrize(
     ("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
+@pytest.mark.slow
 def test_a_picture_is_written_beside_the_table(
     suffix: str, start: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,46 +23,56 @@ class Attended(NamedTuple):
     weights: tuple[Any, ...]
 
 
+class CoContract(NamedTuple):
+    """How the contract calls a co-attention; its own test names one `CONTRACT`.
+
+    Attributes:
+        call: (function, inputs, seen positions) → (outputs, weights).
+        sequences: how many sequences come first among the inputs.
+        parameters: the shapes of the inputs behind them.
+        keys: which sequences are keys or values.
+        summarised: True where outputs are summaries of whole sequences.
+    """
+
+    call: Callable[[Any, tuple[Any, ...], Any], tuple[tuple[Any, ...], tuple[Any, ...]]]
+    sequences: int = 2
+    parameters: tuple[tuple[int, ...], ...] = ()
+    keys: tuple[int, ...] = (0, 1)
+    summarised: bool = True
+
+
+@cache
+def co_contract(name: str) -> CoContract | None:
+    """The contract in a co-attention's test, `test_<function>.py`; None of other mechanisms."""
+    if "co" not in MECHANISMS[name].commands:
+        return None
+    contract: CoContract = import_module(f"tests.mechanisms.test_{name.replace('-', '_')}").CONTRACT
+    return contract
+
+
 def numbers(name: str, hidden: tuple[int, ...] = (), noise: float = 0.0) -> list[np.ndarray]:
     """The numbers a mechanism is fed; noise is added to what stands at hidden key positions."""
     random = np.random.default_rng(7)
+    contract = co_contract(name)
     sequences = [random.normal(size=(BATCH, POSITIONS, SIZE)) for _ in range(6)]
-    keys = {"co-parallel": (0, 1), "co-alternating": (0, 1), "co-two-stream": (1, 2, 4, 5)}
-    for place in keys.get(name, (1, 2)):
+    for place in contract.keys if contract else (1, 2):
         sequences[place][:, list(hidden)] += noise
-    if "co" not in MECHANISMS[name].commands:
+    if contract is None:
         return sequences[:3]
-    if name == "co-two-stream":
-        return sequences
-    shapes = {
-        "co-parallel": [(SIZE, SIZE)] + 2 * [(SIZE, HIDDEN_SIZE)] + 2 * [(HIDDEN_SIZE,)],
-        "co-alternating": 3 * [(SIZE, HIDDEN_SIZE), (SIZE, HIDDEN_SIZE), (HIDDEN_SIZE,)],
-    }
-    return sequences[:2] + [random.normal(size=shape) for shape in shapes[name]]
+    parameters = [random.normal(size=shape) for shape in contract.parameters]
+    return sequences[: contract.sequences] + parameters
 
 
 def call(name: str, inputs: tuple[Any, ...], seen: Any) -> Attended:
     """Call a mechanism; seen is boolean (batch, positions), the same for every sequence."""
     mechanism = MECHANISMS[name]
     function = mechanism.load()
-    heads = {"heads": HEADS} if mechanism.many_heads else {}
+    contract = co_contract(name)
+    if contract is not None:
+        return Attended(inputs, *contract.call(function, inputs, seen))
     row = seen[:, None, None, :] if mechanism.many_heads else seen[:, None, :]
-    if "co" not in mechanism.commands:
-        output, weights = function(*inputs[:3], row, **heads)
-        return Attended(inputs, (output,), (weights,))
-    if name == "co-two-stream":
-        return Attended(inputs, *function(inputs[:3], inputs[3:], row, row, **heads))
-    first, second, *parameters = inputs
-    if name == "co-parallel":
-        names = ("affinity", "first", "second", "first_score", "second_score")
-        named = dict(zip(names, parameters, strict=True))
-        done = function(first, second, named, seen, seen)
-        return Attended(inputs, done.summaries, done.weights)
-    turns = {
-        turn: dict(zip(("inputs", "guide", "score"), parameters[at : at + 3], strict=True))
-        for turn, at in (("first", 0), ("second", 3), ("first_again", 6))
-    }
-    return Attended(inputs, *function(first, second, turns, seen, seen))
+    output, weights = function(*inputs, row, **({"heads": HEADS} if mechanism.many_heads else {}))
+    return Attended(inputs, (output,), (weights,))
 
 
 def attend(

@@ -18,6 +18,7 @@ print("torch" in sys.modules, "array_api_compat" in sys.modules)
 
 
 @pytest.mark.parametrize(("library", "heard"), [("numpy", "False False"), ("torch", "True True")])
+@pytest.mark.slow
 def test_attention_of_numpy_arrays_never_loads_torch(library, heard):
     program = [sys.executable, "-c", ATTEND.format(library=library)]
     ran = subprocess.run(program, capture_output=True, text=True, check=True)

@@ -2,7 +2,22 @@ import numpy as np
 
 from attnviz.mechanisms.co_attention import co_alternating, guided_summary
 
+from .rows import HIDDEN_SIZE, SIZE, CoContract
 from .test_co_parallel import FIRST, SECOND, shares
+
+
+def contract_call(function, inputs, seen):
+    first, second, *parameters = inputs
+    turns = {
+        turn: dict(zip(("inputs", "guide", "score"), parameters[at : at + 3], strict=True))
+        for turn, at in (("first", 0), ("second", 3), ("first_again", 6))
+    }
+    return function(first, second, turns, seen, seen)
+
+
+TURN = [(SIZE, HIDDEN_SIZE), (SIZE, HIDDEN_SIZE), (HIDDEN_SIZE,)]
+CONTRACT = CoContract(contract_call, parameters=(*3 * TURN,))
+
 
 RANDOM = np.random.default_rng(12)
 TURNS = {

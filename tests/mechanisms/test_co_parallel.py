@@ -4,6 +4,26 @@ import numpy as np
 
 from attnviz.mechanisms.co_attention import co_parallel
 
+from .rows import HIDDEN_SIZE, SIZE, CoContract
+
+
+def contract_call(function, inputs, seen):
+    first, second, *parameters = inputs
+    names = ("affinity", "first", "second", "first_score", "second_score")
+    done = function(first, second, dict(zip(names, parameters, strict=True)), seen, seen)
+    return done.summaries, done.weights
+
+
+CONTRACT = CoContract(
+    contract_call,
+    parameters=(
+        (SIZE, SIZE),
+        *2 * [(SIZE, HIDDEN_SIZE)],
+        *2 * [(HIDDEN_SIZE,)],
+    ),
+)
+
+
 RANDOM = np.random.default_rng(11)
 FIRST, SECOND = RANDOM.normal(size=(3, 4)), RANDOM.normal(size=(5, 2))
 PARAMETERS = {

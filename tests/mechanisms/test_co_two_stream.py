@@ -2,6 +2,17 @@ import numpy as np
 
 from attnviz.mechanisms.co_attention import co_two_stream
 
+from .rows import HEADS, CoContract
+
+
+def contract_call(function, inputs, seen):
+    row = seen[:, None, None, :]
+    return function(inputs[:3], inputs[3:], row, row, heads=HEADS)
+
+
+CONTRACT = CoContract(contract_call, sequences=6, keys=(1, 2, 4, 5), summarised=False)
+
+
 RANDOM = np.random.default_rng(13)
 FIRST = tuple(RANDOM.normal(size=(3, 4)) for _ in range(3))
 SECOND = tuple(RANDOM.normal(size=(5, 4)) for _ in range(3))

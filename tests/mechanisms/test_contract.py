@@ -1,14 +1,20 @@
 """What holds for every row of the table, a new one included."""
 
+import ast
 import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from attnviz.core.registry import MECHANISMS
+from attnviz.core.registry import CO_VARIANTS, MECHANISMS, Command, Entry
+from tests.invoke import attnviz
 
-from .rows import BATCH, HEADS, POSITIONS, SIZE, attend, call
+from .rows import BATCH, HEADS, POSITIONS, SIZE, attend, call, co_contract
 
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
@@ -31,6 +37,64 @@ def test_name_and_function_agree(name):
 
 
 @every_mechanism
+def test_the_docstring_names_a_paper_and_says_what_comes_back(name):
+    documented = inspect.getdoc(MECHANISMS[name].load())
+    module = MECHANISMS[name].target.partition(":")[0]
+    if sum(row.target.startswith(f"{module}:") for row in MECHANISMS.values()) == 1:
+        documented += import_module(module).__doc__
+    assert re.search(r"[A-Z][a-zé]+ (19|20)\d\d", documented)
+    assert "Args:" in documented or "arguments are those of `" in documented or "(…, " in documented
+    assert "Returns:" in documented
+
+
+@every_mechanism
+def test_a_test_imports_the_function_to_check_it_against_a_slow_loop(name):
+    function = MECHANISMS[name].target.partition(":")[2]
+    tests = [path for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__)]
+    imported = {
+        alias.name
+        for path in tests
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attnviz.mechanisms")
+        for alias in node.names
+    }
+    assert function in imported, f"tests/mechanisms/test_{function}.py is missing"
+
+
+@every_mechanism
+def test_a_command_offers_it_and_the_listing_has_it(name):
+    commands = MECHANISMS[name].commands
+    assert commands
+    assert set(commands) <= set(get_args(Command))
+    done = attnviz("mechanisms")
+    assert done.status == 0, done.err
+    assert any(line.split()[0] == name for line in done.text.splitlines() if line.split())
+
+
+@every_mechanism
+def test_every_command_that_offers_it_shows_it(name):
+    for command in MECHANISMS[name].commands:
+        texts = ("the red car", "la voiture rouge")[: 1 if command == "self" else 2]
+        named = {"co": ("--variant", name.removeprefix("co-"))}
+        how = named.get(command, ("--mechanism", name))
+        assert attnviz(command, *texts, *how, "-q").status == 0
+
+
+CO = pytest.mark.parametrize(
+    "name", [name for name, row in MECHANISMS.items() if "co" in row.commands]
+)
+
+
+@CO
+def test_a_co_attention_has_a_layer_to_run_and_is_a_variant(name):
+    assert name.startswith("co-")
+    assert name.removeprefix("co-") in CO_VARIANTS
+    assert MECHANISMS[name].commands == ("co",)
+    run = Entry("", MECHANISMS[name].own_layer).load()
+    assert list(inspect.signature(run).parameters) == ["first", "second", "parameters", "heads"]
+
+
+@every_mechanism
 def test_a_causal_form_is_a_row_of_its_own(name):
     assert MECHANISMS[name].causal in (None, *MECHANISMS)
 
@@ -45,7 +109,8 @@ def test_many_heads_means_that_the_function_takes_heads(name):
 def test_shapes_are_those_of_queries_and_keys(name):
     attended = attend(name)
     heads = (HEADS,) if MECHANISMS[name].many_heads else ()
-    summarised = name in ("co-parallel", "co-alternating")
+    contract = co_contract(name)
+    summarised = contract is not None and contract.summarised
     for output in attended.outputs:
         assert output.shape == ((BATCH, SIZE) if summarised else (BATCH, POSITIONS, SIZE))
     for weights in attended.weights:

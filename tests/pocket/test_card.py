@@ -8,7 +8,7 @@ from pathlib import Path
 from shutil import copytree
 
 from attnviz.models.pocket.card import ATTRIBUTION, LED_ROLE, card, summary
-from attnviz.models.pocket.source import FOLDER
+from attnviz.models.pocket.model import FOLDER
 
 ORIGIN = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
 

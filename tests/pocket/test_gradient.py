@@ -7,15 +7,16 @@ import pytest
 
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.errors import UsageError
+from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.pocket import Pocket, load_pocket
 from attnviz.models.pocket import network as model
-from attnviz.models.pocket.lens_inputs import explain_cross, explain_self
-from attnviz.models.pocket.passes import inputs_of
+from attnviz.models.pocket.source import encode_query
 from attnviz.models.pocket.text import MASK
 
 TEXT = "The red car is fast"
-PAIR = TEXT, "La voiture rouge est rapide"
+TEXT_QUERY = Query(TEXT)
+PAIR = Query(TEXT, "La voiture rouge est rapide", "cross")
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +44,18 @@ def nudged(monkeypatch: pytest.MonkeyPatch, call: int, place: tuple[int, ...], b
 def test_a_gradient_is_what_a_nudge_of_the_weight_changes(
     stream: str, layer: int, call: int, pocket: Pocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    explained = explain_cross(pocket, *PAIR, "rouge")
-    inputs = inputs_of(pocket, explained.attention)
+    explained = pocket.gradients(PAIR, "rouge")
+    inputs = encode_query(pocket, PAIR)
     (row,) = explained.positions
     at = [item.stream for item in explained.attention.maps].index(stream)
     place = (2, min(row, 2), 1)
 
     def score() -> float:
-        memory, _ = model.encode(pocket.weights, pocket.sizes, pocket.embed(inputs.source))
-        target = pocket.embed(inputs.target)
+        memory, _ = model.encode(pocket.weights, pocket.sizes, pocket.embed(inputs.source_ids))
+        target = pocket.embed(inputs.target_ids)
         states, _, _ = model.decode(pocket.weights, pocket.sizes, target, memory)
         logits = model.predict(pocket.weights, states[row])
-        return float(logits[inputs.target[row + 1]])
+        return float(logits[inputs.target_ids[row + 1]])
 
     found = []
     for by in (1e-4, -1e-4):
@@ -66,7 +67,7 @@ def test_a_gradient_is_what_a_nudge_of_the_weight_changes(
 
 
 def test_rouge_is_written_because_of_red(pocket: Pocket) -> None:
-    result = gradient(explain_cross(pocket, *PAIR, "rouge"))
+    result = gradient(pocket.gradients(PAIR, "rouge"))
     keys = [token.text for token in result.main.key_tokens]
     assert keys[int(result.weights[0, 0, 0].argmax())] == "red"
     assert result.main.query_tokens[0].text.startswith("→ rouge .")
@@ -75,31 +76,34 @@ def test_rouge_is_written_because_of_red(pocket: Pocket) -> None:
 
 
 def test_the_last_piece_of_a_translation_is_explained_by_default(pocket: Pocket) -> None:
-    assert explain_cross(pocket, *PAIR).output == "rapide"
-    assert explain_cross(pocket, *PAIR, "1").output == "La"
+    assert pocket.gradients(PAIR).output == "rapide"
+    assert pocket.gradients(PAIR, "1").output == "La"
 
 
-def test_a_word_of_a_text_is_masked_to_see_what_speaks_for_it(pocket: Pocket) -> None:
-    explained = explain_self(pocket, TEXT, "car")
+def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket: Pocket) -> None:
+    explained = pocket.gradients(TEXT_QUERY, "car")
     assert (explained.output, explained.positions) == ("car", (2,))
     assert explained.attention.tokens[2] == "<mask>"
-    assert "'car' was masked, to see what speaks for it" in explained.attention.provenance.notes
-    ids = inputs_of(pocket, pocket.attend_self(TEXT)).source
+    assert (
+        "'car' was masked, for the attribution to its prediction"
+        in explained.attention.provenance.notes
+    )
+    ids = encode_query(pocket, TEXT_QUERY).source_ids
     masked = [MASK if place == 2 else number for place, number in enumerate(ids)]
     _, shares = model.encode(pocket.weights, pocket.sizes, pocket.embed(masked))
     np.testing.assert_allclose(explained.attention.weights, np.stack(shares), atol=1e-6)
-    assert explain_self(pocket, TEXT).output == "fast"
+    assert pocket.gradients(TEXT_QUERY).output == "fast"
 
 
 def test_a_decoder_says_what_it_would_write_next() -> None:
     causal = load_pocket(causal=True)
-    explained = explain_self(causal, "The cat sat on the")
+    explained = causal.gradients(Query("The cat sat on the"))
     assert explained.positions == (len(explained.attention.tokens) - 1,)
     assert not explained.output.startswith("<")
-    assert explain_self(causal, "The cat sat on the", "cat").output == "cat"
+    assert causal.gradients(Query("The cat sat on the"), "cat").output == "cat"
 
 
 @pytest.mark.parametrize("wanted", ["walrus", "99", "<eos>"])
 def test_what_is_no_word_of_the_text_is_refused(wanted: str, pocket: Pocket) -> None:
     with pytest.raises(UsageError, match=r"no token of the text|no word that could be masked"):
-        explain_self(pocket, TEXT, wanted)
+        pocket.gradients(TEXT_QUERY, wanted)

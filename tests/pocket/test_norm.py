@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.lenses.norm import norms
+from attnviz.core.query import Query
 from attnviz.models.pocket import load_pocket
 from attnviz.models.pocket import network as model
-from attnviz.models.pocket.lens_inputs import transform
+from attnviz.models.pocket.source import encode_query
 from tests.invoke import imported
 
 PAIR = "The red car is fast", "La voiture rouge est rapide"
@@ -25,8 +26,9 @@ def vectors(pocket, name, values):
 @pytest.mark.parametrize("causal", [False, True])
 def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
     pocket = load_pocket(causal=causal, dtype="float64")
-    attention = pocket.attend_self(PAIR[0])
-    found = transform(pocket, attention)
+    found = pocket.values(Query(PAIR[0]))
+    attention = found.attention
+    inputs = encode_query(pocket, Query(PAIR[0]))
     assert found.projected
     values = {}
     seen = []
@@ -39,13 +41,10 @@ def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "attend", attend)
-        from attnviz.models.pocket.passes import inputs_of
-
-        inputs = inputs_of(pocket, attention)
-        source = pocket.embed(inputs.source)
+        source = pocket.embed(inputs.source_ids)
         memory, _ = model.encode(pocket.weights, pocket.sizes, source, projected=values)
         if causal:
-            target = pocket.embed(inputs.target)
+            target = pocket.embed(inputs.target_ids)
             model.decode(pocket.weights, pocket.sizes, target, memory, projected=values)
     own = [item for item in seen if item[0].startswith("decoder" if causal else "encoder")]
     own = [item for item in own if item[0].endswith("self_attention")]
@@ -59,7 +58,7 @@ def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
 
 def test_a_pair_has_them_for_each_stream():
     pocket = load_pocket()
-    found = pocket.transform_cross(*PAIR)
+    found = pocket.values(Query(*PAIR, "cross"))
     shapes = [products.shape for products in found.products]
     keys, queries = len(found.attention.main.key_tokens), len(found.attention.tokens)
     assert shapes == [(4, keys, 6, 6), (4, keys, 6, 6), (4, queries, 6, 6)]
@@ -67,6 +66,7 @@ def test_a_pair_has_them_for_each_stream():
         np.testing.assert_allclose(products, products.swapaxes(-1, -2), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_they_need_no_torch_and_gradients_do():
     for lens, expected in (("norm", False), ("gradient", True)):
         loaded, done = imported("self", PAIR[0], "--model", "pocket", "--lens", lens, "-q")

@@ -7,7 +7,7 @@ import pytest
 
 from attnviz.core.attention_map import Attention
 from attnviz.models.pocket import Pocket, load_pocket
-from attnviz.models.pocket.source import FOLDER
+from tests.asked import over_itself, over_source
 
 PAIR = "The red car is fast", "La voiture rouge est rapide"
 
@@ -29,17 +29,17 @@ def check(attention: Attention) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_of_a_text_they_give_its_weights(causal: bool) -> None:
-    check(load_pocket(causal=causal, keep_qk=True).attend_self(PAIR[0]))
+    check(over_itself(load_pocket(causal=causal, keep_qk=True), PAIR[0]))
 
 
 def test_of_a_pair_they_give_the_weights_of_all_three_streams() -> None:
-    check(load_pocket(keep_qk=True).attend_cross(*PAIR))
+    check(over_source(load_pocket(keep_qk=True), *PAIR))
 
 
 def test_torch_keeps_what_numpy_keeps() -> None:
-    expected = load_pocket(keep_qk=True).attend_cross(*PAIR)
+    expected = over_source(load_pocket(keep_qk=True), *PAIR)
     # Any device but "cpu" is torch's.
-    found = Pocket(FOLDER, False, None, "cpu:0", "float32", keep_qk=True).attend_cross(*PAIR)
+    found = over_source(Pocket(device="cpu:0", keep_qk=True), *PAIR)
     check(found)
     for stream, kept in expected.projections.items():
         np.testing.assert_allclose(found.projections[stream].query, kept.query, atol=1e-4)
@@ -47,4 +47,4 @@ def test_torch_keeps_what_numpy_keeps() -> None:
 
 
 def test_nothing_is_kept_unasked() -> None:
-    assert not load_pocket().attend_self(PAIR[0]).projections
+    assert not over_itself(load_pocket(), PAIR[0]).projections

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.errors import InputError
-from attnviz.models.pocket.source import FOLDER
-from attnviz.models.pocket.text import END, FRENCH, read_text, token
+from attnviz.models.pocket.model import FOLDER
+from attnviz.models.pocket.text import END, FRENCH, encode_text, token
 
 PATH = FOLDER / "tokenizer.json"
 
@@ -16,7 +16,7 @@ PATH = FOLDER / "tokenizer.json"
 @given(st.text(alphabet="aé’' ,.\u00a0\u2009…ﬁ猫😀\n-", min_size=1, max_size=20))
 def test_places_rise_lie_inside_the_text_and_miss_nothing_visible(text: str) -> None:
     try:
-        reading = read_text(text, PATH)
+        reading = encode_text(text, PATH)
     except InputError:
         assert not text.strip()
         return
@@ -31,15 +31,15 @@ def test_places_rise_lie_inside_the_text_and_miss_nothing_visible(text: str) -> 
 
 
 def test_typographic_apostrophes_are_read_as_plain_ones() -> None:
-    assert read_text("l’été", PATH).ids == read_text("l'été", PATH).ids
+    assert encode_text("l’été", PATH).ids == encode_text("l'été", PATH).ids
 
 
 def test_odd_spaces_are_read_as_plain_ones() -> None:
-    assert read_text("tu\u202fvas\u00a0!", PATH).ids == read_text("tu vas !", PATH).ids
+    assert encode_text("tu\u202fvas\u00a0!", PATH).ids == encode_text("tu vas !", PATH).ids
 
 
 def test_the_encoder_reads_an_end_and_the_decoder_a_tag() -> None:
-    reading = read_text("Oui.", PATH)
+    reading = encode_text("Oui.", PATH)
     ids, tokens = reading.ended()
     assert ids[-1] == END
     assert (tokens[-1].text, tokens[-1].start, tokens[-1].special) == ("<eos>", 4, True)
@@ -54,9 +54,9 @@ def test_a_piece_leaves_out_the_space_before_it() -> None:
 
 
 def test_pieces_of_one_sign_show_their_own_spelling() -> None:
-    assert [item.text for item in read_text("…", PATH).tokens][-3:] == [".", ".", "."]
+    assert [item.text for item in encode_text("…", PATH).tokens][-3:] == [".", ".", "."]
 
 
 def test_the_text_is_named_in_the_refusal() -> None:
     with pytest.raises(InputError, match="the source is empty"):
-        read_text(" ", PATH, "source")
+        encode_text(" ", PATH, "source")

@@ -106,6 +106,7 @@ def labels(figure) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(2, 2), (4, 6), (12, 12), (1, 1), (30, 40)])
+@pytest.mark.slow
 def test_the_picture_has_a_portrait_of_each_head(layers: int, heads: int) -> None:
     figure = corpus_overview(corpus(3, layers, heads))
     found = [name for name in labels(figure) if name.startswith("positions ")]
@@ -113,6 +114,7 @@ def test_the_picture_has_a_portrait_of_each_head(layers: int, heads: int) -> Non
     assert labels(figure)["ground"] == layers * heads
 
 
+@pytest.mark.slow
 def test_bars_are_as_high_as_the_root_of_the_share() -> None:
     figure = corpus_overview(corpus())
     shares = corpus().streams[0].offset_shares[:, 0, 1]
@@ -123,6 +125,7 @@ def test_bars_are_as_high_as_the_root_of_the_share() -> None:
     assert np.abs(heights - expected[expected > 0]).max() <= 1
 
 
+@pytest.mark.slow
 def test_the_picture_names_its_measures_and_intervals() -> None:
     figure = corpus_overview(corpus())
     words = [text.get_text() for text in figure.axes[0].texts]
@@ -134,6 +137,7 @@ def test_the_picture_names_its_measures_and_intervals() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.slow
 def test_the_picture_is_the_same_each_time(suffix: str) -> None:
     first, second = (figure_bytes(corpus_overview(corpus()), suffix) for _ in range(2))
     assert first == second

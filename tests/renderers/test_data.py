@@ -24,8 +24,8 @@ from attnviz.renderers.data.maps import (
     rows,
 )
 from attnviz.runs.outputs import as_bytes
-from attnviz.storage.archive import load_archive
-from attnviz.storage.read import read_attention
+from attnviz.storage.archive import ArchiveReader
+from attnviz.storage.saved import read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 DATA = ("json", "jsonl", "csv", "tsv", "npz", "parquet")
@@ -50,6 +50,7 @@ def test_no_text_at_all_is_still_well_formed(name: str) -> None:
 
 @checked
 @given(attentions())
+@pytest.mark.slow
 def test_tsv_has_one_line_a_weight_and_never_a_quote(attention: Attention) -> None:
     lines = rendered("tsv", [attention]).decode().split("\n")
     assert lines.pop() == ""
@@ -60,6 +61,7 @@ def test_tsv_has_one_line_a_weight_and_never_a_quote(attention: Attention) -> No
 
 @checked
 @given(attentions())
+@pytest.mark.slow
 def test_csv_and_tsv_hold_the_same_cells(attention: Attention) -> None:
     comma = rendered("csv", [attention]).decode()
     tab = rendered("tsv", [attention]).decode()
@@ -70,6 +72,7 @@ def test_csv_and_tsv_hold_the_same_cells(attention: Attention) -> None:
 
 @checked
 @given(attentions())
+@pytest.mark.slow
 def test_weights_come_layer_by_layer_and_read_back_to_the_last_bit(attention: Attention) -> None:
     weights = np.array([row[-1] for row in rows(attention)], np.float32)
     expected = np.concatenate([item.weights.ravel() for item in attention.maps])
@@ -109,7 +112,7 @@ def test_npz_hands_on_each_text_and_is_whole_at_the_end(attention: Attention) ->
     renderer = FORMATS["npz"].load()(Display())
     parts = [renderer.add(attention, list) for _ in range(3)]
     assert min(map(len, parts)) > min(item.weights.nbytes for item in attention.maps) / 2
-    loaded = list(load_archive(b"".join([*parts, renderer.finish()])))
+    loaded = list(ArchiveReader(io.BytesIO(b"".join([*parts, renderer.finish()]))))
     assert [same(item, attention) for item in loaded] == [True] * 3
 
 

@@ -29,17 +29,20 @@ def test_every_suffix_starts_with_its_magic(draw, suffix):
 
 @DRAW
 @SUFFIX
+@pytest.mark.slow
 def test_the_same_map_gives_the_same_bytes(draw, suffix):
     assert drawn(draw, suffix) == drawn(draw, suffix)
 
 
 @SUFFIX
+@pytest.mark.slow
 def test_a_figure_saved_twice_gives_the_same_bytes(suffix):
     figure = heatmap(map_of(shares(4, 5)), title="x")
     assert figure_bytes(figure, suffix) == figure_bytes(figure, suffix)
 
 
 @SUFFIX
+@pytest.mark.slow
 def test_a_readers_own_matplotlib_settings_do_not_reach_the_bytes(suffix):
     with mpl.rc_context({"savefig.bbox": "tight", "savefig.dpi": 50, "svg.fonttype": "none"}):
         changed = drawn(heatmap, suffix)
@@ -63,6 +66,7 @@ def test_a_png_has_the_figures_pixels_at_200_to_the_inch():
 
 @SUFFIX
 @DRAW
+@pytest.mark.slow
 def test_odd_text_is_drawn_in_every_format(draw, suffix):
     odd = "中国 كتاب 🚀 $x_1$ [bold] \x1b[31m \u202e \ud800 & <b>"
     odd_map = map_of(shares(2, 2), unit=odd, layers=(odd,), heads=("$1$",))
@@ -79,6 +83,7 @@ def test_a_long_title_is_broken_so_that_it_stays_within_the_figure():
         assert box.x1 <= right
 
 
+@pytest.mark.slow
 def test_a_title_that_repeats_a_whole_book_is_cut():
     figure = grid(map_of(shares(2, 2)), title="word " * 100_000, subtitle="x" * 100_000)
     assert figure.texts[0].get_text().endswith("…")

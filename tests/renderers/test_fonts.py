@@ -77,6 +77,7 @@ def test_text_is_wrapped_at_spaces_and_broken_only_where_a_word_is_too_long():
 @example("\x1b\u202e\ud800")
 @example("हिन्दी ไทย")
 @example("$x_1$ \\frac{1}{2}")
+@pytest.mark.slow
 def test_no_text_makes_matplotlib_miss_a_glyph(text):
     face = typeface([text])
     figure = Figure(figsize=(1, 1))

@@ -31,6 +31,7 @@ def tiles(figure, layers, heads):
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3, 3), (4, 6, 12, 12), (2, 3, 5, 9), (3, 2, 20, 4)])
+@pytest.mark.slow
 def test_every_weight_of_every_head_is_in_the_one_image(shape):
     weights = shares(*shape)
     cut = tiles(draw(weights), *shape[:2])
@@ -60,6 +61,7 @@ def test_layers_are_named_on_the_left_and_heads_on_top():
     assert middles == pytest.approx([left + tile * (i + 0.5) for i in range(3)], abs=3)
 
 
+@pytest.mark.slow
 def test_names_of_narrow_heads_are_thinned_so_that_they_do_not_touch():
     figure = draw(shares(2, 40, 6, 2), heads=tuple(f"head {i}" for i in range(40)))
     picture, _ = picture_and_bar(figure)
@@ -94,6 +96,7 @@ def test_gaps_are_white_and_zeros_are_not():
 @pytest.mark.parametrize(
     "shape", [(12, 12, 64, 64), (32, 32, 40, 40), (1, 32, 16, 16), (2, 2, 1024, 1024)]
 )
+@pytest.mark.slow
 def test_each_value_of_the_composite_is_one_pixel(shape):
     figure = draw(np.broadcast_to(np.float32(0.5), shape))
     picture, _ = picture_and_bar(figure)

@@ -59,6 +59,7 @@ def test_the_share_stands_in_the_cell_where_it_fits() -> None:
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 16), (48, 2), (12, 12), (40, 40)])
+@pytest.mark.slow
 def test_nothing_leaves_the_page(layers: int, heads: int) -> None:
     figure = head_overview(report(*rows(layers, heads)))
     (canvas,) = figure.axes

@@ -58,6 +58,7 @@ def test_numbers_in_cells_are_the_weights():
         assert float(text.get_text()) == pytest.approx(weights[row, column], abs=0.005)
 
 
+@pytest.mark.slow
 def test_numbers_fit_their_cells():
     figure = draw(-shares(16, 16), values="signed", unit="difference")
     picture, _ = picture_and_bar(figure)
@@ -66,6 +67,7 @@ def test_numbers_fit_their_cells():
     assert max(text.get_window_extent().width for text in cells(figure)) < width
 
 
+@pytest.mark.slow
 def test_many_cells_hold_no_numbers():
     assert cells(draw(shares(40, 40))) == []
 
@@ -143,6 +145,7 @@ def test_a_very_long_token_is_cut():
     ("queries", "keys"),
     [(3, 3), (12, 12), (40, 40), (120, 120), (5, 30), (60, 4), (1, 1), (6, 300)],
 )
+@pytest.mark.slow
 def test_labels_never_overlap_and_stay_within_the_figure(queries, keys):
     words = ["a", "sentence", "of", "extraordinarily", "long", "words"]
     row = tuple(Token(words[i % 6], label="B" if i % 17 == 8 else None) for i in range(300))
@@ -175,6 +178,7 @@ def test_upright_labels_of_columns_do_not_touch():
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
+@pytest.mark.slow
 def test_thinned_labels_are_said_to_be_thinned_and_labelled_tokens_stay():
     row = tuple(Token(f"w{i}", label="B-PER" if i in (7, 61) else None) for i in range(120))
     figure = draw(shares(120, 120), row, row)
@@ -185,6 +189,7 @@ def test_thinned_labels_are_said_to_be_thinned_and_labelled_tokens_stay():
 
 
 @pytest.mark.parametrize("length", [12, 40, 600, 1024])
+@pytest.mark.slow
 def test_every_row_and_column_is_equally_many_whole_pixels(length):
     figure = draw(shares(length, length))
     picture, _ = picture_and_bar(figure)
@@ -194,6 +199,7 @@ def test_every_row_and_column_is_equally_many_whole_pixels(length):
         assert round(place) >= 1
 
 
+@pytest.mark.slow
 def test_a_matrix_too_large_to_draw_shows_its_strongest_weights_and_says_so():
     weights = np.zeros((1600, 1600), dtype=np.float32)
     weights[801, 3] = 0.9
@@ -207,6 +213,7 @@ def test_a_matrix_too_large_to_draw_shows_its_strongest_weights_and_says_so():
     assert picture.images[0].get_extent() == [-0.5, 1599.5, 1599.5, -0.5]
 
 
+@pytest.mark.slow
 def test_a_long_side_does_not_pool_a_short_one():
     weights = shares(3100, 4)
     picture, _ = picture_and_bar(draw(weights))

@@ -92,6 +92,7 @@ def test_more_heads_than_colours_are_refused():
 
 
 @pytest.mark.parametrize("count", [3, 80, 300])
+@pytest.mark.slow
 def test_labels_never_touch(count):
     figure = links(map_of(shares(1, 1, count, count)), title="t")
     renderer = figure.canvas.get_renderer()

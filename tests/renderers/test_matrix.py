@@ -85,6 +85,7 @@ def test_at_last_only_the_strongest_keys_of_each_row() -> None:
 
 @checked
 @given(st.lists(odd_words, min_size=1, max_size=60), st.integers(20, 200), st.booleans())
+@pytest.mark.slow
 def test_every_form_keeps_to_the_width(found: list[str], width: int, signed: bool) -> None:
     for line in shown(self_map(found, signed=signed), width):
         assert cell_len(line) <= width
@@ -92,6 +93,7 @@ def test_every_form_keeps_to_the_width(found: list[str], width: int, signed: boo
 
 @checked
 @given(st.integers(1, 60), st.integers(40, 200))
+@pytest.mark.slow
 def test_every_form_has_a_row_for_each_query(count: int, width: int) -> None:
     lines = shown(self_map(words(count)), width)
     for place in range(count):

@@ -19,6 +19,8 @@ def test_a_row_a_head_with_chance_beside_each_measure() -> None:
     assert fields["previous-token_uniform"] == "0.1"
     assert fields["induction"] == ""
     assert second.split("\t")[3:5] == ["", ""]
+    assert header.split("\t")[-2:] == ["rests_on", "rests_share"]
+    assert first.split("\t")[-2:] == ["", ""]
 
 
 def test_json_says_what_numbers_mean_and_where_they_came_from() -> None:
@@ -33,6 +35,8 @@ def test_json_says_what_numbers_mean_and_where_they_came_from() -> None:
         "top": 2.0,
     }
     head = document["heads"][0]
-    assert head["roles"] == [{"name": "previous-token", "share": 0.99, "uniform": 0.1}]
+    assert head["roles"] == [
+        {"name": "previous-token", "share": 0.99, "uniform": 0.1, "kind": "acts"}
+    ]
     assert head["values"]["induction"] is None
     assert document["provenance"]["settings"] == {"seed": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from attnviz.renderers.colors import colors_of
 from attnviz.renderers.figures.overlay import Seen, blended, overlay, overlay_grid, resized
@@ -61,6 +62,7 @@ def test_a_grid_has_a_tile_for_each_head_on_one_scale() -> None:
     assert abs(strongest - expected).max() <= 1
 
 
+@pytest.mark.slow
 def test_many_heads_stay_within_the_page() -> None:
     weights = np.full((24, 16, 2, 2), 0.1, np.float32)
     names = {"layers": tuple(map(str, range(24))), "heads": tuple(map(str, range(16)))}

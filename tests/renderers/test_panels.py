@@ -85,6 +85,7 @@ def test_notes_stand_at_the_foot() -> None:
 
 
 @pytest.mark.parametrize("words", [["a"], list(ODD), [f"w{n}" for n in range(900)]])
+@pytest.mark.slow
 def test_any_tokens_of_any_number_are_drawn(words: list[str]) -> None:
     figure = panels(lenses(words, 1), title="x", subtitle="y")
     assert figure_bytes(figure, ".png").startswith(b"\x89PNG")

@@ -49,6 +49,7 @@ def test_three_to_sixty_tokens_read_at_eighty_columns(count: int) -> None:
 @example(["👩\u200d👩\u200d👧", "🇫🇷", "❤\ufe0f"] * 5, 37, True)
 @example(["你好你好你好你好你好"] * 9, 30, False)
 @given(st.lists(odd_words, min_size=1, max_size=40), st.integers(30, 200), st.booleans())
+@pytest.mark.slow
 def test_no_line_is_wider_than_the_terminal(words: list[str], width: int, signed: bool) -> None:
     text = shown(attention_of(self_map(words, 2, 3, signed=signed)), width)
     assert widest(text) <= width

@@ -66,6 +66,7 @@ def test_on_fewer_colours_a_larger_weight_is_never_lighter(colors):
 @pytest.mark.parametrize("colors", COLORS)
 @pytest.mark.parametrize("width", [20, 50, 80, 132])
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 11, 11), (1, 12, 90, 7), (1, 2, 3, 400)])
+@pytest.mark.slow
 def test_no_line_is_wider_than_the_terminal(renderer, colors, width, shape):
     text = shown(renderer, map_of(shares(*shape)), width=width, colors=colors)
     assert max(cell_len(Text.from_ansi(line).plain) for line in text.splitlines()) <= width

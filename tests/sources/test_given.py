@@ -14,6 +14,7 @@ from attnviz.core.options import Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.open import check_origin, open_source
+from tests.asked import over_itself, over_source
 from tests.samples import attention_of, self_map, weights_of
 
 
@@ -33,7 +34,7 @@ def test_weights_of_two_three_or_four_axes_are_taken(
 ) -> None:
     weights = weights_of((1,) * (4 - len(shape)) + shape).reshape(shape)  # type: ignore[arg-type]
     path = written(tmp_path / "m.json", weights=weights, tokens=["a", "b", "c"])
-    attention = source_of(path).attend_self("")
+    attention = over_itself(source_of(path), "")
     assert attention.weights.shape == (1,) * (4 - len(shape)) + shape
     assert np.array_equal(attention.weights.reshape(shape), weights)
     assert attention.tokens == ("a", "b", "c")
@@ -43,10 +44,10 @@ def test_queries_and_keys_may_differ(tmp_path: Path) -> None:
     weights = weights_of((1, 1, 2, 3))[0, 0]
     names = {"query_tokens": ["x", "y"], "key_tokens": ["a", "b", "c"]}
     path = written(tmp_path / "m.json", weights=weights, **names)
-    item = source_of(path, "cross").attend_cross("", None).main
+    item = over_source(source_of(path, "cross"), "", None).main
     assert [token.text for token in item.query_tokens] == ["x", "y"]
     assert [token.text for token in item.key_tokens] == ["a", "b", "c"]
-    renamed = source_of(path, "cross").attend_cross("one two three", "un deux").main
+    renamed = over_source(source_of(path, "cross"), "one two three", "un deux").main
     assert [token.text for token in renamed.key_tokens] == ["one", "two", "three"]
 
 
@@ -58,7 +59,7 @@ def test_projections_attend_over_seeded_vectors_or_inputs_of_the_file(tmp_path: 
         rng.normal(size=(4, 4)),
     )
     path = written(tmp_path / "p.json", w_query=w_query, w_key=w_key, inputs=inputs, heads=2)
-    attention = source_of(path).attend_self("a b c")
+    attention = over_itself(source_of(path), "a b c")
     for head in range(2):
         part = slice(head * 2, head * 2 + 2)
         scores = (inputs @ w_query)[:, part] @ (inputs @ w_key)[:, part].T / np.sqrt(2)
@@ -67,8 +68,8 @@ def test_projections_attend_over_seeded_vectors_or_inputs_of_the_file(tmp_path: 
         assert np.allclose(attention.weights[0, head], expected, atol=1e-6)
     assert attention.provenance.notes == ()
     seeded = written(tmp_path / "q.json", w_query=w_query, w_key=w_key)
-    assert "seeded random" in source_of(seeded).attend_self("a b c").provenance.notes[0]
-    causal = source_of(seeded, causal=True).attend_self("a b c").main
+    assert "seeded random" in over_itself(source_of(seeded), "a b c").provenance.notes[0]
+    causal = over_itself(source_of(seeded, causal=True), "a b c").main
     assert causal.stream == "causal"
     assert not np.triu(causal.weights, 1).any()
 
@@ -109,13 +110,13 @@ def test_matrices_that_do_not_fit_say_why(
     monkeypatch.chdir(tmp_path)
     written(Path("m.json"), **members)
     with pytest.raises(AttnvizError) as caught:
-        source_of(Path("m.json")).attend_self(text)
+        over_itself(source_of(Path("m.json")), text)
     assert message in str(caught.value)
 
 
 def test_a_sentence_about_maps_is_not_taken_for_a_saved_map(tmp_path: Path) -> None:
     path = written(tmp_path / "m.json", weights=[[1.0]], tokens=["maps"])
-    assert source_of(path).attend_self("").tokens == ("maps",)
+    assert over_itself(source_of(path), "").tokens == ("maps",)
 
 
 def test_a_saved_map_is_played_back_and_says_from_where(tmp_path: Path) -> None:
@@ -124,11 +125,11 @@ def test_a_saved_map_is_played_back_and_says_from_where(tmp_path: Path) -> None:
     saved = attention_of(self_map(["a", "b"], 2, 2), text="a b")
     path = tmp_path / "saved.map"  # known by its content, not by its name
     path.write_bytes(dump_archive([saved]))
-    attention = source_of(path).attend_self("a b")
+    attention = over_itself(source_of(path), "a b")
     assert np.array_equal(attention.weights, saved.weights)
     assert attention.provenance.settings["read from"] == "saved.map"
     with pytest.raises(InputError, match="other texts"):
-        source_of(path).attend_self("b a")
+        over_itself(source_of(path), "b a")
 
 
 def test_origins_that_contradict_each_other_are_refused(tmp_path: Path) -> None:

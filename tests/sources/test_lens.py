@@ -13,9 +13,10 @@ from attnviz.core.attention_map import Attention, Focus
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Origin
+from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.mechanisms.dot_product import split_heads
-from attnviz.models.lens import apply_lens, ask_model, needs_head, no_model
+from attnviz.models.lens import apply_lens, ask_source, needs_head, no_model
 from attnviz.models.open import open_source
 from attnviz.models.own import OwnLayer
 from tests.invoke import OWN, attnviz
@@ -94,7 +95,7 @@ def test_only_predictions_need_a_head() -> None:
 
 def test_an_own_layer_has_values_and_no_output_projection() -> None:
     layer = own(size=8, heads=2)
-    found = ask_model(layer, "values", (TEXT, None), alone=True)
+    found = ask_source(layer, Query(TEXT), "values")
     assert isinstance(found, ValueVectors)
     assert not found.projected
     vectors = layer.embedding.embed(found.attention.main.key_tokens)
@@ -107,7 +108,7 @@ def test_an_own_layer_has_values_and_no_output_projection() -> None:
 
 def test_an_own_layer_predicts_nothing() -> None:
     with pytest.raises(UsageError, match="predicts anything: use --lens rollout, flow or norm"):
-        ask_model(own(), "gradients", (TEXT, None), alone=True)
+        ask_source(own(), Query(TEXT), "gradients")
 
 
 def test_a_file_of_weights_knows_neither(tmp_path: Path) -> None:
@@ -116,12 +117,12 @@ def test_a_file_of_weights_knows_neither(tmp_path: Path) -> None:
     source = open_source(Origin(weights=path), "self")
     for needs in ("gradients", "values"):
         with pytest.raises(UsageError, match="use --lens rollout or flow"):
-            ask_model(source, needs, ("", None), alone=True)  # type: ignore[arg-type]
+            ask_source(source, Query(""), needs)  # type: ignore[arg-type]
 
 
 def test_a_sentence_pair_is_told_its_lenses() -> None:
     with pytest.raises(UsageError, match="raw, rollout or flow only"):
-        ask_model(own(), "values", ("a", "b"), alone=True)
+        ask_source(own(), Query("a", "b", "pair"), "values")
 
 
 def test_a_model_that_cannot_is_left_out_like_any_other() -> None:

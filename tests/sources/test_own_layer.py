@@ -13,10 +13,11 @@ from attnviz.core.options import Origin
 from attnviz.core.registry import MECHANISMS
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.own import OwnCoLayer, OwnLayer, SeededEmbedding, split_words
+from tests.asked import over_each_other, over_itself, over_source
 
 SOURCE, TARGET = "the red car is fast", "la voiture est rouge"
 SELF = [name for name, entry in MECHANISMS.items() if "self" in entry.commands]
-VARIANTS = ("co-parallel", "co-alternating", "co-two-stream")
+VARIANTS = [name for name, entry in MECHANISMS.items() if "co" in entry.commands]
 
 
 def own(name: str, **options: Any) -> OwnLayer:
@@ -55,38 +56,40 @@ def test_drawn_numbers_are_pinned_so_that_every_machine_agrees() -> None:
 @pytest.mark.parametrize("name", SELF)
 def test_a_run_repeats_exactly_and_seeds_differ(name: str) -> None:
     # Without scaling, large vectors look at nothing but themselves, whatever the seed: take small.
-    first, again = (own(name, size=4).attend_self(SOURCE).weights for _ in range(2))
+    first, again = (over_itself(own(name, size=4), SOURCE).weights for _ in range(2))
     assert np.array_equal(first, again)
-    assert not np.allclose(first, own(name, size=4, seed=1).attend_self(SOURCE).weights)
+    assert not np.allclose(first, over_itself(own(name, size=4, seed=1), SOURCE).weights)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_co_attention_repeats_exactly_and_seeds_differ(name: str) -> None:
-    first, again = (weights_of(co(name).attend_cross(SOURCE, TARGET)) for _ in range(2))
+    first, again = (weights_of(over_each_other(co(name), SOURCE, TARGET)) for _ in range(2))
     assert np.array_equal(first, again)
-    assert not np.allclose(first, weights_of(co(name, seed=1).attend_cross(SOURCE, TARGET)))
+    assert not np.allclose(first, weights_of(over_each_other(co(name, seed=1), SOURCE, TARGET)))
 
 
 @pytest.mark.parametrize("name", SELF)
 def test_causal_attention_of_a_prefix_is_the_prefix_of_causal_attention(name: str) -> None:
-    whole = own(name, causal=True).attend_self(SOURCE).weights
-    prefix = own(name, causal=True).attend_self("the red car").weights
+    whole = over_itself(own(name, causal=True), SOURCE).weights
+    prefix = over_itself(own(name, causal=True), "the red car").weights
     assert not np.triu(whole, 1).any()
     assert np.allclose(whole[..., :3, :3], prefix, atol=1e-6)
 
 
 def test_linear_attention_takes_its_causal_form() -> None:
-    attention = own("linear", causal=True).attend_self(SOURCE)
+    attention = over_itself(own("linear", causal=True), SOURCE)
     assert attention.provenance.model == "causal-linear"
-    assert np.array_equal(attention.weights, own("causal-linear").attend_self(SOURCE).weights)
-    assert attention.main.stream == own("causal-linear").attend_self(SOURCE).main.stream == "causal"
+    assert np.array_equal(attention.weights, over_itself(own("causal-linear"), SOURCE).weights)
+    assert (
+        attention.main.stream == over_itself(own("causal-linear"), SOURCE).main.stream == "causal"
+    )
 
 
 @pytest.mark.parametrize("name", SELF)
 @pytest.mark.parametrize(("dtype", "close"), [("float64", 1e-5), ("bfloat16", 0.06)])
 def test_other_precisions_agree_with_float32(name: str, dtype: str, close: float) -> None:
-    expected = own(name, size=16).attend_self(SOURCE)
-    found = own(name, size=16, dtype=dtype).attend_self(SOURCE)
+    expected = over_itself(own(name, size=16), SOURCE)
+    found = over_itself(own(name, size=16, dtype=dtype), SOURCE)
     assert found.weights.dtype == np.float32
     assert np.allclose(found.weights, expected.weights, atol=close)
     assert found.provenance.dtype == dtype
@@ -94,8 +97,8 @@ def test_other_precisions_agree_with_float32(name: str, dtype: str, close: float
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_torch_agrees_with_numpy_in_co_attention(name: str) -> None:
-    expected = weights_of(co(name, size=16).attend_cross(SOURCE, TARGET))
-    found = weights_of(co(name, size=16, dtype="bfloat16").attend_cross(SOURCE, TARGET))
+    expected = weights_of(over_each_other(co(name, size=16), SOURCE, TARGET))
+    found = weights_of(over_each_other(co(name, size=16, dtype="bfloat16"), SOURCE, TARGET))
     assert np.allclose(found, expected, atol=0.06)
 
 
@@ -104,7 +107,7 @@ def test_multi_head_is_scaled_attention_of_slices() -> None:
     embedding = SeededEmbedding(0, size)
     inputs = embedding.embed(split_words(SOURCE))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
-    found = own("multi-head", size=size, heads=heads).attend_self(SOURCE).weights[0]
+    found = over_itself(own("multi-head", size=size, heads=heads), SOURCE).weights[0]
     for head in range(heads):
         part = slice(head * 4, head * 4 + 4)
         raised = np.exp(query[:, part] @ key[:, part].T / 2)
@@ -113,7 +116,7 @@ def test_multi_head_is_scaled_attention_of_slices() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 7])
 def test_any_size_will_do_that_the_heads_share_out(size: int) -> None:
-    weights = own("multi-head", size=size, heads=1).attend_self(SOURCE).weights
+    weights = over_itself(own("multi-head", size=size, heads=1), SOURCE).weights
     assert np.allclose(weights.sum(axis=-1), 1, atol=1e-5)
 
 
@@ -124,14 +127,14 @@ def test_sizes_that_the_heads_do_not_share_out_are_refused(name: str) -> None:
 
 
 def test_one_head_needs_no_sharing_out() -> None:
-    assert own("scaled", size=10).attend_self(SOURCE).weights.shape == (1, 1, 5, 5)
-    assert own("scaled").attend_self(SOURCE).provenance.settings["heads"] == 1
+    assert over_itself(own("scaled", size=10), SOURCE).weights.shape == (1, 1, 5, 5)
+    assert over_itself(own("scaled"), SOURCE).provenance.settings["heads"] == 1
 
 
 def test_what_is_untrained_says_so() -> None:
     for attention in (
-        own("naive").attend_self(SOURCE),
-        co("co-parallel").attend_cross(SOURCE, TARGET),
+        over_itself(own("naive"), SOURCE),
+        over_each_other(co("co-parallel"), SOURCE, TARGET),
     ):
         assert attention.provenance.trained is False
         assert attention.provenance.notes[0].startswith("untrained: ")
@@ -140,7 +143,7 @@ def test_what_is_untrained_says_so() -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_streams_of_co_attention_name_their_texts(name: str) -> None:
     sides = {"source": 5, "target": 4, "summary": 1}
-    attention = co(name).attend_cross(SOURCE, TARGET)
+    attention = over_each_other(co(name), SOURCE, TARGET)
     assert (attention.source, attention.target, attention.text) == (SOURCE, TARGET, None)
     for item in attention.maps:
         assert len(item.query_tokens) == sides[item.query_side]
@@ -150,11 +153,11 @@ def test_streams_of_co_attention_name_their_texts(name: str) -> None:
 
 def test_one_text_is_not_enough_for_a_pair() -> None:
     with pytest.raises(InputError, match="needs a TARGET"):
-        own("scaled").attend_cross(SOURCE, None)
+        over_source(own("scaled"), SOURCE, None)
     with pytest.raises(InputError, match="needs two texts"):
-        co("co-parallel").attend_cross(SOURCE, None)
+        over_each_other(co("co-parallel"), SOURCE, None)
     with pytest.raises(UsageError, match="needs two texts"):
-        co("co-parallel").attend_self(SOURCE)
+        over_itself(co("co-parallel"), SOURCE)
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
@@ -169,5 +172,5 @@ def test_a_device_that_is_not_there_is_refused() -> None:
 
 @pytest.mark.skipif("not __import__('torch').cuda.is_available()", reason="needs a GPU")
 def test_a_gpu_gives_the_same() -> None:
-    expected = own("multi-head").attend_self(SOURCE).weights
-    assert np.allclose(own("multi-head", device="cuda").attend_self(SOURCE).weights, expected)
+    expected = over_itself(own("multi-head"), SOURCE).weights
+    assert np.allclose(over_itself(own("multi-head", device="cuda"), SOURCE).weights, expected)

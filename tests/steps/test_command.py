@@ -46,7 +46,7 @@ def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(
         (["a b", "--text", "c"], 2, "give either --text or an argument"),
         (["-f", "jsn"], 2, "Did you mean 'json'?"),
         (["--size", "4"], 2, "--size and --seed are for a sentence"),
-        (["-o", "out.txt"], 2, "-o 'out.txt' must end in .json, .npz"),
+        (["-o", "out.csv"], 2, "'out.csv' names no data format: end it in .txt, .json"),
         (["--scatter", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
         (["--diagram", "-f", "json"], 2, "both want stdout"),
     ],
@@ -77,6 +77,7 @@ def test_files_and_stdout_come_from_one_run(
     assert json.loads(capfd.readouterr().out)["mask"][0] == [True, False, False]
 
 
+@pytest.mark.slow
 def test_neither_torch_nor_matplotlib_is_imported_for_a_table() -> None:
     code = (
         "import sys; from attnviz.cli.app import run; run(['steps', 'a b']);"

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
+from attnviz.storage.documents import dump_json
 from attnviz.teach.steps.arithmetic import arithmetic
 from attnviz.teach.steps.given import Given, worked_example
-from attnviz.teach.steps.show import as_json, as_npz, mermaid
+from attnviz.teach.steps.show import mermaid
 
 
 def test_json_holds_every_matrix_by_name_at_full_precision() -> None:
     steps = arithmetic(worked_example(), causal=True)
-    found = json.loads(as_json(steps))
+    found = json.loads(dump_json(steps.data()))
     for matrix in steps:
         assert found[matrix.name] == matrix.values.tolist()
     assert "scaled_scores = scores / √2" in found["formulas"].splitlines()
@@ -21,8 +22,8 @@ def test_json_holds_every_matrix_by_name_at_full_precision() -> None:
 def test_both_files_are_read_back_as_the_same_calculation(tmp_path: Path) -> None:
     given = Given("two", np.eye(2) / 3, query_tokens=("a", "b"), key_tokens=("a", "b"))
     steps = arithmetic(given, causal=True)
-    (tmp_path / "a.json").write_text(as_json(steps))
-    (tmp_path / "a.npz").write_bytes(as_npz(steps))
+    (tmp_path / "a.json").write_text(dump_json(steps.data()))
+    np.savez(tmp_path / "a.npz", **steps.arrays())
     for path in tmp_path.iterdir():
         again = arithmetic(Given.from_file(path))
         assert again.notes == ()

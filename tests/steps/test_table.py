@@ -28,6 +28,7 @@ def test_the_worked_example_fits_80_columns_with_every_shape_and_formula() -> No
 
 @pytest.mark.parametrize("width", [30, 50, 80, 200])
 @pytest.mark.parametrize("size", [1, 4, 64])
+@pytest.mark.slow
 def test_no_line_is_wider_than_the_display(width: int, size: int) -> None:
     text = table(sentence(size, words=40), Display(width))
     assert max(map(cell_len, text.splitlines())) <= width

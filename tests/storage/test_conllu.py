@@ -67,6 +67,13 @@ def test_empty_nodes_are_left_out() -> None:
     assert [word.text for word in found.words] == ["a", "b"]
 
 
+def test_runs_of_spaces_in_a_field_part_no_columns() -> None:
+    (found,) = read("# text = a  b", row("1", "a", "0", misc="Gloss=x  y"), row("2", "b", "1"))
+    assert found.text == "a  b"
+    assert found.relations == ("_", "_")
+    assert [(word.start, word.end) for word in found.words] == [(0, 1), (3, 4)]
+
+
 def test_blank_lines_part_sentences_and_the_last_needs_none() -> None:
     found = read("", row("1", "a", "0"), "", "", row("1", "b", "0"))
     assert [sentence.text for sentence in found] == ["a", "b"]
@@ -79,11 +86,14 @@ def test_blank_lines_part_sentences_and_the_last_needs_none() -> None:
         (row("1", "a", "x"), "a head that is no number"),
         (row("1", "a", "7"), "a head outside it"),
         ("# text = a", "has no words"),
+        (row("one", "a", "0"), "line 1 of 'a.conllu' is no CoNLL-U: .* 'one' is not a valid ID"),
+        ("# a comment\n" + row("1", "a", "0") + "\n1\ta", "line 3 of .*: 2 columns"),
     ],
 )
 def test_what_is_no_treebank_is_said_with_its_line(line: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read(line)
+    with pytest.raises(InputError, match=message) as caught:
+        read(*line.split("\n"))
+    assert "\n" not in str(caught.value)
 
 
 def test_bytes_that_are_no_text_are_said_with_their_line() -> None:

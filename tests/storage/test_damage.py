@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from attnviz.core.errors import InputError
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.documents import dump_json, parse_json, to_document
-from attnviz.storage.read import holds_attention, read_attention
+from attnviz.storage.saved import holds_attention, read_attention
 from tests.samples import attention_of, checked, self_map
 
 SAVED = attention_of(self_map(["a", "b"], 2, 2), text="a b")

@@ -9,7 +9,8 @@ from safetensors.numpy import save
 
 from attnviz.core.errors import InputError
 from attnviz.storage.archive import dump_archive
-from attnviz.storage.dumps import is_dump, read_any
+from attnviz.storage.dumps import is_dump
+from attnviz.storage.saved import read_any
 from tests.samples import attention_of, checked, self_map, weights_of
 
 WORDS = ["a", "b", "c"]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from attnviz.core.attention_map import Attention, Link
 from attnviz.core.errors import InputError, OutputError
 from attnviz.storage import parquet
-from attnviz.storage.parquet import ParquetReader, ParquetWriter, load_parquet
-from attnviz.storage.read import holds_attention, read_attention
+from attnviz.storage.parquet import ParquetReader, ParquetWriter
+from attnviz.storage.saved import holds_attention, read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 several = st.lists(attentions(), min_size=1, max_size=3)
@@ -31,6 +31,7 @@ def written(found: list[Attention]) -> bytes:
 
 @few
 @given(several)
+@pytest.mark.slow
 def test_a_file_gives_back_what_was_saved(found: list[Attention]) -> None:
     data = written(found)
     assert holds_attention(data)
@@ -43,7 +44,7 @@ def test_blocks_starts_and_links_come_back() -> None:
     link = Link("a", "b", 0.1 + 0.2, "0", "1", 17, 40_000)
     pooled = item.with_weights(item.weights, blocks=(4, 8), starts=(16, 0), links=(link,))
     saved = attention_of(pooled, text="a b")
-    assert same(saved, next(load_parquet(written([saved]))))
+    assert same(saved, next(iter(ParquetReader(io.BytesIO(written([saved]))))))
 
 
 def test_the_same_maps_make_the_same_bytes() -> None:
@@ -66,7 +67,7 @@ def test_pyarrow_alone_can_fold_the_weights_by_the_schema() -> None:
 
 def test_rows_are_written_in_groups_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROWS", 4)
-    monkeypatch.setattr(parquet, "ROOM", 4 + 16 + 16)
+    monkeypatch.setattr(parquet, "BYTES", 4 + 16 + 16)
     small = [attention_of(self_map(["a"], seed=seed)) for seed in range(5)]
     large = [attention_of(self_map(["a", "b"], seed=seed)) for seed in range(4)]
     writer = ParquetWriter()
@@ -115,4 +116,4 @@ def test_without_pyarrow_one_line_says_what_to_install(monkeypatch: pytest.Monke
     with pytest.raises(OutputError, match=r"pip install 'attnviz\[parquet\]'"):
         ParquetWriter()
     with pytest.raises(InputError, match=r"pip install 'attnviz\[parquet\]'"):
-        list(load_parquet(data))
+        list(ParquetReader(io.BytesIO(data)))

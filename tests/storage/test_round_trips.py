@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.core.attention_map import Attention, Token
+from attnviz.core.attention_map import (
+    DECISION,
+    PARTS,
+    SECOND_PART,
+    Attention,
+    Parts,
+    Provenance,
+    Token,
+)
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import JsonLinesRenderer, JsonRenderer
-from attnviz.storage.archive import dump_archive, load_archive
-from attnviz.storage.documents import dump_json, to_document
-from attnviz.storage.read import holds_attention, read_attention
+from attnviz.storage.archive import ArchiveReader, dump_archive
+from attnviz.storage.documents import dump_json, from_document, to_document
+from attnviz.storage.saved import holds_attention, read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 several = st.lists(attentions(), min_size=1, max_size=3)
@@ -41,14 +50,16 @@ def as_json_lines(found: list[Attention]) -> bytes:
 
 @checked
 @given(several)
+@pytest.mark.slow
 def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
-    loaded = list(load_archive(dump_archive(found)))
+    loaded = list(ArchiveReader(io.BytesIO(dump_archive(found))))
     assert len(loaded) == len(found)
     assert all(same(*pair) for pair in zip(found, loaded, strict=True))
 
 
 @checked
 @given(attentions())
+@pytest.mark.slow
 def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
     assert same(attention, next(read_attention(as_document([attention]), "x")))
 
@@ -56,6 +67,7 @@ def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
 @few
 @given(several)
 @pytest.mark.parametrize("dump", [as_archive, as_json_list, as_json_lines])
+@pytest.mark.slow
 def test_every_file_of_several_texts_gives_them_back_in_order(
     dump: object, found: list[Attention]
 ) -> None:
@@ -112,3 +124,14 @@ def test_the_document_has_the_keys_that_the_schema_promises() -> None:
 def test_a_pair_has_source_and_target_instead_of_a_text() -> None:
     pair = Attention((self_map(["a"]),), attention_of().provenance, source="a", target="b")
     assert list(to_document(pair)) == ["schema", "id", "source", "target", "maps", "provenance"]
+
+
+def test_what_the_program_steers_by_is_read_back_from_facts_of_the_provenance() -> None:
+    facts = {PARTS: "prompt and output", SECOND_PART: 4, "prompt tokens": 2, "output tokens": 3}
+    provenance = Provenance("file", "m", settings=facts | {DECISION: "cat (70%)"})
+    saved = Attention((self_map(["a", "b"]),), replace(provenance, steps=("head 1", "lens all")))
+    found = from_document(json.loads(dump_json(to_document(saved))))
+    assert found.parts == Parts("prompt and output", 4, (2, 3))
+    assert (found.decision, found.lens) == ("cat (70%)", "all")
+    plain = from_document(to_document(replace(saved, provenance=Provenance("file", "m"))))
+    assert (plain.parts, plain.decision, plain.lens) == (None, "", "raw")

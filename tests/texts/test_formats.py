@@ -74,6 +74,7 @@ def test_an_object_whose_id_is_null_gets_its_number() -> None:
     assert found.id == "0"
 
 
+@pytest.mark.slow
 def test_a_line_of_a_hundred_megabytes_is_one_text() -> None:
     line = "word \u00e9 ".encode() * 12_500_000
     first, second = read_texts([line + b"\n", b"next\n"], "'a'", FileFormat())

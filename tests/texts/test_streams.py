@@ -57,6 +57,7 @@ CONTENT = "".join(f"number {number * number} \u00e9\n" for number in range(400))
 
 
 @pytest.mark.parametrize("cut", range(0, len(gzip.compress(CONTENT, mtime=0)), 7))
+@pytest.mark.slow
 def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut: int) -> None:
     whole = CONTENT.decode().splitlines()
     data = gzip.compress(CONTENT, mtime=0)[:cut]

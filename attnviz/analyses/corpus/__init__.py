@@ -1,8 +1,8 @@
 """What the heads of a model do over a whole corpus, in aggregates that add up.
 
 A text's attention is read once and forgotten; what stays of it is numbers a head. Aggregates of
-parts of a corpus merge into those of the whole, exactly: in any order, in any grouping, to the last
-bit.
+consecutive parts of a corpus merge, in order, into those of the whole: always the same parts give
+the same bytes.
 
 How cost grows, for H heads, texts of T tokens, M measures, R replicates and the W most frequent
 words:
@@ -11,8 +11,8 @@ words:
   tokens: about 3 ms, half of it the measures);
 - memory is O(H · (M · R + W²)), however many texts there are (72 heads: 4 MiB of sums, at most 32
   of pairs, the bound that sets W); counting words before takes O(1 / ε · log(ε · words)), see
-  `counts.py`;
+  `words.py`;
 - merging costs as much as going through that memory once, and so does a checkpoint.
 
-`tests/benchmarks/corpus.py` adds up a million records and merges them in several orders.
+`tests/benchmarks/corpus.py` adds up a million records.
 """

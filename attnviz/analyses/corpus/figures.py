@@ -1,19 +1,20 @@
-"""Attention between the most frequent words of a corpus, pair by pair.
+"""What one text says of each head, as one array of figures to be added up over texts.
 
-The table has a fixed size, so that nothing is forgotten and nothing depends on the order of texts:
-what a sketch of all pairs would only estimate is exact for those that have numbers behind them.
+The rows of the array are named by `ROWS`: the measures of `heads` with what uniform attention gives
+and the largest value there can be, the attention by relative position, and the attention by class
+of the key. The attention between frequent words is summed beside it, in a table of pairs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.bootstrap import BITS
 from attnviz.analyses.corpus.words import CLASSES, PAIRED, InWords
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.measures import HeadMeasure
@@ -21,73 +22,6 @@ from attnviz.core.registry import MEASURES
 
 WORD_BYTES = 32 * 2**20
 """Memory that the table of pairs may take for each stream."""
-
-
-class PairTable:
-    """Sums over the occurrences of each pair of words, in multiples of 2^-32.
-
-    Attributes:
-        words: those between which pairs are counted.
-        totals: int64 of shape (pairs, heads); pair q · words + k is query word q and key word k.
-        counts: occurrences, shape (pairs,).
-    """
-
-    def __init__(self, words: Sequence[str], heads: int) -> None:
-        """An empty table.
-
-        Args:
-            words: the most frequent first; as many are taken as memory allows.
-            heads: of all layers.
-        """
-        most = min(PAIRED, math.isqrt(WORD_BYTES // (8 * heads)))
-        self.words = tuple(words[:most])
-        self._places = {word: place for place, word in enumerate(self.words)}
-        self.totals = np.zeros((len(self.words) ** 2, heads), dtype=np.int64)
-        self.counts = np.zeros(len(self.words) ** 2, dtype=np.int64)
-
-    def add(self, item: InWords) -> None:
-        """Count the pairs of one more text."""
-        queries, keys = (
-            np.array([self._places.get(word, -1) for word in axis.words])
-            for axis in (item.queries, item.keys)
-        )
-        wanted = item.between & (queries >= 0)[:, None] & (keys >= 0)
-        rows, columns = np.nonzero(wanted)
-        if not len(rows):
-            return
-        pairs = queries[rows] * len(self.words) + keys[columns]
-        order = np.argsort(pairs, kind="stable")
-        pairs = pairs[order]
-        starts = np.flatnonzero(np.diff(pairs, prepend=-1))
-        parts = item.weights[:, rows[order], columns[order]].T.astype(np.float64)
-        whole = np.rint(parts * 2.0**BITS).astype(np.int64)
-        self.totals[pairs[starts]] += np.add.reduceat(whole, starts, axis=0)
-        self.counts[pairs[starts]] += np.diff([*starts, len(pairs)])
-
-    def means(self, pairs: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Mean weight of some pairs that occurred, in each head; shape (pairs, heads)."""
-        means: NDArray[np.float64] = self.totals[pairs] / 2.0**BITS / self.counts[pairs, None]
-        return means
-
-    def arrays(self) -> dict[str, NDArray[np.int64]]:
-        """The pairs that occurred, by number, with their totals and counts."""
-        pairs = np.flatnonzero(self.counts)
-        found = {"pairs": pairs, "pair totals": self.totals[pairs]}
-        return {**found, "pair counts": self.counts[pairs]}
-
-    def merge(
-        self, pairs: NDArray[np.int64], totals: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> None:
-        """Add another table of the same words, as `arrays` gave it."""
-        self.totals[pairs] += totals
-        self.counts[pairs] += counts
-
-
-# <figures> What one text says of each head, as one array of figures to be added up over texts.
-#
-# The rows of the array are named by `ROWS`: the measures of `heads` with what an even look gives
-# and the largest value there can be, the attention by relative position, and the attention by
-# class of the key.
 
 MEASURED = tuple(name for name, entry in MEASURES.items() if not entry.repeated)
 REACH = 16
@@ -97,7 +31,7 @@ OFFSETS = tuple(range(-REACH, REACH + 1))
 
 _LENGTHS = {
     "value": len(MEASURED),
-    "even": len(MEASURED),
+    "uniform": len(MEASURED),
     "top": len(MEASURED),
     "rows": 1,
     "text rows": 1,
@@ -105,7 +39,7 @@ _LENGTHS = {
     "cells": len(OFFSETS),
     "beyond": 2,
     "class": len(CLASSES),
-    "class even": len(CLASSES),
+    "class uniform": len(CLASSES),
 }
 
 
@@ -118,11 +52,11 @@ def _places() -> dict[str, slice]:
 
 
 ROWS: Mapping[str, slice] = _places()
-"""Where in the array to find: each measure's "value", what an "even" look gives and the "top"
+"""Where in the array to find: each measure's "value", what "uniform" attention gives and the "top"
 there can be (NaN where it says nothing); how many "rows" attend, and how many of them stand for
 text; by relative position, special tokens aside, all the attention ("near") and the "cells" that it
 lies on, and the attention before and after these ("beyond"); by class of the key all the attention
-("class"), and that of an even look."""
+("class"), and that of uniform attention ("class uniform")."""
 COUNT = sum(_LENGTHS.values())
 
 
@@ -146,7 +80,7 @@ def figures_of(
             measure = measures[name]
             assert measure.uniform is not None
             found[place] = measure.values
-            found[ROWS["even"].start + place] = measure.uniform
+            found[ROWS["uniform"].start + place] = measure.uniform
             found[ROWS["top"].start + place] = measure.top
     found[ROWS["rows"]] = subject.rows.sum(axis=-1)[:, None]
     queries, keys = (
@@ -159,7 +93,7 @@ def figures_of(
     found[ROWS["cells"]] = np.moveaxis(by_offset(subject.visible & of_text), -1, 0)[..., None]
     found[ROWS["beyond"]] = _beyond(weights, of_text)
     of_keys = weights.sum(axis=-2, dtype=np.float64), subject.uniform.sum(axis=-2)
-    for name, received in zip(("class", "class even"), of_keys, strict=True):
+    for name, received in zip(("class", "class uniform"), of_keys, strict=True):
         for place in range(len(CLASSES)):
             held = received[..., classes == place].sum(axis=-1)
             found[ROWS[name].start + place] = held
@@ -196,3 +130,65 @@ def _beyond(weights: NDArray[np.float32], of_text: NDArray[np.bool_]) -> NDArray
         for side, far in enumerate((apart < -REACH, apart > REACH)):
             found[side] = weights[..., far & of_text].sum(axis=-1, dtype=np.float64)
     return found
+
+
+class PairTable:
+    """Attention between the most frequent words, summed over the occurrences of each pair.
+
+    The table has a fixed size, so that nothing is forgotten: what a sketch of all pairs would only
+    estimate is exact for those that have numbers behind them.
+
+    Attributes:
+        words: those between which pairs are counted.
+        totals: shape (pairs, heads); pair q · words + k is query word q and key word k.
+        counts: occurrences, shape (pairs,).
+    """
+
+    def __init__(self, words: Sequence[str], heads: int) -> None:
+        """An empty table.
+
+        Args:
+            words: the most frequent first; as many are taken as memory allows.
+            heads: of all layers.
+        """
+        most = min(PAIRED, math.isqrt(WORD_BYTES // (8 * heads)))
+        self.words = tuple(words[:most])
+        self._places = {word: place for place, word in enumerate(self.words)}
+        self.totals = np.zeros((len(self.words) ** 2, heads))
+        self.counts = np.zeros(len(self.words) ** 2, dtype=np.int64)
+
+    def add(self, item: InWords) -> None:
+        """Count the pairs of one more text."""
+        queries, keys = (
+            np.array([self._places.get(word, -1) for word in axis.words])
+            for axis in (item.queries, item.keys)
+        )
+        wanted = item.between & (queries >= 0)[:, None] & (keys >= 0)
+        rows, columns = np.nonzero(wanted)
+        if not len(rows):
+            return
+        pairs = queries[rows] * len(self.words) + keys[columns]
+        order = np.argsort(pairs, kind="stable")
+        pairs = pairs[order]
+        starts = np.flatnonzero(np.diff(pairs, prepend=-1))
+        parts = item.weights[:, rows[order], columns[order]].T.astype(np.float64)
+        self.totals[pairs[starts]] += np.add.reduceat(parts, starts, axis=0)
+        self.counts[pairs[starts]] += np.diff([*starts, len(pairs)])
+
+    def means(self, pairs: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Mean weight of some pairs that occurred, in each head; shape (pairs, heads)."""
+        means: NDArray[np.float64] = self.totals[pairs] / self.counts[pairs, None]
+        return means
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The pairs that occurred, by number, with their totals and counts."""
+        pairs = np.flatnonzero(self.counts)
+        totals, counts = self.totals[pairs], self.counts[pairs]
+        return {"pairs": pairs, "pair totals": totals, "pair counts": counts}
+
+    def merge(
+        self, pairs: NDArray[np.int64], totals: NDArray[np.float64], counts: NDArray[np.int64]
+    ) -> None:
+        """Add another table of the same words, as `arrays` gave it."""
+        self.totals[pairs] += totals
+        self.counts[pairs] += counts

@@ -1,4 +1,4 @@
-"""Aggregates become figures to be read: means, deviations, intervals, shares, examples."""
+"""The report on a corpus from its aggregates: means, deviations, intervals, shares, examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.accumulators import Aggregates, StreamTally
-from attnviz.analyses.corpus.bootstrap import LEVEL, deviation, intervals, mean, to_floats
+from attnviz.analyses.corpus.bootstrap import LEVEL, intervals
 from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ROWS
 from attnviz.analyses.corpus.words import CLASSES
 from attnviz.analyses.heads import in_order, roles_of
@@ -20,11 +20,11 @@ from attnviz.storage.documents import read_provenance
 
 SHOWN = 10
 FEWEST = 5
-"""Pairs of words that occurred less often say too little."""
+"""Pairs of words that occurred less often are left out."""
 
 
 def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
-    """What a corpus says.
+    """The report on a corpus.
 
     Args:
         aggregates: of at least one text.
@@ -35,7 +35,7 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
     provenance = read_provenance(first["provenance"])
     return CorpusReport(
         caption=first["caption"],
-        streams=tuple(_stream_report(tally, order) for tally in aggregates.in_order()),
+        streams=tuple(_stream_report(tally, order) for tally in aggregates.streams.values()),
         texts=aggregates.texts,
         failed=aggregates.failed,
         interval=f"{LEVEL:.0%} bootstrap interval of the mean, {aggregates.replicates} Poisson "
@@ -49,12 +49,13 @@ def _stream_report(tally: StreamTally, order: str) -> StreamReport:
     tally.sums.settle()
     tally.strongest.settle()
     sums = tally.sums.sums
-    count, total = sums["count"][0], sums["total"]
-    found = mean(count, total)
+    count, total = sums["count"], sums["total"]
+    means = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     kept = [place for place, name in enumerate(MEASURED) if count[place].any()]
-    values, uniform, tops = (found[ROWS[name]][kept] for name in ("value", "even", "top"))
+    values, uniform, tops = (means[ROWS[name]][kept] for name in ("value", "uniform", "top"))
     texts = count[ROWS["value"]][kept]
-    totals, counts = (sums[f"replicate {name}"][0][:, kept] for name in ("total", "count"))
+    deviation = np.sqrt(sums["spread"][kept] / np.maximum(texts - 1, 1))
+    totals, counts = (sums[f"replicate {name}"][:, kept] for name in ("total", "count"))
     low, high = intervals(totals, counts, texts)
     measures = tuple(
         Meaning(name, MEASURES[name].short, *tally.meanings[name], float(np.nanmax(top)))
@@ -64,15 +65,15 @@ def _stream_report(tally: StreamTally, order: str) -> StreamReport:
         stream=tally.stream,
         layers=tally.layers,
         heads=tally.heads,
-        tokens=int(to_floats(total)[ROWS["rows"]].max()),
+        tokens=int(total[ROWS["rows"]].max()),
         measures=measures,
         texts=texts,
         mean=values,
-        deviation=deviation(texts, total[:, kept], sums["squares"][:, kept]),
+        deviation=np.where(texts > 1, deviation, np.nan),
         low=low,
         high=high,
         uniform=uniform,
-        **_shares(to_floats(total)),
+        **_shares(total),
         offsets=OFFSETS,
         classes=CLASSES,
         paired=len(tally.pairs.words),
@@ -92,7 +93,7 @@ def _shares(total: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         "by_offset": np.where(cells > 0, near / np.maximum(cells, 1), np.nan),
         "offset_shares": np.concatenate([before[None], near, after[None]]) / text_rows,
         "class_shares": total[ROWS["class"]] / rows,
-        "class_even": total[ROWS["class even"]] / rows,
+        "class_even": total[ROWS["class uniform"]] / rows,
     }
 
 
@@ -103,14 +104,15 @@ def _rows(
     uniform: NDArray[np.float64],
 ) -> Iterator[HeadRow]:
     for layer, head, place in _heads(tally):
-        of_head, even = (
+        of_head, of_uniform = (
             {
                 meaning.name: float(number)
-                for meaning, number in zip(measures, found[(slice(None), *place)], strict=True)
+                for meaning, number in zip(measures, found[:, *place], strict=True)
             }
             for found in (values, uniform)
         )
-        yield HeadRow(tally.stream, layer, head, of_head, even, roles_of(of_head, even))
+        roles = roles_of(of_head, of_uniform)
+        yield HeadRow(tally.stream, layer, head, of_head, of_uniform, roles)
 
 
 def _heads(tally: StreamTally) -> Iterator[tuple[str, str, tuple[int, int]]]:
@@ -138,6 +140,6 @@ def _firings(tally: StreamTally) -> Iterator[TopExample]:
     for number, (layer, head, _) in enumerate(_heads(tally)):
         for rank, (weight, text, query, key) in enumerate(strongest.links[number].tolist(), 1):
             if weight >= 0:
-                told = strongest.texts[int(text)]
-                yield TopExample(layer, head, rank, weight, told.queries[int(query)],
-                             told.keys[int(key)], told.id, told.texts)  # fmt: skip
+                found = strongest.texts[int(text)]
+                yield TopExample(layer, head, rank, weight, found.queries[int(query)],
+                             found.keys[int(key)], found.id, found.texts)  # fmt: skip

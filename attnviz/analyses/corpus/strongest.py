@@ -1,8 +1,7 @@
-"""The sentences in which a head fires most: its strongest link in each, and the strongest of all.
+"""The sentences in which a head attends most strongly, each by its strongest link.
 
 Of each text a head's strongest link between two words counts, and of texts that read the same only
-one. Links are in one order, by weight and then by the text's number, so that the first ten of any
-parts of a corpus hold the first ten of the whole.
+the first. Links are ordered by weight, then by the text's number.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ KEPT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A text as a reader would look it up.
+class SourceText:
+    """What is kept of a text, so that a reader can look it up.
 
     Attributes:
         id: its own name, or its number in the input.
@@ -37,11 +36,11 @@ class Told:
     keys: tuple[str, ...]
 
 
-def told(attention: Attention, item: InWords) -> Told:
-    """What is kept of a text."""
+def source_text(attention: Attention, item: InWords) -> SourceText:
+    """What is kept of a text whose map was read in words."""
     texts = (attention.text, attention.source, attention.target)
     named = tuple(text for text in texts if text is not None)
-    return Told(attention.id, named, item.queries.words, item.keys.words)
+    return SourceText(attention.id, named, item.queries.words, item.keys.words)
 
 
 class Strongest:
@@ -55,11 +54,11 @@ class Strongest:
 
     def __init__(self, heads: int) -> None:
         self.links = np.full((heads, KEPT, 4), -1.0)
-        self.texts: dict[int, Told] = {}
+        self.texts: dict[int, SourceText] = {}
         self._waiting: list[NDArray[np.float64]] = []
 
-    def add(self, number: int, item: InWords, text: Told) -> None:
-        """Look at one more text; it is kept at least until `settle`."""
+    def add(self, number: int, item: InWords, text: SourceText) -> None:
+        """Take one more text; it is kept at least until `settle`."""
         if not item.between.any():
             return
         heads, _, keys = item.weights.shape
@@ -74,14 +73,14 @@ class Strongest:
         if len(self._waiting) >= 256:
             self.settle()
 
-    def merge(self, links: NDArray[np.float64], texts: Mapping[int, Told]) -> None:
-        """Take over the strongest links of other texts."""
+    def merge(self, links: NDArray[np.float64], texts: Mapping[int, SourceText]) -> None:
+        """Add the strongest links of other texts."""
         self._waiting.append(links)
         self.texts.update(texts)
         self.settle()
 
     def settle(self) -> None:
-        """Let go of all but the strongest."""
+        """Forget all but the strongest."""
         if not self._waiting:
             return
         links = np.concatenate([self.links, *self._waiting], axis=1)
@@ -107,12 +106,9 @@ class Strongest:
         """The texts for JSON."""
         return [{"number": number, **asdict(text)} for number, text in self.texts.items()]
 
-
-def read_texts(document: list[dict[str, Any]]) -> dict[int, Told]:
-    """The texts that `texts_document` gave."""
-    return {
-        item["number"]: Told(
-            item["id"], *(tuple(item[name]) for name in ("texts", "queries", "keys"))
-        )
-        for item in document
-    }
+    def restore(self, links: NDArray[np.float64], texts: list[dict[str, Any]]) -> None:
+        """Take links and what `texts_document` gave, in place of nothing."""
+        self.links = links
+        for item in texts:
+            named = (tuple(item[name]) for name in ("texts", "queries", "keys"))
+            self.texts[item["number"]] = SourceText(item["id"], *named)

@@ -7,12 +7,11 @@ is the maximum flow between them, a bottleneck that a product of averages does n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import Layered, layered, seen_through
+from attnviz.analyses.lenses.layered import Layered, extension_notes, layered, through_lens
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import notify
@@ -54,20 +53,14 @@ def flow(
     graph = layered(attention)
     cost = f"flow takes {solves:,} maximum-flow problems over {len(item.layers)} layers"
     notify(cost)
-    values = flows(graph, rows).astype(np.float32)[None, None]
-    provenance = seen_through("flow", attention)
     shown = item.with_weights(
-        values,
+        flows(graph, rows).astype(np.float32)[None, None],
         query_tokens=tuple(item.query_tokens[row] for row in rows),
         layers=("flow",),
         heads=("mean",),
         unit=UNIT,
     )
-    return replace(
-        attention,
-        maps=(shown,),
-        provenance=replace(provenance, notes=(*provenance.notes, cost)),
-    )
+    return through_lens("flow", attention, (shown,), (*extension_notes("flow", attention), cost))
 
 
 def flows(graph: Layered, queries: Sequence[int] | None = None) -> NDArray[np.float64]:

@@ -6,24 +6,24 @@ Unlike rollout it explains one output: each weight counts by how much the output
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.lenses.layered import through_lens
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.lens_inputs import AttentionGradients
 
-UNIT = "share of what speaks for the output (gradient)"
+UNIT = "share of the attribution to the output (gradient)"
 
 Matrix = NDArray[np.float64]
 """Relevance, shape (positions, positions or keys); or such a matrix for each layer."""
 
 
 def gradient(explained: AttentionGradients) -> Attention:
-    """How much each input token speaks for one output, through weights it grows with.
+    """Attribution of one output to each input token, by gradient-weighted attention.
 
     Args:
         explained: every layer's weights and gradients; of an encoder-decoder the streams cross,
@@ -43,9 +43,12 @@ def gradient(explained: AttentionGradients) -> Attention:
     last = max(rows) + 1
     if main.stream == "cross":
         own, source = relevance_across(steps["encoder"], steps["decoder"], steps["cross"])
-        found = [(main, source[rows]), (attention.stream("decoder"), _moved(own)[rows, :last])]
+        found = [
+            (main, source[rows]),
+            (attention.stream("decoder"), _without_self(own)[rows, :last]),
+        ]
     else:
-        own = _moved(relevance(steps[main.stream]))[rows]
+        own = _without_self(relevance(steps[main.stream]))[rows]
         found = [(main, own[:, :last] if main.stream == "causal" else own)]
     totals = {item.stream: round(float(row.sum(axis=-1).mean()), 6) for item, row in found}
     token = Token(_name(explained), special=True)
@@ -53,19 +56,13 @@ def gradient(explained: AttentionGradients) -> Attention:
     facts: dict[str, Any] = {"output": explained.output, "read from": rows, "relevance": totals}
     if explained.probability is not None:
         facts["probability"] = round(explained.probability, 6)
-    provenance = attention.provenance
-    notes = provenance.notes
     silent = [stream for stream, total in totals.items() if total == 0]
-    if silent:
-        notes += (f"no weight of stream {' or '.join(silent)} speaks for '{explained.output}'",)
-    provenance = replace(
-        provenance,
-        settings={**provenance.settings, **facts},
-        steps=(*provenance.steps, "lens gradient"),
-        notes=notes,
-        focus={},
+    notes = (
+        (f"no weight of stream {' or '.join(silent)} contributes to '{explained.output}'",)
+        if silent
+        else ()
     )
-    return replace(attention, maps=maps, provenance=provenance)
+    return through_lens("gradient", attention, maps, notes, facts)
 
 
 def weighted(weights: NDArray[np.floating], gradients: NDArray[np.floating]) -> Matrix:
@@ -123,10 +120,10 @@ def normalised(found: Matrix) -> Matrix:
 
     A row that nothing has reached stays a row of I, where the paper would divide 0 by 0.
     """
-    return _shares(_moved(found)) + np.eye(len(found))
+    return _shares(_without_self(found)) + np.eye(len(found))
 
 
-def _moved(found: Matrix) -> Matrix:
+def _without_self(found: Matrix) -> Matrix:
     """R − I: without what every position was to itself from the start."""
     return found - np.eye(len(found))
 
@@ -140,8 +137,8 @@ def _shares(rows: Matrix) -> Matrix:
 def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
     """Ā of every layer of each stream, layers of different shapes joined again."""
     parts: dict[str, list[Matrix]] = {}
-    for item, slope in zip(explained.attention.maps, explained.gradients, strict=True):
-        parts.setdefault(item.stream, []).append(weighted(item.weights, slope))
+    for item, gradients in zip(explained.attention.maps, explained.gradients, strict=True):
+        parts.setdefault(item.stream, []).append(weighted(item.weights, gradients))
     main = explained.attention.main.stream
     needed: Sequence[str] = ("encoder", "decoder", "cross") if main == "cross" else (main,)
     absent = [name for name in needed if name not in parts]

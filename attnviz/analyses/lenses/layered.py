@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, check_single_tokens
+from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import UsageError
 
 Steps = NDArray[np.float64]
@@ -15,6 +16,9 @@ Steps = NDArray[np.float64]
 
 WITHIN = ("self", "causal", "encoder", "decoder")
 """Streams in which a sequence attends to itself, layer upon layer."""
+
+BEYOND = {"causal": "causal decoders", "decoder": "causal decoders", "cross": "cross-attention"}
+"""Streams to which the papers on rollout and flow do not apply them."""
 
 
 def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -39,7 +43,7 @@ class Layered:
         within: the steps of the stream that attends to itself.
         across: for a decoder, the mean cross-attention of each layer, shape (layers, queries,
             keys); None without cross-attention.
-        source: for a decoder, the steps of the encoder that it looks at.
+        source: for a decoder, the steps of the encoder that it attends to.
     """
 
     within: Steps
@@ -60,36 +64,48 @@ def layered(attention: Attention) -> Layered:
         absent = [name for name in ("encoder", "decoder") if name not in streams]
         if absent:
             raise UsageError(
-                f"this lens follows a whole encoder-decoder, but there is no {absent[0]} stream "
+                f"this lens needs a whole encoder-decoder, but there is no {absent[0]} stream "
                 f"in '{attention.provenance.model}': use --lens raw"
             )
-        within = _steps(streams["decoder"])
-        across = _mean(streams["cross"])
-        return Layered(with_residual(within), across, with_residual(_steps(streams["encoder"])))
+        within, source = _steps(streams["decoder"]), _steps(streams["encoder"])
+        return Layered(within, _mean(streams["cross"]), source)
     if attention.main.stream not in WITHIN:
         raise UsageError(
             f"this lens needs a sequence that attends to itself, not stream "
             f"'{attention.main.stream}': use --lens raw"
         )
-    return Layered(with_residual(_steps(attention.main)))
+    return Layered(_steps(attention.main))
 
 
-def seen_through(lens: str, attention: Attention) -> Provenance:
-    """The provenance with the lens, saying so where it goes beyond the paper's encoders."""
+def through_lens(
+    lens: str,
+    attention: Attention,
+    maps: tuple[AttentionMap, ...],
+    notes: tuple[str, ...] = (),
+    settings: dict[str, Any] | None = None,
+) -> Attention:
+    """The attention with the maps that a lens made of it, and a provenance that says so."""
     provenance = attention.provenance
-    notes = provenance.notes
-    beyond = {"causal": "causal decoders", "decoder": "causal decoders", "cross": "cross-attention"}
-    if attention.main.stream in beyond:
-        where = beyond[attention.main.stream]
-        notes += (f"{lens} was defined for encoders: its use on {where} is an extension",)
-    steps = (*provenance.steps, f"lens {lens}")
-    return replace(provenance, steps=steps, notes=notes, focus={})
+    provenance = replace(
+        provenance,
+        settings={**provenance.settings, **(settings or {})},
+        steps=(*provenance.steps, f"lens {lens}"),
+        notes=(*provenance.notes, *notes),
+        focus={},
+    )
+    return replace(attention, maps=maps, provenance=provenance, lens=lens)
 
 
-def _steps(item: AttentionMap) -> NDArray[np.float64]:
+def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:
+    """A note where rollout or flow goes beyond the paper's encoders."""
+    where = BEYOND.get(attention.main.stream)
+    return (f"{lens} was defined for encoders: its use on {where} is an extension",) * bool(where)
+
+
+def _steps(item: AttentionMap) -> Steps:
     if item.weights.shape[2] != item.weights.shape[3]:
         raise UsageError(f"stream '{item.stream}' is not square: a sequence must see itself")
-    return _mean(item)
+    return with_residual(_mean(item))
 
 
 def _mean(item: AttentionMap) -> NDArray[np.float64]:

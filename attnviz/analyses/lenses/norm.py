@@ -1,25 +1,28 @@
 """Norm-based attention (Kobayashi et al. 2020, EMNLP, section 3; 2021 for all heads together).
 
 A weight says how much of a vector is taken, not how long the vector is: a head can look at [SEP]
-all day and take next to nothing. Here counts the length of what is added, ‖Σₕ Aₕ fₕ(x)‖.
+all day and take next to nothing. This lens measures what is added, ‖Σₕ Aₕ fₕ(x)‖.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.lenses.layered import through_lens
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.lens_inputs import ValueVectors
 
 UNIT = "share of a row's summed norms"
 VALUE_UNIT = "share of a row's summed value-norms"
+WITHOUT_PROJECTION = (
+    "value-norm: no output projection is known, so what a head adds is its value alone, and heads "
+    "never cancel"
+)
 
 
 def norm(transformed: ValueVectors) -> Attention:
-    """How long each key's contribution to each query is, all heads added up.
+    """Length of each key's contribution to each query, over all heads together.
 
     Args:
         transformed: weights with what each head makes of each key.
@@ -31,30 +34,14 @@ def norm(transformed: ValueVectors) -> Attention:
     """
     attention = transformed.attention
     unit = UNIT if transformed.projected else VALUE_UNIT
-    pairs = list(zip(attention.maps, transformed.products, strict=True))
-    together = [
-        _as_map(item, norms(item.weights, products)[:, None], unit, heads=("sum",))
-        for item, products in pairs
-    ]
-    apart = [
-        _as_map(
-            item,
-            norms_by_head(item.weights, products),
-            unit,
-            stream=f"{item.stream}-by-head",
-        )
-        for item, products in pairs
-    ]
-    provenance = attention.provenance
-    notes = provenance.notes
-    if not transformed.projected:
-        notes += (
-            "value-norm: no output projection is known, so what a head adds is its value alone, "
-            "and heads never cancel",
-        )
-    steps = (*provenance.steps, "lens norm")
-    provenance = replace(provenance, steps=steps, notes=notes, focus={})
-    return replace(attention, maps=(*together, *apart), provenance=provenance)
+    together, by_head = [], []
+    for item, products in zip(attention.maps, transformed.products, strict=True):
+        lengths = norms(item.weights, products)[:, None]
+        together.append(_as_map(item, lengths, unit, heads=("sum",)))
+        lengths = norms_by_head(item.weights, products)
+        by_head.append(_as_map(item, lengths, unit, stream=f"{item.stream}-by-head"))
+    notes = () if transformed.projected else (WITHOUT_PROJECTION,)
+    return through_lens("norm", attention, (*together, *by_head), notes)
 
 
 def norms(weights: NDArray[np.floating], products: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import Layered, Steps, layered, seen_through
+from attnviz.analyses.lenses.layered import Layered, Steps, extension_notes, layered, through_lens
 from attnviz.core.attention_map import Attention, AttentionMap
 
 UNIT = "share of an input's identity (rollout)"
 
 
 def rollout(attention: Attention) -> Attention:
-    """How much of each input token is in each position after each layer, if attention mixed them.
+    """How much of each input token is in each position after each layer.
 
     R⁰ = I, Rˡ = Âˡ Rˡ⁻¹ with Â = rownorm(mean over heads + I). For a decoder with cross-attention,
     which the paper does not treat, the target's and the source's shares go on side by side: each
@@ -42,7 +41,7 @@ def rollout(attention: Attention) -> Attention:
             _as_map(attention.stream("encoder"), rolled(graph.source)),
             _as_map(attention.stream("decoder"), target),
         )
-    return replace(attention, maps=maps, provenance=seen_through("rollout", attention))
+    return through_lens("rollout", attention, maps, extension_notes("rollout", attention))
 
 
 def rolled(steps: Steps | None) -> Steps:

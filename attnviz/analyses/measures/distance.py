@@ -1,7 +1,6 @@
-"""How far heads look: the mean distance in tokens, and in which direction.
+"""How far heads attend: the mean distance in tokens and its direction, or in patches of a picture.
 
-With special tokens included, as a sink at the start is part of what a head does. The patches of a
-picture stand in no line; for them there is `patch_distance`.
+Special tokens are included, as a sink at the start is part of what a head does.
 """
 
 from __future__ import annotations
@@ -16,14 +15,22 @@ from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import Token
 from attnviz.core.measures import HeadMeasure
 
+_PATCH = re.compile(r"(\d+),(\d+)")
+
 
 def distance(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean over the rows i of Σ_j a_ij |i − j|."""
+    """Mean distance between a token and the tokens it attends to, in tokens.
+
+    Mean over the rows i of Σ_j a_ij |i − j|.
+    """
     return _weighted(subject, "distance", ("only itself", "only the far end"), np.abs)
 
 
 def offset(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean over the rows i of Σ_j a_ij (j − i)."""
+    """Mean signed distance, negative towards the past.
+
+    Mean over the rows i of Σ_j a_ij (j − i).
+    """
     return _weighted(subject, "offset", ("only the past", "only what follows"), np.positive)
 
 
@@ -43,17 +50,12 @@ def _weighted(
     return subject.measure(name, "tokens", ends, formula, top=length - 1)
 
 
-# <patch_distance> How far heads look in a picture: the mean distance between patches (Dosovitskiy
-# 2020, fig. 7).
-
-_PATCH = re.compile(r"(\d+),(\d+)")
-
-
 def patch_distance(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean over the patches of Σ_j a_ij times the way from patch i to patch j, in patches.
+    """Mean distance between a patch of a picture and those it attends to, in patches.
 
-    The class token lies nowhere in the picture: its row and its column are left out, and what is
-    left of each row is made to sum to 1 again. Times the side of a patch it is a way in pixels.
+    Mean over the patches of Σ_j a_ij times the distance of patches i and j (Dosovitskiy 2020, fig.
+    7). The class token has no place: its row and column are left out, and what is left of each row
+    is made to sum to 1 again. Times the side of a patch it is a distance in pixels.
     """
     item = subject.item
     places = patch_places(item.key_tokens)
@@ -65,11 +67,11 @@ def patch_distance(subject: MeasuredMap) -> HeadMeasure | None:
     def formula(weights: NDArray[np.floating]) -> Numbers:
         kept = weights[:, :, patches][:, :, :, patches].astype(np.float64)
         held = kept.sum(axis=-1)
-        ways = np.einsum("lhij,ij->lhi", kept, apart)
-        # A patch that looks at nothing but the class token looks nowhere.
-        looking = held > 0
-        shares = np.where(looking, ways / np.where(looking, held, 1.0), 0.0).sum(axis=-1)
-        means: Numbers = shares / np.maximum(looking.sum(axis=-1), 1)
+        weighted = np.einsum("lhij,ij->lhi", kept, apart)
+        # A patch that attends to nothing but the class token has no distance.
+        attending = held > 0
+        sums = np.where(attending, weighted / np.where(attending, held, 1.0), 0.0).sum(axis=-1)
+        means: Numbers = sums / np.maximum(attending.sum(axis=-1), 1)
         return means
 
     ends = ("only itself", "only the far corner")
@@ -87,5 +89,5 @@ def patch_places(tokens: Sequence[Token]) -> NDArray[np.float64] | None:
     if len(places) < max(len(found), 2):
         return None
     rows, columns = places[-1][0] + 1, places[-1][1] + 1
-    whole = [(row, column) for row in range(rows) for column in range(columns)]
-    return np.array(places, dtype=np.float64) if places == whole else None
+    grid = [(row, column) for row in range(rows) for column in range(columns)]
+    return np.array(places, dtype=np.float64) if places == grid else None

@@ -1,4 +1,8 @@
-"""A random list of words written twice: nothing but copying can foretell its second half."""
+"""Induction and duplicate-token heads, seen on a text that comes twice (Elhage 2021, Olsson 2022).
+
+Of a random list of L words written twice, nothing but copying predicts the second half. Position i
+there finds its own token at i − L; an induction head attends to the one after it, i − L + 1.
+"""
 
 from __future__ import annotations
 
@@ -33,27 +37,25 @@ def repeated_words(count: int = 24, seed: int = 0) -> str:
     return f"{words} {words}"
 
 
-# <induction> Induction and duplicate heads, seen on a sequence that comes twice (Elhage 2021,
-# Olsson 2022).
-#
-# Of a random sequence of length L written twice, position i of the second copy finds its own
-# token at i − L. An induction head looks one further, at what came next the last time, i − L + 1.
-
 SHORTEST = 4
 """Tokens that must come again before it counts as a repetition."""
 
 
 def induction(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean of A[i, i − L + 1] over the second copy.
+    """On a repeated sequence, share that goes to the token after the earlier copy.
 
-    That diagonal also crosses the last token of the first copy, which has nothing to repeat yet.
+    Mean of A[i, i − L + 1] over the second copy. That diagonal also crosses the last token of the
+    first copy, which has nothing to repeat yet.
     """
-    return _copying(subject, "induction", 1, "what came next the last time")
+    return _copying(subject, "induction", 1, "the token after the earlier copy")
 
 
 def duplicate(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean of A[i, i − L] over the second copy."""
-    return _copying(subject, "duplicate", 0, "the same token the last time")
+    """On a repeated sequence, share that goes to the earlier copy of the token.
+
+    Mean of A[i, i − L] over the second copy.
+    """
+    return _copying(subject, "duplicate", 0, "the earlier copy of the token")
 
 
 def repetition(tokens: tuple[Token, ...]) -> tuple[list[int], list[int]]:

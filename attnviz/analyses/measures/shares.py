@@ -1,6 +1,6 @@
-"""Heads that look at the token before, at the token after, or at the token itself.
+"""The share of attention that goes to certain keys: neighbours, like tokens, resting places.
 
-Of N tokens, N − 1 have one before them and N − 1 one after: means are over these.
+Means are over the rows that can see such a key: of N tokens, N − 1 have one before them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,31 @@ from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import Token
 from attnviz.core.measures import HeadMeasure
 
+THRESHOLD = 0.3
+"""The mean attention above which a key is a sink of a head (Gu et al. 2024, section 3)."""
+
 
 def previous_token(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean of a_(i, i−1) over the N − 1 rows that have a token before them."""
+    """Share that goes to the token before.
+
+    Mean of a_(i, i−1) over the N − 1 rows that have a token before them.
+    """
     return _diagonal(subject, "previous-token", -1, "the token before")
 
 
 def next_token(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean of a_(i, i+1) over the N − 1 rows that have a token after them; none in a causal map."""
+    """Share that goes to the token after.
+
+    Mean of a_(i, i+1) over the N − 1 rows that have a token after them; none in a causal map.
+    """
     return _diagonal(subject, "next-token", 1, "the token after")
 
 
 def own_token(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean of a_ii over all N rows."""
+    """Share that stays on the token itself.
+
+    Mean of a_ii over all N rows.
+    """
     return _diagonal(subject, "self", 0, "itself")
 
 
@@ -37,13 +49,11 @@ def _diagonal(subject: MeasuredMap, name: str, offset: int, what: str) -> HeadMe
     return subject.share_on(name, targets, (f"never {what}", f"only {what}"))
 
 
-# <same_token> Heads that look for other places of the same token.
-
-
 def same_token(subject: MeasuredMap) -> HeadMeasure | None:
-    """Share on tokens that read the same, itself and special tokens aside.
+    """Share that goes to other places of the same token.
 
-    Averaged over the rows that can see such a token; across two texts the token itself is one.
+    Over the rows that can see such a token; special tokens do not count. Across two texts the token
+    itself is one.
     """
     item = subject.item
     queries = np.array([token.text for token in item.query_tokens])
@@ -58,13 +68,11 @@ def same_token(subject: MeasuredMap) -> HeadMeasure | None:
     )
 
 
-# <first_token> Heads that rest on the first token.
-
-
 def first_token(subject: MeasuredMap) -> HeadMeasure | None:
-    """Mean of a_i0 over i ≥ 1: the first token has to look at itself in a causal map.
+    """Share that goes to the first token, from all the others.
 
-    Across two texts the first key, from every query.
+    Mean of a_i0 over i ≥ 1: in a causal map the first token can only attend to itself. Across two
+    texts the first key, from every query.
     """
     item = subject.item
     targets = np.zeros((len(item.query_tokens), len(item.key_tokens)), dtype=bool)
@@ -72,26 +80,20 @@ def first_token(subject: MeasuredMap) -> HeadMeasure | None:
     return subject.share_on("first-token", targets, ("never the first token", "only the first"))
 
 
-# <special_token> Heads that rest on special tokens.
-
-
 def special_token(subject: MeasuredMap) -> HeadMeasure | None:
-    """Share on special tokens ([CLS], <eos>), over the rows that can see one."""
-    item = subject.item
-    special = np.array([token.special for token in item.key_tokens])
-    targets = np.broadcast_to(special, (len(item.query_tokens), len(special)))
+    """Share that goes to special tokens."""
+    targets = _columns(subject, [token.special for token in subject.item.key_tokens])
     return subject.share_on("special-token", targets, ("only text", "only special tokens"))
 
 
-# <punctuation> Heads that rest on punctuation marks.
-
-
 def punctuation(subject: MeasuredMap) -> HeadMeasure | None:
-    """Share on tokens of nothing but punctuation, over the rows that can see one."""
-    item = subject.item
-    marks = np.array([is_mark(token) for token in item.key_tokens])
-    targets = np.broadcast_to(marks, (len(item.query_tokens), len(marks)))
+    """Share that goes to punctuation marks."""
+    targets = _columns(subject, [is_mark(token) for token in subject.item.key_tokens])
     return subject.share_on("punctuation", targets, ("only words", "only punctuation"))
+
+
+def _columns(subject: MeasuredMap, keys: list[bool]) -> NDArray[np.bool_]:
+    return np.tile(np.array(keys), (len(subject.item.query_tokens), 1))
 
 
 def is_mark(token: Token) -> bool:
@@ -101,17 +103,10 @@ def is_mark(token: Token) -> bool:
     return bool(text) and marks and not token.special
 
 
-# <sink> Attention sinks: keys that gather attention whatever they say (Gu et al. 2024, section
-# 3).
-#
-# A key's score is the mean attention it gets from the rows that can see it, α_k = Σ_{i≥k} A_ik /
-# (T − k) in a causal map of T tokens; above 0.3 the key counts as a sink of that head.
-
-THRESHOLD = 0.3
-
-
 def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Numbers:
-    """Mean attention that each key gets from the rows that see it.
+    """Mean attention that each key gets from the rows that see it (Gu et al. 2024, section 3).
+
+    α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens.
 
     Args:
         weights: shape (layers, heads, queries, keys).
@@ -127,9 +122,10 @@ def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Nu
 
 
 def sink(subject: MeasuredMap) -> HeadMeasure:
-    """The highest score of a key that at least half of the rows see.
+    """Attention that the strongest key gets from those who see it (Gu 2024).
 
-    The last keys of a causal map are seen by few rows, each of which would weigh too much.
+    Of the keys that at least half of the rows see: the last keys of a causal map are seen by few
+    rows, each of which would weigh too much.
     """
     known = _well_seen(subject)
 
@@ -143,11 +139,11 @@ def sink(subject: MeasuredMap) -> HeadMeasure:
 def sink_fractions(subject: MeasuredMap) -> Numbers:
     """For each key the share of all heads of which it is a sink, shape (keys,).
 
-    In a short text, where even an even look passes the threshold, nothing is a sink.
+    In a short text, where uniform attention passes the threshold too, nothing is a sink.
     """
     scores = sink_scores(subject.item.weights, subject.visible)
-    even = sink_scores(subject.uniform, subject.visible)
-    sinks = _well_seen(subject) & (scores > THRESHOLD) & (even <= THRESHOLD)
+    uniform = sink_scores(subject.uniform, subject.visible)
+    sinks = _well_seen(subject) & (scores > THRESHOLD) & (uniform <= THRESHOLD)
     fractions: Numbers = sinks.mean(axis=(0, 1))
     return fractions
 

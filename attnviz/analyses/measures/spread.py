@@ -1,4 +1,4 @@
-"""How widely heads look: entropy in nats, as a share of what is possible, and as a number of keys.
+"""How widely heads attend: entropy in nats, as a share of what is possible, and as keys.
 
 With v visible keys a row's entropy lies between 0 and ln v (Shannon 1948).
 """
@@ -8,34 +8,45 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import HIGH, LOW, MeasuredMap, Numbers, mean_entropy
+from attnviz.analyses.entropy import mean_entropy
+from attnviz.analyses.masks import MeasuredMap, Numbers
 from attnviz.core.measures import HeadMeasure
+
+ENDS = ("every query attends to one key", "uniform attention over all keys")
 
 
 def entropy(subject: MeasuredMap) -> HeadMeasure:
-    """Mean entropy of a row, in nats; the first row of a causal map is 0 whatever the head does."""
-    heads, even = subject.entropies
-    values = mean_entropy(subject.item.weights, heads), mean_entropy(subject.uniform, even)
-    most = _most(np.log(_keys(subject)))
-    return subject.compare("entropy", "nats", (LOW, HIGH), values, top=most)
+    """Mean entropy of a row, in nats.
+
+    The first row of a causal map has 0 whatever the head does.
+    """
+    heads, uniform = subject.entropies
+    values = mean_entropy(subject.item.weights, heads), mean_entropy(subject.uniform, uniform)
+    return subject.compare("entropy", "nats", ENDS, values, top=_most(np.log(_keys(subject))))
 
 
 def relative_entropy(subject: MeasuredMap) -> HeadMeasure | None:
-    """Entropy over ln(visible keys), averaged over the rows that see two keys or more."""
+    """Entropy as a share of the most that the visible keys allow.
+
+    Entropy over ln(visible keys), averaged over the rows that see two keys or more.
+    """
     seen = subject.visible.sum(axis=-1)
     rows: NDArray[np.bool_] = seen > 1
     if not rows.any():
         return None
     most = np.log(np.where(rows, seen, np.e))[:, None]
-    heads, even = (subject.mean(found / most, rows) for found in subject.entropies)
-    return subject.compare("relative-entropy", "share", (LOW, HIGH), (heads, even))
+    heads, uniform = (subject.mean(found / most, rows) for found in subject.entropies)
+    return subject.compare("relative-entropy", "share", ENDS, (heads, uniform))
 
 
 def span(subject: MeasuredMap) -> HeadMeasure:
-    """exp(entropy) of a row, averaged: so many keys would an even look of that entropy take in."""
-    heads, even = (subject.mean(np.exp(found), subject.rows) for found in subject.entropies)
-    ends = ("every query looks at one key", "an even look at as many keys")
-    return subject.compare("span", "keys", ends, (heads, even), top=_most(_keys(subject)))
+    """How many keys uniform attention of the same entropy would cover.
+
+    exp(entropy) of a row, averaged.
+    """
+    heads, uniform = (subject.mean(np.exp(found), subject.rows) for found in subject.entropies)
+    ends = ("every query attends to one key", "uniform attention over as many keys")
+    return subject.compare("span", "keys", ends, (heads, uniform), top=_most(_keys(subject)))
 
 
 def _keys(subject: MeasuredMap) -> NDArray[np.int64]:
@@ -48,13 +59,10 @@ def _most(values: Numbers | NDArray[np.int64]) -> float:
     return max(float(values.max()), 1.0)
 
 
-# <confidence> Confidence of a head (Voita et al. 2019, section 4): its mean largest weight.
-
-
 def confidence(subject: MeasuredMap) -> HeadMeasure:
-    """Mean of each row's largest weight, the end token aside, which the paper leaves out.
+    """Mean of each row's largest weight, without the end token.
 
-    The end token is the last key where it is special.
+    As in Voita et al. 2019 (section 4). The end token is the last key where it is special.
     """
     keys = subject.item.key_tokens
     kept = len(keys) - (len(keys) > 1 and keys[-1].special)

@@ -1,33 +1,35 @@
-"""One run of `attnviz align`, or of `cross` where it is asked for alignments."""
+"""attnviz align, and `cross` where it is asked for alignments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.analyses.alignment import Links, pharaoh, read_gold
+from attnviz.analyses.alignment import SYMMETRIZATIONS, Links, pharaoh, read_gold
 from attnviz.cli.commands.listings import listing
-from attnviz.cli.options import READING, SHARING, Options, completing, with_options
-from attnviz.cli.output import Draft, different, write_bytes
-from attnviz.cli.rejects import Failures, failures
-from attnviz.cli.run import Notes, more_of_stdin, sharing
-from attnviz.core.errors import AttnvizError, InputError, choose
-from attnviz.core.notices import notices_to
-from attnviz.models.open import check_origin
-from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AlignChunk, Record, each, side_by_side
-from attnviz.runs.pipeline import check_choice
-from attnviz.runs.word_alignment import Aligned, Scores, check_alignment
-from attnviz.storage.matrices import read_bytes
-from attnviz.storage.texts import chunks
+from attnviz.cli.options import CHOICE, OUTPUT, with_options
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.options import Options, opt
 
-Write = Callable[[bytes], None]
-Outcome = tuple[Record, Aligned | AttnvizError]
+if TYPE_CHECKING:
+    from attnviz.cli.report import Report
+    from attnviz.renderers.reports import Data
+    from attnviz.runs.many_texts import Record
+    from attnviz.runs.word_alignment import Aligned
+
+    Outcome = tuple[Record, Aligned | AttnvizError]
+
+HOW = "How two directions are joined: {choices}."
+SYMMETRIZE = opt(None, CHOICE, "--symmetrize", HOW, "HOW", choices=tuple(SYMMETRIZATIONS))
+SIDE = "A decoder row stands for the token it has read (input) or predicts (output)."
+AGAINST = opt("input", CHOICE, "--against", SIDE, "SIDE", choices=("input", "output"))
+GOLD = "Lines of correct links (0-0 sure, 1?1 possible): score every layer and head."
+SCORE = opt(None, OUTPUT, "--score", GOLD, "GOLD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,77 +39,106 @@ class Alignment:
     symmetrize: str | None = None
     against: str = "input"
     score: Path | None = None
-    score_format: str = "table"
 
 
 def run_alignment(
-    pairs: Iterable[Record], options: Options, asked: Alignment, file: str | None
+    pairs: Iterable[Record], many: bool, options: Options, asked: Alignment, file: str | None
 ) -> int:
-    """Write a line of links for each pair, or with a gold file the scores; answers the status.
+    """Write the links of each pair, or with a gold file the scores; answers the status."""
+    from attnviz.cli.report import Report
+    from attnviz.cli.run import count_texts, more_of_stdin, sharing
+    from attnviz.models.open import check_origin
+    from attnviz.runs.engines import open_engine
+    from attnviz.runs.many_texts import AlignChunk, chunk_name, with_records, with_shards
+    from attnviz.runs.pipeline import check_choice
+    from attnviz.storage.texts import chunks
 
-    Raises:
-        AttnvizError: nothing could be done.
-    """
-    check_choice(options.choice)
+    choice = options.choice
+    check_choice(choice)
     check_origin(options.origin, "cross")
-    check_alignment(asked.symmetrize, asked.against)
-    different(options.output.output, options.many.rejects)
     gold = None if asked.score is None else read_gold_file(asked.score)
-    choice, path = options.choice, options.output.output
     work = AlignChunk(
         *(options.origin, choice.layer, choice.head, asked.symmetrize, asked.against),
         options.many.batch_size,
     )
-    say = None if options.output.quiet else Notes().say
+    kind, several = ("alignment", many) if gold is None else ("scores", False)
+    total = partial(count_texts, file, "cross", options) if many else None
     with (
-        failures(options) as failed,
-        Draft(path) if path else nullcontext() as draft,
+        Report(options, kind, many=several) as report,  # type: ignore[arg-type]
         open_engine(*sharing(options)) as engine,
-        notices_to(say),
+        report.counted(total) as advance,
     ):
-        write = draft.write if draft else write_bytes
         read = chunks(pairs, ready=more_of_stdin(file))
-        found = each(side_by_side(work, read, engine))
+        found = _counting(with_records(with_shards(work, read, engine, chunk_name)), advance)
         if gold is None:
-            write_links(found, failed, write)
+            write_links(found, report)
         else:
-            write_scores(found, failed, gold, asked.score_format, write)
-        if draft:
-            draft.keep()
-    return 1 if failed.count else 0
+            write_scores(found, gold, report)
+        report.finish()
+        report.say_done("done")
+    return report.status
 
 
-def write_links(found: Iterable[Outcome], failures: Failures, write: Write) -> None:
-    """Write a line for each pair.
+def _counting(found: Iterable[Outcome], advance: Callable[[int], None]) -> Iterator[Outcome]:
+    for outcome in found:
+        advance(1)
+        yield outcome
 
-    One that could not be aligned gives an empty line, so that every line stays beside its pair.
+
+def write_links(found: Iterable[Outcome], report: Report) -> None:
+    """Write the links of each pair.
+
+    One that could not be aligned has none, so that every line stays beside its pair.
     """
-    for record, aligned in found:
+    for number, (record, aligned) in enumerate(found):
         if isinstance(aligned, AttnvizError):
-            failures.add(record, aligned)
-            write(b"\n")
+            report.skip(record, aligned)
+            report.add(links_data(getattr(record, "id", str(number)), None))
         else:
-            write(f"{pharaoh(aligned.links)}\n".encode())
+            report.add(links_data(getattr(record, "id", str(number)), aligned))
+
+
+COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word")
+
+
+def links_data(name: str, aligned: Aligned | None) -> Data:
+    """The links of one pair as data; None: it could not be aligned."""
+    from attnviz.renderers.data.maps import escape
+    from attnviz.renderers.reports import Data
+    from attnviz.storage.documents import dump_json
+
+    links = sorted(aligned.links) if aligned else []
+    attention = aligned.forward if aligned else None
+    source, target = (
+        text.split() if text else []
+        for text in ((attention.source, attention.target) if attention else (None, None))
+    )
+    rows = [(name, str(s), source[s], str(t), target[t]) for s, t in links]
+    document = {
+        "id": name,
+        "source": attention.source if attention else None,
+        "target": attention.target if attention else None,
+        "links": links if aligned else None,
+    }
+    return Data(
+        links=lambda: f"{pharaoh(frozenset(links))}\n",
+        rows=lambda: "".join("\t".join(map(escape, row)) + "\n" for row in [COLUMNS, *rows]),
+        document=lambda: dump_json(document) + "\n",
+    )
 
 
 def write_scores(
-    found: Iterable[Outcome],
-    failures: Failures,
-    gold: Sequence[tuple[Links, Links]],
-    output_format: str,
-    write: Write,
+    found: Iterable[Outcome], gold: Sequence[tuple[Links, Links]], report: Report
 ) -> None:
-    """Write precision, recall and error of every layer and head, best first, and of all as asked.
+    """Write precision, recall and error of every layer and head, best first, and of all."""
+    from attnviz.runs.word_alignment import Scores
 
-    Raises:
-        InputError: the gold file has not a line for each pair.
-    """
     scores, count = Scores(), 0
     for count, (record, aligned) in enumerate(found, 1):
         if count > len(gold):
             raise InputError(f"the gold file has {len(gold)} lines, fewer than there are pairs")
         if isinstance(aligned, AttnvizError):
-            failures.add(record, aligned)
+            report.skip(record, aligned)
         else:
             scores.add(aligned, *gold[count - 1])
     if count < len(gold):
@@ -118,15 +149,13 @@ def write_scores(
         (layer, head, *(f"{x:.3f}" for x in (score.precision, score.recall, score.error)))
         for layer, head, score in rows
     ]
-    write(listing(columns, cells, output_format, titled=True).encode())
+    report.add(listing(columns, cells, titled=True))
 
 
 def read_gold_file(path: Path) -> list[tuple[Links, Links]]:
-    """The sure and possible links of each line.
+    """The sure and possible links of each line."""
+    from attnviz.storage.matrices import read_bytes
 
-    Raises:
-        InputError: the file cannot be read, or a line is no links.
-    """
     lines = read_bytes(path).decode("utf-8", "replace").splitlines()
     found = []
     for number, line in enumerate(lines, 1):
@@ -137,64 +166,9 @@ def read_gold_file(path: Path) -> list[tuple[Links, Links]]:
     return found
 
 
-# <align> attnviz align.
-
-WAYS = ("forward", "reverse", "intersection", "union", "grow-diag-final-and", "product")
-
-SymmetrizeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--symmetrize",
-        metavar="HOW",
-        help="forward, reverse, intersection, union, grow-diag-final-and or product.",
-        autocompletion=completing(WAYS),
-    ),
-]
-AgainstOption = Annotated[
-    str,
-    typer.Option(
-        "--against",
-        metavar="SIDE",
-        help="A decoder row stands for the token it has read (input) or predicts (output).",
-        autocompletion=completing(("input", "output")),
-    ),
-]
-ScoreOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--score",
-        metavar="GOLD",
-        help="Lines of links by hand (0-0 sure, 1?1 possible): score every layer and head.",
-    ),
-]
-
-
-FormatOption = Annotated[
-    str,
-    typer.Option("--format", "-f", metavar="NAME", help="Of --score: table, tsv or json."),
-]
-
-
 @with_options(
-    without=(
-        *(
-            "generate",
-            "chat",
-            "weights",
-            "causal",
-            "size",
-            "heads",
-            "seed",
-            "mechanism",
-            "lens",
-            "explain",
-            "stream",
-            "reduce",
-        ),
-        *("over", "labels", "format", "heatmap", "grid", "links", "html", "open_page", "top"),
-        *("keep_qk", "group", "words", "rows", "window"),
-    ),
-    many=(*READING, *SHARING),
+    *("model", "compute", "to", "long", "heads", "reading", "sharing"),
+    writes=("alignment", "scores"),
 )
 def align(
     file: Annotated[
@@ -203,10 +177,9 @@ def align(
             help="Pairs: .tsv, .txt (tab or ||| between), .jsonl or .csv, also .gz; - reads stdin."
         ),
     ] = "-",
-    symmetrize: SymmetrizeOption = None,
-    against: AgainstOption = "input",
-    score: ScoreOption = None,
-    score_format: FormatOption = "table",
+    symmetrize: str | None = SYMMETRIZE,
+    against: str = AGAINST,
+    score: Path | None = SCORE,
     *,
     options: Options,
 ) -> None:
@@ -218,7 +191,6 @@ def align(
     """
     from attnviz.cli.inputs import reading, texts_of
 
-    choose(score_format, ("table", "tsv", "json"), "format")
     pairs, _ = texts_of([], file, pairs=True, keep_blank=True, **reading(options))
-    asked = Alignment(symmetrize, against, score, score_format)
-    raise typer.Exit(run_alignment(pairs, options, asked, file))
+    asked = Alignment(symmetrize, against, score)
+    raise typer.Exit(run_alignment(pairs, True, options, asked, file))

@@ -7,47 +7,23 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import FILES, READING, Options, completing, with_options
-from attnviz.core.errors import UsageError, choose
+from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Options, opt
+from attnviz.core.registry import CO_VARIANTS
 
-VARIANTS = ("parallel", "alternating", "two-stream")
 
-
-@with_options(
-    without=(
-        "model",
-        "mechanism",
-        "weights",
-        "causal",
-        "to",
-        "generate",
-        "chat",
-        "revision",
-        "allow_pickle",
-        "allow_code",
-        "device_map",
-        "keep_qk",
-        *("max_size", "rows", "window"),
-        "explain",
-    ),
-    many=(*READING, *FILES),
-)
+@with_options("layer", "compute", *VIEW, *PLACES, "reading", "files")
 def co(
     a: Annotated[
         str | None, typer.Argument(help="First text; - reads tab-separated pairs.")
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
-    variant: Annotated[
-        str,
-        typer.Option(
-            "--variant",
-            metavar="NAME",
-            help="parallel, alternating or two-stream.",
-            autocompletion=completing(VARIANTS),
-        ),
-    ] = "parallel",
-    input_file: InputOption = None,
+    variant: str = opt(
+        "parallel", ORIGIN, "--variant", "{choices}.", "NAME", choices=tuple(CO_VARIANTS)
+    ),
+    input_file: str | None = INPUT,
     *,
     options: Options,
 ) -> None:
@@ -59,7 +35,6 @@ def co(
     """
     from attnviz.cli.run import run_texts
 
-    choose(variant, VARIANTS, "variant")
     if a is not None and a != "-" and b is None:
         raise UsageError("co-attention needs two texts: attnviz co A B")
     given = [text for text in (a, b) if text is not None]

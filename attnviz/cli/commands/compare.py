@@ -1,31 +1,32 @@
-"""One run of `attnviz compare`: both attentions, their difference, and everything written once."""
+"""attnviz compare: both attentions, their difference, and everything written once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 from attnviz.analyses.compare import compare_maps
 from attnviz.analyses.view import describe_run
-from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, Options, completing, with_options
-from attnviz.cli.output import check_writable, different, note, write_file, write_text
-from attnviz.cli.sinks import display_of_stdout
+from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
+from attnviz.cli.report import Report
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
+from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
-from attnviz.core.options import Choice, Origin
+from attnviz.core.options import Choice, Options, Origin, opt
 from attnviz.models.open import check_origin, open_source
+from attnviz.renderers.reports import Data
 from attnviz.renderers.text.comparison import comparison_json, comparison_table, comparison_tsv
-from attnviz.runs.outputs import picture_suffix
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.texts import Text, check_text
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SAVED = (".npz", ".json", ".jsonl", ".safetensors")
-OUTPUTS = (".tsv", ".json", ".npz")
 NAMED = 8
 
 
@@ -43,88 +44,98 @@ class Side:
         return Path(self.text).suffix.lower() in SAVED
 
 
-@dataclass(frozen=True, slots=True)
-class CompareRequest:
-    """What is compared and where it goes.
+@with_options(
+    *("model", "compute", "mechanism", "layer", "causal", "generate", "chat", "long"),
+    *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures"),
+    writes="comparison",
+)
+def compare(
+    a: Annotated[str, typer.Argument(help="Text, or a saved map: .npz, .json, .safetensors.")],
+    b: Annotated[
+        str | None, typer.Argument(help="The other; without it the same text or map.")
+    ] = None,
+    model_a: str | None = opt(
+        None, ORIGIN, "--model-a", "Model of A, instead of --model.", "ID_OR_FOLDER"
+    ),
+    model_b: str | None = opt(
+        None, ORIGIN, "--model-b", "Model of B, instead of --model.", "ID_OR_FOLDER"
+    ),
+    revision_a: str | None = opt(None, ORIGIN, "--revision-a", "Revision of A's model.", "NAME"),
+    revision_b: str | None = opt(None, ORIGIN, "--revision-b", "Revision of B's model.", "NAME"),
+    layer_a: str | None = opt(
+        None, CHOICE, "--layer-a", "Layers of A, instead of --layer.", "WHICH"
+    ),
+    layer_b: str | None = opt(
+        None, CHOICE, "--layer-b", "Layers of B, instead of --layer.", "WHICH"
+    ),
+    head_a: str | None = opt(None, CHOICE, "--head-a", "Heads of A, instead of --head.", "WHICH"),
+    head_b: str | None = opt(None, CHOICE, "--head-b", "Heads of B, instead of --head.", "WHICH"),
+    top: int = opt(10, OUTPUT, "--top", "Heads and links to name.", "N", 1),
+    fail_above: float | None = opt(
+        None,
+        OUTPUT,
+        "--fail-above",
+        "Exit with 1 if a head's divergence is larger (0: none, 0.693: all).",
+        "NATS",
+        0,
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Show what changed between two attentions: of texts, models, heads or saved maps.
 
-    Attributes:
-        sides: A and B.
-        top: heads and links to name.
-        format: what stdout gets.
-        output: a data file.
-        heatmap: a picture of the head that differs most.
-        grid: a picture of every head.
-        fail_above: the divergence in nats that no head may exceed.
-        quiet: no notes.
+    attnviz compare "The cat sat on the mat" "The dog sat on the mat"
+
+    attnviz compare "The cat sat" --model-a ./step-1000 --model-b ./step-2000 --fail-above 0.05
+
+    attnviz compare before.npz after.npz --heatmap change.png
     """
 
-    sides: tuple[Side, Side]
-    top: int
-    format: str
-    output: Path | None
-    heatmap: Path | None
-    grid: Path | None
-    fail_above: float | None
-    quiet: bool
+    def side(text: str, model: str | None, revision: str | None, *which: str | None) -> Side:
+        origin = replace(
+            options.origin,
+            model=model or options.origin.model,
+            revision=revision or options.origin.revision,
+        )
+        layer, head = which
+        choice = replace(
+            options.choice,
+            layer=layer or options.choice.layer,
+            head=head or options.choice.head,
+        )
+        return Side(text, origin, choice)
 
-    def check(self) -> None:
-        """Find out before a model loads whether everything can be done and written.
-
-        Raises:
-            UsageError: A and B are one and the same, or a wrong suffix or choice.
-            OutputError: a place that cannot be written.
-        """
-        if self.sides[0] == self.sides[1]:
-            raise UsageError(
-                "A and B are the same: give two texts or maps, --model-a and --model-b, "
-                "or --head-a and --head-b"
-            )
-        for side in self.sides:
-            check_choice(side.choice)
-            if not side.saved:
-                check_origin(side.origin, "self")
-        if self.output is not None and self.output.suffix.lower() not in OUTPUTS:
-            raise UsageError(f"-o '{self.output}' must end in {', '.join(OUTPUTS)}")
-        for picture in (self.heatmap, self.grid):
-            if picture is not None:
-                picture_suffix(picture)
-        paths = different(self.output, self.heatmap, self.grid)
-        for path in paths:
-            check_writable(path)
-
-
-def run_comparison(asked: CompareRequest) -> int:
-    """Compare A and B and write what was asked for; answers the exit status.
-
-    Raises:
-        AttnvizError: it cannot be done, or a head differs by more than is allowed.
-    """
-    asked.check()
-    first, second = _attentions(asked.sides)
-    maps = _matching(first, second)
-    found = compare_maps(*maps, top=asked.top)
-    captions = (_caption(first, maps[0]), _caption(second, maps[1]))
-    if not asked.quiet:
+    sides = (
+        side(a, model_a, revision_a, layer_a, head_a),
+        side(a if b is None else b, model_b, revision_b, layer_b, head_b),
+    )
+    check_sides(sides)
+    with Report(options, "comparison") as report:
+        first, second = _attentions(sides)
+        maps = _matching(first, second)
+        found = compare_maps(*maps, top=top)
         for text in dict.fromkeys((*first.provenance.notes, *second.provenance.notes)):
-            note(text)
-    difference = _as_attention(first, found, captions)
-    sides = tuple(zip(captions, (first.provenance, second.provenance), strict=True))
-    if asked.output is not None:
-        write_file(asked.output, _data(asked.output, found, difference, sides))
-    for picture, path in (("heatmap", asked.heatmap), ("grid", asked.grid)):
-        if path is not None:
-            write_file(path, _picture(found, captions, picture, path))
-    if asked.format == "table":
-        write_text(comparison_table(found, captions, asked.top, display_of_stdout(many=False)))
-    elif asked.format == "tsv":
-        write_text(comparison_tsv(found))
-    elif asked.format == "json":
-        write_text(comparison_json(found, sides))
-    if asked.format != "table" and not asked.quiet:
-        for text in found.notes:
-            note(text)
-    _judge(found, asked.fail_above)
-    return 0
+            report.say(text)
+        if report.format != "table":
+            for text in found.notes:
+                report.say(text)
+        report.add(_data(first, second, maps, found, top))
+        report.finish()
+        report.say_done("compared")
+    _judge(found, fail_above)
+
+
+def check_sides(sides: tuple[Side, Side]) -> None:
+    """Find out before a model loads whether A and B can be compared."""
+    if sides[0] == sides[1]:
+        raise UsageError(
+            "A and B are the same: give two texts or maps, --model-a and --model-b, "
+            "or --head-a and --head-b"
+        )
+    for side in sides:
+        check_choice(side.choice)
+        if not side.saved:
+            check_origin(side.origin, "self")
 
 
 def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
@@ -143,8 +154,8 @@ def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
 
 
 def _saved(name: str) -> Attention:
-    from attnviz.storage.dumps import read_any
     from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.saved import read_any
 
     found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
     if len(found) != 1:
@@ -156,11 +167,7 @@ def _saved(name: str) -> Attention:
 
 
 def _matching(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
-    """The main map of A and B's of the same stream; where each has only one, those.
-
-    Raises:
-        UsageError: B lacks the stream.
-    """
+    """The main map of A and B's of the same stream; where each has only one, those."""
     wanted = first.main.stream
     same = [item for item in second.maps if item.stream == wanted]
     if same:
@@ -196,20 +203,35 @@ def _as_attention(first: Result, found: Comparison, captions: tuple[str, str]) -
     return Attention((found.map,), provenance, first.text, first.source, first.target, id=first.id)
 
 
-def _data(path: Path, found: Comparison, difference: Attention, sides: object) -> bytes:
-    suffix = path.suffix.lower()
-    if suffix == ".tsv":
-        return comparison_tsv(found).encode()
-    if suffix == ".json":
-        return comparison_json(found, sides).encode()  # type: ignore[arg-type]
-    from attnviz.storage.archive import dump_archive
+def _data(
+    first: Result,
+    second: Result,
+    maps: tuple[AttentionMap, AttentionMap],
+    found: Comparison,
+    top: int,
+) -> Data:
+    captions = (_caption(first, maps[0]), _caption(second, maps[1]))
+    sides = tuple(zip(captions, (first.provenance, second.provenance), strict=True))
 
-    return dump_archive([difference])
+    def archive() -> bytes:
+        from attnviz.storage.archive import dump_archive
+
+        return dump_archive([_as_attention(first, found, captions)])
+
+    return Data(
+        text=lambda display: comparison_table(found, captions, top, display),
+        rows=lambda: comparison_tsv(found),
+        document=lambda: comparison_json(found, sides),
+        arrays=archive,
+        figures={
+            "heatmap": lambda: _picture(found, captions, "heatmap"),
+            "grid": lambda: _picture(found, captions, "grid"),
+        },
+    )
 
 
-def _picture(found: Comparison, captions: tuple[str, str], picture: str, path: Path) -> bytes:
+def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figure:
     from attnviz.core.registry import PICTURES
-    from attnviz.renderers.figures.figure import figure_bytes
 
     item, many = found.map, found.divergences.size > 1
     title = "B − A"
@@ -224,18 +246,14 @@ def _picture(found: Comparison, captions: tuple[str, str], picture: str, path: P
             layers=(item.layers[layer],),
             heads=(item.heads[head],),
         )
-    figure = PICTURES[picture].load()(
+    figure: Figure = PICTURES[picture].load()(
         item, title=title, subtitle=f"A: {captions[0]}; B: {captions[1]}"
     )
-    return figure_bytes(figure, picture_suffix(path))
+    return figure
 
 
 def _judge(found: Comparison, limit: float | None) -> None:
-    """Refuse a divergence above the limit.
-
-    Raises:
-        AttnvizError: it names the heads, the worst first.
-    """
+    """Refuse a divergence above the limit."""
     if limit is None:
         return
     values = found.divergences.ravel()
@@ -254,134 +272,3 @@ def _judge(found: Comparison, limit: float | None) -> None:
         f"{len(over)} of {values.size} heads differ by more than {limit:g} nats: "
         f"{', '.join(named)}{more}"
     )
-
-
-# <compare> attnviz compare.
-
-FORMATS = ("table", "tsv", "json", "none")
-
-
-def _side(panel: str, name: str, metavar: str, text: str) -> Any:
-    return typer.Option(name, metavar=metavar, rich_help_panel=panel, help=text)
-
-
-@with_options(
-    without=(
-        *("to", "weights", "labels", "format", "output", "heatmap", "grid", "links", "top"),
-        *("html", "open_page", "keep_qk", "verbose", "rows", "window"),
-    )
-)
-def compare(
-    a: Annotated[str, typer.Argument(help="Text, or a saved map: .npz, .json, .safetensors.")],
-    b: Annotated[
-        str | None, typer.Argument(help="The other; without it the same text or map.")
-    ] = None,
-    model_a: Annotated[
-        str | None, _side(ORIGIN, "--model-a", "ID_OR_FOLDER", "Model of A, instead of --model.")
-    ] = None,
-    model_b: Annotated[
-        str | None, _side(ORIGIN, "--model-b", "ID_OR_FOLDER", "Model of B, instead of --model.")
-    ] = None,
-    revision_a: Annotated[
-        str | None, _side(ORIGIN, "--revision-a", "NAME", "Revision of A's model.")
-    ] = None,
-    revision_b: Annotated[
-        str | None, _side(ORIGIN, "--revision-b", "NAME", "Revision of B's model.")
-    ] = None,
-    layer_a: Annotated[
-        str | None, _side(CHOICE, "--layer-a", "WHICH", "Layers of A, instead of --layer.")
-    ] = None,
-    layer_b: Annotated[
-        str | None, _side(CHOICE, "--layer-b", "WHICH", "Layers of B, instead of --layer.")
-    ] = None,
-    head_a: Annotated[
-        str | None, _side(CHOICE, "--head-a", "WHICH", "Heads of A, instead of --head.")
-    ] = None,
-    head_b: Annotated[
-        str | None, _side(CHOICE, "--head-b", "WHICH", "Heads of B, instead of --head.")
-    ] = None,
-    top: Annotated[
-        int,
-        typer.Option(
-            "--top", metavar="N", min=1, rich_help_panel=OUTPUT, help="Heads and links to name."
-        ),
-    ] = 10,
-    format_name: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="NAME",
-            rich_help_panel=OUTPUT,
-            help=f"What stdout gets: {', '.join(FORMATS)}.",
-            autocompletion=completing(FORMATS),
-        ),
-    ] = "table",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Data file: .tsv or .json; .npz keeps B − A as a map for 'attnviz render'.",
-        ),
-    ] = None,
-    heatmap: Annotated[
-        Path | None,
-        typer.Option(
-            "--heatmap",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="B − A in the head that differs most: .png, .svg or .pdf.",
-        ),
-    ] = None,
-    grid: Annotated[
-        Path | None,
-        typer.Option("--grid", metavar="FILE", rich_help_panel=OUTPUT, help="B − A in every head."),
-    ] = None,
-    fail_above: Annotated[
-        float | None,
-        typer.Option(
-            "--fail-above",
-            metavar="NATS",
-            min=0,
-            rich_help_panel=OUTPUT,
-            help="Exit with 1 if a head's divergence is larger (0: none, 0.693: all).",
-        ),
-    ] = None,
-    *,
-    options: Options,
-) -> None:
-    """Show what changed between two attentions: of texts, models, heads or saved maps.
-
-    attnviz compare "The cat sat on the mat" "The dog sat on the mat"
-
-    attnviz compare "The cat sat" --model-a ./step-1000 --model-b ./step-2000 --fail-above 0.05
-
-    attnviz compare before.npz after.npz --heatmap change.png
-    """
-    choose(format_name, FORMATS, "format")
-
-    def side(text: str, model: str | None, revision: str | None, *which: str | None) -> Side:
-        origin = replace(
-            options.origin,
-            model=model or options.origin.model,
-            revision=revision or options.origin.revision,
-        )
-        layer, head = which
-        choice = replace(
-            options.choice,
-            layer=layer or options.choice.layer,
-            head=head or options.choice.head,
-        )
-        return Side(text, origin, choice)
-
-    sides = (
-        side(a, model_a, revision_a, layer_a, head_a),
-        side(a if b is None else b, model_b, revision_b, layer_b, head_b),
-    )
-    asked = CompareRequest(
-        sides, top, format_name, output, heatmap, grid, fail_above, options.output.quiet
-    )
-    raise typer.Exit(run_comparison(asked))

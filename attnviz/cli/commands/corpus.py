@@ -1,273 +1,55 @@
-"""What `attnviz corpus` was asked, and whether it can be done and written."""
+"""`attnviz corpus`: what each head does over a whole corpus."""
 
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.analyses.corpus.accumulators import Aggregates
-from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary
 from attnviz.analyses.heads import ORDERS, check_order
-from attnviz.cli.corpus_work import (
-    Accumulator,
-    Checkpoint,
-    ShardTask,
-    Texts,
-    read_frequencies,
-    read_twice,
-)
-from attnviz.cli.inputs import texts_of
-from attnviz.cli.journal import question_of
-from attnviz.cli.options import (
-    CHOICE,
-    ORIGIN,
-    OUTPUT,
-    READING,
-    SHARING,
-    Options,
-    completing,
-    with_options,
-)
-from attnviz.cli.output import (
-    check_writable,
-    different,
-    refuse_binary_on_terminal,
-    write_bytes,
-    write_file,
-)
-from attnviz.cli.rejects import failures, stopping
-from attnviz.cli.resumable import can_last
-from attnviz.cli.run import Notes, count_texts, sharing
+from attnviz.cli.inputs import reading, texts_of
+from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
+from attnviz.cli.rejects import rejected
+from attnviz.cli.report import Report
+from attnviz.cli.run import count_texts, sharing
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.errors import UsageError, choose
-from attnviz.core.notices import notices_to, notify
+from attnviz.core.errors import AttnvizError, UsageError
+from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.renderers import Display
+from attnviz.renderers.reports import Data
+from attnviz.runs.corpus import (
+    Checkpoint,
+    CorpusState,
+    ShardTask,
+    read_frequencies,
+    read_twice,
+    study,
+)
 from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AttendChunk
-from attnviz.runs.outputs import as_bytes, picture_suffix
+from attnviz.runs.journal import run_options
+from attnviz.runs.many_texts import AttendChunk, Record
 from attnviz.runs.pipeline import check_choice
+from attnviz.runs.resumable import can_resume
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 
-SUFFIXES = {".txt": "table", ".tsv": "tsv", ".json": "json", ".npz": "npz"}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-
-@dataclass(frozen=True, slots=True)
-class CorpusRequest:
-    """What was asked for.
-
-    Attributes:
-        options: the shared options.
-        file: where the texts are; "-" for stdin.
-        command: "self", or "cross" for pairs.
-        show: what table and tsv hold.
-        order: what heads are sorted by.
-        top: how many of them table and tsv hold; None: all.
-        frequencies: a file of words and counts.
-        replicates: of the bootstrap.
-        seed: of the bootstrap.
-        format: what stdout gets.
-        output: a file for the same.
-        overview: a picture.
-    """
-
-    options: Options
-    file: str
-    command: Command
-    show: str
-    order: str
-    top: int | None
-    frequencies: Path | None
-    replicates: int
-    seed: int
-    format: str
-    output: Path | None
-    overview: Path | None
-
-    def check(self) -> None:
-        """Find out before a model loads whether everything can be done and written.
-
-        Raises:
-            UsageError: a wrong suffix, choice or origin, or one file asked for twice.
-            OutputError: a place that cannot be written.
-        """
-        check_choice(self.options.choice)
-        stopping(self.options)
-        check_origin(self.options.origin, self.command)
-        paths = different(self.output, self.overview, self.options.many.rejects)
-        if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
-            raise UsageError(f"-o '{self.output}' must end in {', '.join(SUFFIXES)}")
-        if self.overview is not None:
-            picture_suffix(self.overview)
-        if self.options.many.resume and self._lasting() is None:
-            raise UsageError(
-                "--resume goes on with a file that an interrupted run was to write: give the texts "
-                "as a file, and -o FILE or --overview FILE"
-            )
-        if self.format == "npz":
-            refuse_binary_on_terminal("npz")
-        for path in paths:
-            check_writable(path)
-
-    def _lasting(self) -> Path | None:
-        """The file beside which the run's state is kept, where it can be gone on with."""
-        path = self.output or self.overview
-        if path is None or not can_last(path) or not Path(self.file).is_file():
-            return None
-        return path
-
-    def checkpoint(self) -> Checkpoint | None:
-        """The place of the run's state.
-
-        Raises:
-            InputError: a file that decides the answer cannot be read.
-        """
-        path = self._lasting()
-        if path is None:
-            return None
-        question = question_of(f"corpus {self.command}", self.options, Path(self.file))
-        question |= {"--replicates": str(self.replicates), "--bootstrap-seed": str(self.seed)}
-        if self.frequencies is not None:
-            counts = read_bytes(self.frequencies)
-            question["the checksum of --frequencies"] = hashlib.sha256(counts).hexdigest()[:16]
-        return Checkpoint(path, question)
-
-
-# <corpus_write> The report on a corpus, written wherever it was asked for.
-
-
-def finish(aggregates: Aggregates, asked: CorpusRequest) -> None:
-    """Write the picture, the file and stdout.
-
-    Raises:
-        OutputError: what cannot be written.
-    """
-    from attnviz.cli.sinks import display_of_stdout
-
-    report = report_of(aggregates, asked.order)
-    display = display_of_stdout(many=False)
-    if asked.overview is not None:
-        from attnviz.renderers.figures.corpus_overview import corpus_overview
-        from attnviz.renderers.figures.figure import figure_bytes
-
-        told = dump_json(asdict(report.provenance))
-        suffix = picture_suffix(asked.overview)
-        write_file(asked.overview, figure_bytes(corpus_overview(report), suffix, told))
-    if asked.output is not None:
-        format_name = SUFFIXES[asked.output.suffix.lower()]
-        plain = Display(width=display.width)
-        write_file(asked.output, written(report, format_name, asked, plain))
-    if asked.format != "none":
-        write_bytes(written(report, asked.format, asked, display))
-
-
-def written(
-    report: CorpusReport, format_name: str, asked: CorpusRequest, display: Display
-) -> bytes:
-    """The report in a format."""
-    first = replace(
-        report,
-        streams=tuple(replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams),
-    )
-    from attnviz.renderers.data import corpus as corpus_data
-    from attnviz.renderers.text.corpus import corpus_table
-
-    spellings: dict[str, Callable[[], str | bytes]] = {
-        "table": lambda: corpus_table(first, asked.show, display),
-        "tsv": lambda: corpus_data.corpus_tsv(first, asked.show),
-        "json": lambda: corpus_data.corpus_json(report),
-        "npz": lambda: corpus_data.corpus_npz(report),
-    }
-    return as_bytes(spellings[format_name]())
-
-
-# <corpus_run> One run of `attnviz corpus`: shards of texts become aggregates, and these are
-# written once.
-
-
-def run(asked: CorpusRequest) -> int:
-    """Study a corpus and write what was asked for; answers the exit status.
-
-    Raises:
-        AttnvizError: nothing could be done, or nothing more.
-    """
-    asked.check()
-    options = asked.options
-    checkpoint = asked.checkpoint()
-    vocabulary, texts, total = _read(asked)
-    attend = AttendChunk(options.origin, options.choice, asked.command, options.many.batch_size)
-    study = ShardTask(attend, vocabulary, asked.replicates, asked.seed)
-    say = None if options.output.quiet else Notes().say
-    with failures(options) as failed, open_engine(*sharing(options)) as engine, notices_to(say):
-        adding = Accumulator(study, failed, checkpoint)
-        if options.many.resume and not adding.go_on():
-            notify("there is nothing to go on with: beginning")
-        left = None if total is None else total - adding.reached.records
-        with _progress(left, asked) as advance:
-            adding.add_all(texts, engine, advance)
-        for text in adding.notes():
-            notify(text)
-    if adding.aggregates.texts:
-        finish(adding.aggregates, asked)
-    if checkpoint is not None:
-        checkpoint.discard()
-    return 1 if failed.count or not adding.aggregates.texts else 0
-
-
-def _read(asked: CorpusRequest) -> tuple[Vocabulary, Texts, int | None]:
-    """The frequent words, the texts and, where it is known, how many these are."""
-    many = asked.options.many
-
-    def open_texts() -> Texts:
-        texts, _ = texts_of(
-            [],
-            asked.file,
-            pairs=asked.command == "cross",
-            columns=many.columns,
-            input_format=many.input_format,
-        )
-        return texts
-
-    if asked.frequencies is None:
-        return read_twice(open_texts, asked.file)
-    vocabulary = read_frequencies(asked.frequencies)
-    return vocabulary, open_texts(), count_texts(asked.file, asked.command, asked.options)
-
-
-def _progress(
-    total: int | None, asked: CorpusRequest
-) -> AbstractContextManager[Callable[[int], None]]:
-    """A count, a rate and the time that remains, on a terminal."""
-    if asked.options.output.quiet or not sys.stderr.isatty():
-        return nullcontext(lambda done: None)
-    from attnviz.cli.progress import advancing
-
-    return advancing(total)
-
-
-# <corpus> attnviz corpus.
-
-FORMATS = ("table", "tsv", "json", "npz", "none")
 SHOWS = ("measures", "positions", "classes", "pairs", "links")
 
 
 @with_options(
-    without=(
-        *("weights", "lens", "explain", "generate", "chat", "labels", "reduce", "over"),
-        *("format", "output", "heatmap", "grid", "links", "html", "open_page", "top", "verbose"),
-        *("keep_qk", "group", "words", "rows", "window"),
-    ),
-    many=(*READING, *SHARING, "resume"),
+    *("model", "compute", "mechanism", "layer", "causal", "to", "long"),
+    *("stream", "heads", "special", "reading", "sharing"),
+    also=("resume",),
+    writes="corpus",
 )
 def corpus(
     file: Annotated[
@@ -276,103 +58,54 @@ def corpus(
             metavar="FILE", help="Texts: .txt (one a line), .jsonl, .csv or .tsv; - is stdin."
         ),
     ],
-    cross: Annotated[
-        bool,
-        typer.Option(
-            "--cross",
-            rich_help_panel=ORIGIN,
-            help="FILE holds pairs of source and target: measure how targets attend to sources.",
-        ),
-    ] = False,
-    show: Annotated[
-        str,
-        typer.Option(
-            "--show",
-            metavar="WHAT",
-            rich_help_panel=CHOICE,
-            help=f"What table and tsv hold: {', '.join(SHOWS)}. json and npz hold everything.",
-            autocompletion=completing(SHOWS),
-        ),
-    ] = "measures",
-    order: Annotated[
-        str,
-        typer.Option(
-            "--sort",
-            metavar="NAME",
-            rich_help_panel=CHOICE,
-            help="Order: role (the clearest first), layer, or a measure (the largest first).",
-            autocompletion=completing(ORDERS),
-        ),
-    ] = "role",
-    top: Annotated[
-        int | None,
-        typer.Option(
-            "--top",
-            metavar="N",
-            min=1,
-            rich_help_panel=CHOICE,
-            help="Heads in table and tsv, the first as sorted; all by default.",
-        ),
-    ] = None,
-    frequencies: Annotated[
-        Path | None,
-        typer.Option(
-            "--frequencies",
-            metavar="FILE",
-            rich_help_panel=CHOICE,
-            help="Word, tab, count a line: how frequent words are. Default: as in the texts.",
-        ),
-    ] = None,
-    replicates: Annotated[
-        int,
-        typer.Option(
-            "--replicates",
-            metavar="N",
-            min=2,
-            rich_help_panel=CHOICE,
-            help="Bootstrap replicates behind each interval.",
-        ),
-    ] = 200,
-    bootstrap_seed: Annotated[
-        int,
-        typer.Option(
-            "--bootstrap-seed",
-            metavar="N",
-            min=0,
-            rich_help_panel=CHOICE,
-            help="Seed of the bootstrap.",
-        ),
-    ] = 0,
-    format_name: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="NAME",
-            rich_help_panel=OUTPUT,
-            help=f"What stdout gets: {', '.join(FORMATS)}.",
-            autocompletion=completing(FORMATS),
-        ),
-    ] = "table",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="The same as a file: .txt, .tsv, .json or .npz.",
-        ),
-    ] = None,
-    overview: Annotated[
-        Path | None,
-        typer.Option(
-            "--overview",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            help="Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
-        ),
-    ] = None,
+    cross: bool = opt(
+        False,
+        ORIGIN,
+        "--cross",
+        "FILE holds pairs of source and target: measure how targets attend to sources.",
+    ),
+    show: str = opt(
+        "measures",
+        CHOICE,
+        "--show",
+        "What tables and rows hold: {choices}. json and npz hold everything.",
+        "WHAT",
+        choices=SHOWS,
+    ),
+    order: str = opt(
+        "role",
+        CHOICE,
+        "--sort",
+        "Order: role (the clearest first), layer, or a measure (the largest first).",
+        "NAME",
+        choices=ORDERS,
+    ),
+    top: int | None = opt(
+        None,
+        CHOICE,
+        "--top",
+        "Heads in tables and rows, the first as sorted; all by default.",
+        "N",
+        1,
+    ),
+    frequencies: Path | None = opt(
+        None,
+        CHOICE,
+        "--frequencies",
+        "Word, tab, count a line: how frequent words are. Default: as in the texts.",
+        "FILE",
+    ),
+    replicates: int = opt(
+        200, CHOICE, "--replicates", "Bootstrap replicates behind each interval.", "N", 2
+    ),
+    bootstrap_seed: int = opt(0, CHOICE, "--bootstrap-seed", "Seed of the bootstrap.", "N", 0),
+    overview: Path | None = opt(
+        None,
+        OUTPUT,
+        "--overview",
+        "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
+        "FILE",
+    ),
     *,
     options: Options,
 ) -> None:
@@ -382,21 +115,106 @@ def corpus(
 
     attnviz corpus sample_inputs/sentences.txt -o heads.npz --overview heads.png
     """
-    choose(format_name, FORMATS, "format")
-    choose(show, SHOWS, "thing to show")
     check_order(order, None)
-    asked = CorpusRequest(
-        options=options,
-        file=file,
-        command="cross" if cross else "self",
-        show=show,
-        order=order,
-        top=top,
-        frequencies=frequencies,
-        replicates=replicates,
-        seed=bootstrap_seed,
-        format=format_name,
-        output=output,
-        overview=overview,
+    check_choice(options.choice)
+    command: Command = "cross" if cross else "self"
+    check_origin(options.origin, command)
+    own = {"--replicates": str(replicates), "--bootstrap-seed": str(bootstrap_seed)}
+    if frequencies is not None:
+        checksum = hashlib.sha256(read_bytes(frequencies)).hexdigest()
+        own["the checksum of --frequencies"] = checksum[:16]
+    checkpoint = _checkpoint(options.output.output or overview, file, command, options, own)
+    with Report(options, "corpus", pictures={"overview": overview}) as report:
+        vocabulary, texts, total = _read(file, command, frequencies, options)
+        attend = AttendChunk(options.origin, options.choice, command, options.many.batch_size)
+        task = ShardTask(attend, vocabulary, replicates, bootstrap_seed)
+        state = _state(task, checkpoint, report)
+        left = None if total is None else total - state.records
+
+        def on_failure(record: Record, error: AttnvizError) -> str:
+            report.skip(record, error)
+            return "" if options.many.rejects is None else rejected(record, error).decode()
+
+        with open_engine(*sharing(options)) as engine, report.counted(lambda: left) as advance:
+            found = study(
+                *(task, texts, engine),
+                state=state,
+                checkpoint=checkpoint,
+                on_failure=on_failure,
+                advance=advance,
+                order=order,
+            )
+        if found is not None:
+            report.add(_data(found, show, top))
+        report.finish()
+        report.say_done(f"{state.records} texts")
+    if checkpoint is not None:
+        checkpoint.discard()
+    raise typer.Exit(1 if found is None else report.status)
+
+
+def _checkpoint(
+    path: Path | None, file: str, command: Command, options: Options, own: Mapping[str, str]
+) -> Checkpoint | None:
+    """Where the state is kept of a run that will write `path`, if it could be resumed.
+
+    Raises:
+        UsageError: it could not, and was to be.
+        InputError: the texts cannot be read.
+    """
+    if path is None or not can_resume(path) or not Path(file).is_file():
+        if options.many.resume:
+            raise UsageError(
+                "--resume continues an interrupted run: give the texts as a file, and -o FILE or "
+                "--overview FILE"
+            )
+        return None
+    return Checkpoint(path, {**run_options(f"corpus {command}", options, Path(file)), **own})
+
+
+def _read(
+    file: str, command: Command, frequencies: Path | None, options: Options
+) -> tuple[Vocabulary, Iterator[Record], int | None]:
+    """The frequent words, the texts and, where it is known, how many these are."""
+
+    def open_texts() -> Iterator[Record]:
+        texts, _ = texts_of([], file, pairs=command == "cross", **reading(options))
+        return texts
+
+    if frequencies is None:
+        return read_twice(open_texts, file)
+    return read_frequencies(frequencies), open_texts(), count_texts(file, command, options)
+
+
+def _state(task: ShardTask, checkpoint: Checkpoint | None, report: Report) -> CorpusState:
+    """The state to start from: with --resume what an earlier run has left."""
+    if report.options.many.resume and checkpoint is not None:
+        state = checkpoint.restore(task)
+        if state is not None:
+            report.reject(state.rejects.encode(), state.failed)
+            return state
+        report.say("nothing to resume: starting from the first text")
+    return CorpusState(task.empty())
+
+
+def _data(report: CorpusReport, show: str, top: int | None) -> Data:
+    """The report in every form."""
+    from attnviz.renderers.data import corpus as data
+    from attnviz.renderers.text.corpus import corpus_table
+
+    streams = (replace(stream, rows=stream.rows[:top]) for stream in report.streams)
+    first = replace(report, streams=tuple(streams))
+
+    def overview() -> Figure:
+        from attnviz.renderers.figures.corpus_overview import corpus_overview
+
+        return corpus_overview(report)
+
+    return Data(
+        text=lambda display: corpus_table(first, show, display),
+        rows=lambda: data.corpus_tsv(first, show),
+        document=lambda: data.corpus_json(report),
+        arrays=lambda: data.corpus_npz(report),
+        figures={"overview": overview},
+        about=dump_json(asdict(report.provenance)),
     )
-    raise typer.Exit(run(asked))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnviz.cli.commands.align import AgainstOption, ScoreOption, SymmetrizeOption
-from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import FILES, READING, SHARING, Options, with_options
+from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
+from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.options import MANY_TEXTS, MODELS, PLACES, VIEW, with_options
+from attnviz.core.options import Options
 
 
-@with_options(without=("causal", "chat", "rows", "window"), many=(*READING, *SHARING, *FILES))
+@with_options(
+    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS),
+    writes=("maps", "alignment", "scores"),
+)
 def cross(
     source: Annotated[
         str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")
@@ -20,10 +25,10 @@ def cross(
         str | None,
         typer.Argument(help="Text that attends (queries); without it the model writes one."),
     ] = None,
-    input_file: InputOption = None,
-    symmetrize: SymmetrizeOption = None,
-    against: AgainstOption = "input",
-    score: ScoreOption = None,
+    input_file: str | None = INPUT,
+    symmetrize: str | None = SYMMETRIZE,
+    against: str = AGAINST,
+    score: Path | None = SCORE,
     *,
     options: Options,
 ) -> None:
@@ -47,6 +52,6 @@ def cross(
         from attnviz.cli.commands.align import Alignment, run_alignment
 
         raise typer.Exit(
-            run_alignment(texts, options, Alignment(symmetrize, against, score), input_file)
+            run_alignment(texts, many, options, Alignment(symmetrize, against, score), input_file)
         )
     raise typer.Exit(run_texts("cross", texts, many, options, input_file))

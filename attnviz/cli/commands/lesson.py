@@ -9,36 +9,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnviz.cli.options import OUTPUT, with_options
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.registry import LESSONS, PICTURE_SUFFIXES
+from attnviz.core.options import Options, opt
+from attnviz.core.registry import LESSONS
 
 if TYPE_CHECKING:
+    from attnviz.renderers.reports import Data
     from attnviz.teach.lessons.lesson import Lesson
 
-FORMATS = ("table", "json", "csv", "none")
+GIVEN = "What it is about"
 _LIST = ", ".join(LESSONS)
 
 
+@with_options(writes="lesson")
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
-    length: Annotated[
-        int | None,
-        typer.Option("--length", help="Positions: default 64, of linear at most, default 4096."),
-    ] = None,
-    size: Annotated[
-        int | None,
-        typer.Option("--size", min=1, help="Features: default 64, of masking 16."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of random numbers, default 0.")
-    ] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Sentence for masking.")] = None,
-    format_name: Annotated[
-        str, typer.Option("--format", "-f", help="What stdout gets: table, json, csv or none.")
-    ] = "table",
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Picture to write (.png, .svg, .pdf).")
-    ] = None,
+    length: int | None = opt(
+        None, GIVEN, "--length", "Positions: default 64, of linear at most, default 4096.", "N"
+    ),
+    size: int | None = opt(None, GIVEN, "--size", "Features: default 64, of masking 16.", "N", 1),
+    seed: int | None = opt(None, GIVEN, "--seed", "Seed of random numbers, default 0.", "N", 0),
+    text: str | None = opt(None, GIVEN, "--text", "Sentence for masking.", "TEXT"),
+    plot: Path | None = opt(
+        None, OUTPUT, "--plot", "The lesson as a picture: .png, .svg or .pdf.", "FILE"
+    ),
+    *,
+    options: Options,
 ) -> None:
     """Teach one thing about attention in numbers.
 
@@ -49,23 +46,21 @@ def lesson(
 
     attnviz lesson positions --plot positions.png
     """
+    from attnviz.cli.report import Report
+
     if name is None:
         raise UsageError(f"which lesson? Choose from {_LIST}")
     choose(name, LESSONS, "lesson")
-    choose(format_name, FORMATS, "format")
-    _check_plot(plot)
-    options = {"length": length, "size": size, "seed": seed, "text": text}
-    given = {option: value for option, value in options.items() if value is not None}
-    _write(_teach(name, given), format_name, plot)
+    wanted = {"length": length, "size": size, "seed": seed, "text": text}
+    given = {option: value for option, value in wanted.items() if value is not None}
+    with Report(options, "lesson", pictures={"plot": plot}) as report:
+        report.add(_data(_teach(name, given)))
+        report.finish()
+        report.say_done("taught")
 
 
 def _teach(name: str, given: Mapping[str, Any]) -> Lesson:
-    """The lesson with those options that were given.
-
-    Raises:
-        UsageError: an option that means nothing to this lesson.
-        InputError: a blank text.
-    """
+    """The lesson with those options that were given."""
     if "text" in given:
         from attnviz.storage.texts import check_text
 
@@ -80,33 +75,19 @@ def _teach(name: str, given: Mapping[str, Any]) -> Lesson:
     return result
 
 
-def _check_plot(plot: Path | None) -> None:
-    """Find out before the work whether the picture can be written.
+def _data(result: Lesson) -> Data:
+    from attnviz.renderers.data.maps import escape
+    from attnviz.renderers.reports import Data
+    from attnviz.storage.documents import dump_json
 
-    Raises:
-        UsageError: an unknown suffix.
-    """
-    from attnviz.cli.output import check_writable
+    def rows() -> str:
+        lines = (map(escape, map(str, row)) for row in (result.columns, *result.rows))
+        return "".join("\t".join(line) + "\n" for line in lines)
 
-    if plot is None:
-        return
-    if plot.suffix.lower() not in PICTURE_SUFFIXES:
-        raise UsageError(f"--plot '{plot}' must end in {', '.join(PICTURE_SUFFIXES)}")
-    check_writable(plot)
-
-
-def _write(result: Lesson, format_name: str, plot: Path | None) -> None:
-    """The picture first, so that a table on stdout means that all went well."""
-    from attnviz.cli.output import write_file, write_text
-    from attnviz.teach.lessons import lesson as show
-
-    if plot is not None:
-        from attnviz.renderers.figures.figure import figure_bytes
-
-        write_file(plot, figure_bytes(result.draw(), plot.suffix.lower(), result.title))
-    if format_name == "table":
-        from attnviz.cli.sinks import display_of_stdout
-
-        write_text(show.as_table(result, display_of_stdout(many=False)))
-    elif format_name != "none":
-        write_text({"json": show.as_json, "csv": show.as_csv}[format_name](result))
+    return Data(
+        text=result.table,
+        rows=rows,
+        document=lambda: dump_json(result.data()) + "\n",
+        figures={"plot": result.draw},
+        about=result.title,
+    )

@@ -1,89 +1,82 @@
-"""Short lists of names for the eye and for pipes."""
+"""Short lists of names: attnviz mechanisms, attnviz models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnviz.cli.output import write_text
+from attnviz.cli.options import with_options
 from attnviz.core.errors import choose
+from attnviz.core.options import Options
 from attnviz.core.registry import MECHANISMS
 
-
-def write_listing(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], output_format: str
-) -> None:
-    """Write rows as an aligned table, as tab-separated lines, or as a JSON list of objects."""
-    write_text(listing(columns, rows, output_format))
+if TYPE_CHECKING:
+    from attnviz.renderers.reports import Data
 
 
-def listing(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    output_format: str,
-    *,
-    titled: bool = False,
-) -> str:
-    """Rows as an aligned table ("table"), tab-separated lines ("tsv") or JSON objects ("json").
+def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bool = False) -> Data:
+    """Rows as data: an aligned table, tab-separated lines, JSON objects."""
+    import json
 
-    Args:
-        columns: a name each; the table shows them only where it is titled.
-        rows: a text for each column.
-        output_format: "table", "tsv" or "json".
-        titled: whether the table begins with the columns' names.
-    """
-    if output_format == "json":
-        import json
+    from attnviz.renderers.reports import Data
 
-        found = [dict(zip(columns, row, strict=True)) for row in rows]
-        return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
-    if output_format == "tsv":
-        return "".join("\t".join(row) + "\n" for row in [columns, *rows])
-    shown = [columns, *rows] if titled else list(rows)
-    widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
-    padded = [
-        [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
-        for row in shown
-    ]
-    return "".join("  ".join(row) + "\n" for row in padded)
+    def table() -> str:
+        shown = [columns, *rows] if titled else list(rows)
+        widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
+        return "".join(
+            "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
+            for row in shown
+        )
+
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    return Data(
+        text=lambda display: table(),
+        rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
+        document=lambda: json.dumps(found, ensure_ascii=False, indent=2) + "\n",
+    )
 
 
-# <mechanisms> attnviz mechanisms.
+def _write(data: Data, options: Options) -> None:
+    from attnviz.cli.report import Report
+
+    with Report(options, "listing") as report:
+        report.add(data)
+        report.finish()
+        report.say_done("listed")
 
 
-def mechanisms(
-    output_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="NAME", help="table, tsv or json.")
-    ] = "table",
-) -> None:
+@with_options(writes="listing")
+def mechanisms(*, options: Options) -> None:
     """List the attention mechanisms, with the commands that offer them."""
-    choose(output_format, ("table", "tsv", "json"), "format")
     rows = [(name, " ".join(entry.commands), entry.summary) for name, entry in MECHANISMS.items()]
-    write_listing(("mechanism", "commands", "summary"), rows, output_format)
+    _write(listing(("mechanism", "commands", "summary"), rows), options)
 
 
-# <models> attnviz models.
-
-
+@with_options(writes="listing")
 def models(
     name: Annotated[
         str | None, typer.Argument(help="'pocket' prints the shipped model's card.")
     ] = None,
-    output_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="NAME", help="table, tsv or json.")
-    ] = "table",
+    *,
+    options: Options,
 ) -> None:
     """List the models found on this machine: the shipped one and the Hugging Face cache."""
-    choose(output_format, ("table", "tsv", "json"), "format")
-    from attnviz.models.hugging_face.load.cache import list_cached_models
     from attnviz.models.pocket.card import card, summary
 
     if name is not None:
         choose(name, ("pocket",), "model with a card")
-        write_text(card())
+        from attnviz.renderers.reports import Data
+        from attnviz.storage.documents import dump_json
+
+        document = {"model": name, "card": card()}
+        _write(
+            Data(text=lambda display: card(), document=lambda: dump_json(document) + "\n"), options
+        )
         return
+    from attnviz.models.hugging_face.load.locate import list_cached_models
+
     rows = [("pocket", "shipped", summary())]
     rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]
-    write_listing(("model", "from", "about"), rows, output_format)
+    _write(listing(("model", "from", "about"), rows), options)

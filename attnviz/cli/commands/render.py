@@ -11,20 +11,17 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import ORIGIN, Options, with_options
-from attnviz.cli.run import write_all
-from attnviz.cli.sinks import Sinks
+from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
+from attnviz.cli.report import Report
+from attnviz.cli.run import report_all
 from attnviz.core.errors import InputError
+from attnviz.core.options import Options
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.saved import Opener, open_saved, openers, pick, read_all
 
 
 def replay(file: str, record: str | None, options: Options) -> int:
-    """Write every saved text, or the one of an id or a number; answers the exit status.
-
-    Raises:
-        InputError: the file cannot be read, or holds no such text.
-    """
+    """Write every saved text, or the one of an id or a number; answers the exit status."""
     check_choice(options.choice)
     where = "stdin" if file == "-" else f"'{file}'"
     files: list[Opener] = [_from_stdin()] if file == "-" else openers(Path(file))
@@ -32,11 +29,11 @@ def replay(file: str, record: str | None, options: Options) -> int:
     first = list(islice(found, 2))
     if not first:
         raise InputError(f"{where} holds no maps")
-    with Sinks(options, len(first) > 1) as sinks:
+    with Report(options, many=len(first) > 1) as report:
         texts = (apply_choice(item, options.choice) for item in chain(first, found))
-        write_all(((None, item) for item in texts), sinks, options)
-        sinks.finish()
-    return 0
+        done = report_all(((None, item) for item in texts), report)
+        report.say_done(f"{done} text{'s' * (done != 1)}")
+    return report.status
 
 
 def _from_stdin() -> Opener:
@@ -44,32 +41,7 @@ def _from_stdin() -> Opener:
     return lambda: nullcontext(saved)
 
 
-# <render> attnviz render.
-
-
-@with_options(
-    without=(
-        "model",
-        "mechanism",
-        "weights",
-        "causal",
-        "to",
-        "generate",
-        "chat",
-        "size",
-        "heads",
-        "seed",
-        "device",
-        "dtype",
-        "revision",
-        "allow_pickle",
-        "allow_code",
-        "device_map",
-        "keep_qk",
-        *("max_size", "rows", "window"),
-        "explain",
-    )
-)
+@with_options(*VIEW, *PLACES)
 def render(
     file: Annotated[
         str,

@@ -6,27 +6,26 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.inputs import InputOption, reading, texts_of
-from attnviz.cli.options import FILES, ORIGIN, READING, SHARING, Options, with_options
+from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.options import MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
+from attnviz.core.options import Options, opt
 
 
-@with_options(without=("to",), many=(*READING, *SHARING, *FILES))
+@with_options(*MODELS, *VIEW, *PLACES, "causal", "chat", "range", "explain", *MANY_TEXTS)
 def self_command(
     text: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="Texts, each in quotes; - reads stdin."),
     ] = None,
-    input_file: InputOption = None,
-    pair: Annotated[
-        str | None,
-        typer.Option(
-            "--pair",
-            metavar="TEXT",
-            rich_help_panel=ORIGIN,
-            help="Second text of a sentence pair; --stream a-to-b, b-to-a, … shows a quarter.",
-        ),
-    ] = None,
+    input_file: str | None = INPUT,
+    pair: str | None = opt(
+        None,
+        ORIGIN,
+        "--pair",
+        "Second text of a sentence pair; --stream a-to-b, b-to-a, … shows a quarter.",
+        "TEXT",
+    ),
     *,
     options: Options,
 ) -> None:

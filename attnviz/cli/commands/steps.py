@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.cli.options import OUTPUT, with_options
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.options import Options, opt
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnviz.renderers.reports import Data
+    from attnviz.teach.steps.arithmetic import Steps
     from attnviz.teach.steps.given import Given
 
-FORMATS = ("table", "json", "none")
+GIVEN = "What it is about"
 SIZE = 4
 """Features of a sentence's vectors: few enough for the eye; --size gives more."""
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 
+@with_options(writes="steps")
 def steps(
     file: Annotated[
         str | None,
@@ -28,32 +36,26 @@ def steps(
             "it, is no file and does not end like one (.json). Without: a worked example.",
         ),
     ] = None,
-    text: Annotated[
-        str | None, typer.Option("--text", help="Sentence, of one word or more.")
-    ] = None,
-    causal: Annotated[bool, typer.Option("--causal", help="Hide later positions.")] = False,
-    size: Annotated[
-        int | None, typer.Option("--size", min=1, help=f"Features of a sentence, default {SIZE}.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of a sentence's vectors, default 0.")
-    ] = None,
-    format_name: Annotated[
-        str, typer.Option("--format", "-f", help="What stdout gets: table, json or none.")
-    ] = "table",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File for every matrix (.json, .npz).")
-    ] = None,
-    scatter: Annotated[
-        Path | None,
-        typer.Option(
-            "--scatter",
-            help="Picture (.png, .svg, .pdf) of inputs, values and outputs in three dimensions.",
-        ),
-    ] = None,
-    diagram: Annotated[
-        bool, typer.Option("--diagram", help="Print the flow of the data as Mermaid text instead.")
-    ] = False,
+    text: str | None = opt(None, GIVEN, "--text", "Sentence, of one word or more.", "TEXT"),
+    causal: bool = opt(False, GIVEN, "--causal", "Hide later positions."),
+    size: int | None = opt(
+        None, GIVEN, "--size", f"Features of a sentence, default {SIZE}.", "N", 1
+    ),
+    seed: int | None = opt(
+        None, GIVEN, "--seed", "Seed of a sentence's vectors, default 0.", "N", 0
+    ),
+    scatter: Path | None = opt(
+        None,
+        OUTPUT,
+        "--scatter",
+        "Inputs, values and outputs in three dimensions: .png, .svg or .pdf.",
+        "FILE",
+    ),
+    diagram: bool = opt(
+        False, OUTPUT, "--diagram", "Print the flow of the data as Mermaid text instead."
+    ),
+    *,
+    options: Options,
 ) -> None:
     """Show the arithmetic of attention, matrix by matrix.
 
@@ -68,24 +70,30 @@ def steps(
 
     attnviz steps -f json | jq .weights
     """
-    choose(format_name, FORMATS, "format")
-    if diagram and format_name == "json":
-        raise UsageError("--diagram and -f json both want stdout: choose one, or use -o FILE.json")
-    _check_files(output, scatter)
-    sentence = _sentence(file, text)
-    if sentence is None and not (size is seed is None):
-        raise UsageError("--size and --seed are for a sentence: a file brings its own numbers")
-    given = _given(file, sentence, size or SIZE, seed or 0)
-    _write(given, causal, "diagram" if diagram else format_name, output, scatter)
+    from attnviz.cli.report import Report
+
+    if diagram and options.output.format not in (None, "table"):
+        raise UsageError(
+            f"--diagram and -f {options.output.format} both want stdout: choose one, or use -o FILE"
+        )
+    with Report(options, "steps", pictures={"scatter": scatter}) as report:
+        sentence = _sentence(file, text)
+        if sentence is None and not (size is seed is None):
+            raise UsageError("--size and --seed are for a sentence: a file brings its own numbers")
+        given = _given(file, sentence, size or SIZE, seed or 0)
+        from attnviz.teach.steps.arithmetic import arithmetic
+
+        result = arithmetic(given, causal=causal)
+        if report.format != "table" or diagram:
+            for line in result.notes:
+                report.say(line)
+        report.add(_data(result, diagram))
+        report.finish()
+        report.say_done("computed")
 
 
 def _sentence(file: str | None, text: str | None) -> str | None:
-    """The sentence that was asked for, or None where a file was, or nothing.
-
-    Raises:
-        UsageError: both were given.
-        InputError: it is blank.
-    """
+    """The sentence that was asked for, or None where a file was, or nothing."""
     if text is not None and file is not None:
         raise UsageError("give either --text or an argument, not both")
     if text is None:
@@ -120,53 +128,28 @@ def _given(file: str | None, sentence: str | None, size: int, seed: int) -> Give
     return Given.from_file(Path(file))
 
 
-def _check_files(output: Path | None, scatter: Path | None) -> None:
-    """Find out before the work whether both files can be written, and as what.
+def _data(result: Steps, diagram: bool) -> Data:
+    from attnviz.renderers.reports import Data
+    from attnviz.storage.documents import dump_json
+    from attnviz.teach.steps import show
 
-    Raises:
-        UsageError: an unknown suffix.
-    """
-    from attnviz.cli.output import check_writable
-    from attnviz.core.registry import PICTURE_SUFFIXES
+    def archive() -> bytes:
+        import numpy as np
 
-    for path, suffixes, option in (
-        (output, (".json", ".npz"), "-o"),
-        (scatter, PICTURE_SUFFIXES, "--scatter"),
-    ):
-        if path is not None:
-            if path.suffix.lower() not in suffixes:
-                raise UsageError(f"{option} '{path}' must end in {', '.join(suffixes)}")
-            check_writable(path)
+        file = io.BytesIO()
+        arrays: dict[str, Any] = {**result.arrays()}
+        np.savez_compressed(file, **arrays)
+        return file.getvalue()
 
+    def figure() -> Figure:
+        from attnviz.teach.steps.scatter import scatter
 
-def _write(
-    given: Given, causal: bool, shown: str, output: Path | None, scatter: Path | None
-) -> None:
-    """Compute once and write everything that was asked for."""
-    from attnviz.cli.output import note, write_file, write_text
-    from attnviz.teach.steps.arithmetic import arithmetic
-    from attnviz.teach.steps.show import as_json, as_npz
+        return scatter(result)
 
-    result = arithmetic(given, causal=causal)
-    if output is not None:
-        as_bytes = as_npz(result) if output.suffix.lower() == ".npz" else as_json(result).encode()
-        write_file(output, as_bytes)
-    if scatter is not None:
-        from attnviz.renderers.figures.figure import figure_bytes
-        from attnviz.teach.steps.scatter import scatter as draw
-
-        write_file(scatter, figure_bytes(draw(result), scatter.suffix.lower(), result.title))
-    if shown != "table":
-        for line in result.notes:
-            note(line)
-    if shown == "json":
-        write_text(as_json(result))
-    elif shown == "diagram":
-        from attnviz.teach.steps.show import mermaid
-
-        write_text(mermaid(result))
-    elif shown == "table":
-        from attnviz.cli.sinks import display_of_stdout
-        from attnviz.teach.steps.show import table
-
-        write_text(table(result, display_of_stdout(many=False)))
+    return Data(
+        text=lambda display: show.mermaid(result) if diagram else show.table(result, display),
+        document=lambda: dump_json(result.data()) + "\n",
+        arrays=archive,
+        figures={"scatter": figure},
+        about=result.title,
+    )

@@ -4,17 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attnviz.models.hugging_face.load.cache import CachedModel, list_cached_models
-    from attnviz.models.hugging_face.load.loading import load_model
-    from attnviz.models.hugging_face.model import HuggingFaceModel
+    from attnviz.models.hugging_face.load.locate import CachedModel, list_cached_models
+    from attnviz.models.hugging_face.source import HuggingFaceModel, load_model
 
 __all__ = ["CachedModel", "HuggingFaceModel", "list_cached_models", "load_model"]
 
 _HOMES = {
-    "CachedModel": "load.cache",
-    "HuggingFaceModel": "model",
-    "list_cached_models": "load.cache",
-    "load_model": "load.loading",
+    "CachedModel": "load.locate",
+    "HuggingFaceModel": "source",
+    "list_cached_models": "load.locate",
+    "load_model": "source",
 }
 
 

@@ -1,11 +1,17 @@
-"""Lists of numbers of several texts become one batch, and a batch's output each text's own."""
+"""Encoded texts through a model, one by one or in batches, and how batches are checked.
+
+Whether padding changes a text's numbers is not known from a list of families. The shortest text of
+the first batch is read alone as well, by the model's own kernel, and all of its weights have to
+agree. Where they do not, only texts of equal length are read together; where not even that helps,
+each is read by itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,20 +19,62 @@ import numpy as np
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, AttnvizError
 from attnviz.core.notices import notify
-from attnviz.models.hugging_face.capture.capture import HANDED_OVER, Captured, capture_many
-from attnviz.models.hugging_face.capture.kernel import eagerly
-from attnviz.models.hugging_face.inputs.prepared import Prepared
-from attnviz.models.hugging_face.inputs.reader import taken_by, vocabulary_of
-from attnviz.models.hugging_face.load.devices import NoRoomError
+from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
+from attnviz.models.hugging_face.capture.kernel import switched_to_eager
+from attnviz.models.hugging_face.capture.region import heads_of
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
 from attnviz.models.hugging_face.load.errors import first_line
-from attnviz.models.hugging_face.load.tasks import listening
-from attnviz.storage.texts.batches import batches
+from attnviz.models.hugging_face.load.tasks import record_outputs
+from attnviz.models.hugging_face.model import LoadedModel, input_names, vocabulary_size
+from attnviz.storage.texts.batches import MEMORY_BUDGET, batches
 
-if TYPE_CHECKING:
-    from attnviz.models.hugging_face.model import HuggingFaceModel
-
+FEW = 4
+"""Fewer texts than this are read one by one: a batch of them would save nothing."""
+SHORT = 128
+"""Tokens up to which an eager pass costs less on a CPU than probing a kernel."""
+TOKENS = {"cpu": 1024}
+"""Tokens of a batch by the kind of device; elsewhere 16,384."""
+TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}
+"""How far a text's weights in a batch may be off those alone; elsewhere 1e-5."""
+ROUNDINGS, LEAK = 8, 1e-3
+"""Elsewhere also by this many times what one rounding of the text's embeddings changes, but for
+what is no rounding in any case."""
 MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
-"""Which input says where the numbers of which other one are no padding."""
+"""Which input says where the ids of which other one are no padding."""
+
+Grouping = Literal["padded", "even", "none"]
+"""Which texts are read together: all with padding, those of equal length, or none."""
+FALL_BACK: dict[Grouping, Grouping] = {"padded": "even", "even": "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMode:
+    """How a batch is read: with padding or of equal lengths, eagerly or by the model's kernel."""
+
+    grouping: Grouping
+    eager: bool
+
+
+class Findings:
+    """What was found out about a model's passes over several texts.
+
+    Attributes:
+        grouping: which texts may be read together.
+        eager: whether short texts may be read eagerly.
+        calls: for each mode that was compared, how many layers a pass has to read; None: it has to
+            run through; 0: no kernel is called, and an eager pass gives the weights out.
+        tokens: of a batch at most.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.grouping: Grouping = "padded"
+        self.eager = device == "cpu"
+        self.calls = dict[BatchMode, int | None]()
+        self.tokens = TOKENS.get(device, 1 << 14)
+
+
+_FINDINGS: WeakKeyDictionary[Any, dict[tuple[str, ...], Findings]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,18 +84,196 @@ class Output:
     logits: Any
 
 
+Read = tuple[list[Captured], Output | None]
+"""What a pass gave of one text of a batch."""
+
+
+def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
+    """The maps of one pass over one query.
+
+    Raises:
+        ModelError: the model fails.
+        AttentionError: the architecture gives out no attention weights.
+    """
+    with record_outputs(loaded.model) as outputs:
+        captured = capture(
+            encoded.part,
+            loaded.tensors(encoded.inputs, encoded.part),
+            encoded.sides,
+            region=loaded.region,
+            ignored=encoded.ignored,
+        )
+    return encoded.finished(captured, loaded.task, outputs[0] if outputs else None)
+
+
+class BatchRunner:
+    """Some encoded queries, read in batches.
+
+    Args:
+        loaded: the model.
+        items: the queries by number, at least one.
+        most: how many are read at once at most; None: as many as fit.
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, items: Mapping[int, EncodedQuery], most: int | None
+    ) -> None:
+        self.loaded, self.items, self.most = loaded, items, most
+        first = next(iter(items.values()))
+        self.part = first.part
+        fresh = Findings(loaded.model.device.type)
+        known = _FINDINGS.setdefault(loaded.model, {})
+        self.findings = known.setdefault(tuple(first.axes), fresh)
+        self.padding = padding_id(loaded)
+        self.dtype = str(loaded.model.dtype).removeprefix("torch.")
+        self.lengths = {
+            number: tuple(map(len, item.tokens.values())) for number, item in items.items()
+        }
+
+    def read(self) -> dict[int, Attention]:
+        """The attention of each text that could be read with others, by its number."""
+        found = dict[int, Attention]()
+        left = list(self.items)
+        while self.findings.grouping != "none" and left:
+            batch = next(self._plan(left))
+            if len(batch) > 1:
+                read = self._attempt([self.items[number] for number in batch])
+                if read is None:
+                    continue
+                if read:
+                    found |= dict(zip(batch, read, strict=True))
+            left = [number for number in left if number not in batch]
+        return found
+
+    def _plan(self, numbers: Sequence[int]) -> Iterator[list[int]]:
+        return batches(
+            numbers,
+            self.lengths.__getitem__,
+            tokens=self.findings.tokens,
+            most=self.most,
+            even=self.findings.grouping == "even",
+        )
+
+    def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
+        """The attention of each text of a batch, of none if it needs passes of their own.
+
+        None where the batches have to be planned anew.
+        """
+        mode = self._mode_of(batch)
+        proven = mode in self.findings.calls
+        try:
+            found = self._run(batch, mode)
+            off = 0.0 if proven else self._compare(batch[0], found[0], mode)
+            alike = off <= self.allowed(batch[0], off)
+        except NotEnoughMemoryError:
+            return self._halve(batch)
+        except AttnvizError as error:
+            if proven:
+                return []
+            # What has no weights at all is refused when a text is read by itself.
+            why = "" if isinstance(error, AttentionError) else first_line(error)
+            self._fall_back(mode, why)
+            return None
+        if not alike:
+            kind = self.loaded.model.config.model_type
+            self._fall_back(mode, f"'{kind}' gives a text other weights, off by {off:.1g}")
+            return None
+        task = self.loaded.task
+        return [
+            item.finished(captured, task, output)
+            for item, (captured, output) in zip(batch, found, strict=True)
+        ]
+
+    def _mode_of(self, batch: Sequence[EncodedQuery]) -> BatchMode:
+        sides = {tuple(item.sides.values()) for item in batch}
+        longest = max(max(side) for item in batch for side in item.sides.values())
+        eager = self.findings.eager and longest <= SHORT
+        return BatchMode("even" if len(sides) == 1 else "padded", eager)
+
+    def _run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[Read]:
+        """Each text's weights, and what the model's head gave out about it."""
+        model = self.loaded.model
+        rows = [item.inputs for item in batch]
+        inputs = padded(rows, input_names(self.part), self.padding, model.device)
+        sides = [item.sides for item in batch]
+        calls = self.findings.calls.get(mode)
+        eager = switched_to_eager(model) if mode.eager else nullcontext()
+        with record_outputs(model) as outputs, eager:
+            captured = capture_many(self.part, inputs, sides, calls)
+        output = outputs[0] if outputs else None
+        lengths = [len(next(iter(item.tokens.values()))) for item in batch]
+        return [
+            (found, _output_of(output, number, length))
+            for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
+        ]
+
+    def _compare(self, item: EncodedQuery, batched: Read, mode: BatchMode) -> float:
+        """How far a text's numbers are off in a batch; and what a pass in that mode has to read."""
+        alone = self.alone(item)
+        layers = sum(len(found.layers) for found in alone[0])
+        through = self.loaded.task is not None or hasattr(self.loaded.model, "hf_device_map")
+        is_probed = alone[0][0].route != EAGER_ROUTE
+        self.findings.calls[mode] = None if through else layers * is_probed
+        return self.distance(alone, batched)
+
+    def alone(self, item: EncodedQuery) -> Read:
+        """A text read by itself, by the model's own kernel."""
+        return self._run([item], BatchMode("even", eager=False))[0]
+
+    def distance(self, one: Read, other: Read) -> float:
+        """How far two readings of a text lie apart, in weights and in what was decided."""
+        off = max(
+            float(np.abs(mine.weights - its.weights).max())
+            for mine, its in zip(one[0], other[0], strict=True)
+        )
+        if self.loaded.task is None or one[1] is None or other[1] is None:
+            return off
+        scale = 1 + float(one[1].logits.abs().max())
+        return max(off, float((one[1].logits - other[1].logits).abs().max()) / scale)
+
+    def allowed(self, item: EncodedQuery, off: float) -> float:
+        """How far a text's numbers may be off in a batch, where they are off by so much."""
+        limit = TOLERANCE.get(self.dtype, 1e-5)
+        if not limit < off <= LEAK:
+            return limit
+        plain = self.alone(item)
+        with rounded(self.loaded.model):
+            return max(limit, ROUNDINGS * self.distance(plain, self.alone(item)))
+
+    def _fall_back(self, mode: BatchMode, why: str) -> None:
+        """Read by the model's own kernel from now on, else fewer texts together, and say so."""
+        self.findings.calls.pop(mode, None)
+        if mode.eager:
+            self.findings.eager = False
+            return
+        self.findings.grouping = FALL_BACK[mode.grouping]
+        if not why:
+            return
+        if mode.grouping == "even":
+            notify(f"texts are read one by one, because in a batch {why}")
+        else:
+            notify(f"only texts of equal length are read together, because with padding {why}")
+
+    def _halve(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
+        """Let batches be half as large from now on, and say so; of two texts none stays."""
+        import torch
+
+        if len(batch) == 2:
+            return []
+        longest = max(sum(map(len, item.tokens.values())) for item in batch)
+        self.findings.tokens = len(batch) * longest // 2
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        notify(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
+        return None
+
+
 def padded(
-    rows: Sequence[Mapping[str, Sequence[int]]], taken: set[str], number: int, device: Any
+    rows: Sequence[Mapping[str, Sequence[int]]], taken: set[str], padding: int, device: Any
 ) -> dict[str, Any]:
     """The inputs of several texts as tensors, padded behind the shorter ones and masked there.
 
     Texts of one length get what each would get alone, and no mask besides.
-
-    Args:
-        rows: lists of numbers by name, of each text.
-        taken: the inputs that the model takes.
-        number: the padding's.
-        device: the model's.
     """
     import torch
 
@@ -58,7 +284,7 @@ def padded(
             batch[mask] = [[1] * len(row) for row in batch[name]]
     tensors = {}
     for name, lists in batch.items():
-        fill = number if name in MASKS else 0
+        fill = padding if name in MASKS else 0
         array = np.full((len(lists), max(map(len, lists))), fill, dtype=np.int64)
         for line, row in zip(array, lists, strict=True):
             line[: len(row)] = row
@@ -66,22 +292,16 @@ def padded(
     return tensors
 
 
-def padding_of(model: Any, tokenizer: Any) -> int:
-    """The number of a model's padding; 0 where nobody knows of one, which the mask hides too."""
-    known = vocabulary_of(model)
-    config = model.config.get_text_config()
-    named = (getattr(config, "pad_token_id", None), tokenizer.pad_token_id)
-    return next((number for number in named if number is not None and 0 <= number < known), 0)
+def padding_id(loaded: LoadedModel) -> int:
+    """The id of the padding token; 0 where there is none, which the mask hides too."""
+    size = vocabulary_size(loaded.model)
+    config = loaded.model.config.get_text_config()
+    named = (getattr(config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
+    return next((number for number in named if number is not None and 0 <= number < size), 0)
 
 
-def cut(output: Any, number: int, length: int) -> Output | None:
-    """One text's part of what a model gave out about a batch.
-
-    Args:
-        output: of the model; None where nobody heard it.
-        number: the text's in the batch.
-        length: how many tokens it has.
-    """
+def _output_of(output: Any, number: int, length: int) -> Output | None:
+    """One text's part of what a model gave out about a batch, None where it has no logits."""
     logits = getattr(output, "logits", None)
     if logits is None:
         return None
@@ -89,187 +309,41 @@ def cut(output: Any, number: int, length: int) -> Output | None:
     return Output(own[:, :length] if own.ndim == 3 else own)
 
 
-# <company> Batches of texts through a model, and what is found out about them.
-#
-# Whether padding stays without effect on a text's numbers is not known from a list of families.
-# The shortest text of the first batch is read alone as well, by the model's own kernel, and all
-# of its weights have to agree. Where they do not, only texts of equal length are read together;
-# where not even that helps, each is read by itself.
+@contextmanager
+def rounded(model: Any) -> Iterator[None]:
+    """Change each number of a model's embeddings by one rounding, up or down at random."""
+    import torch
 
-SHORT = 128
-"""Tokens up to which an eager pass costs less on a CPU than a kernel that is asked for weights."""
-TOKENS = {"cpu": 1024}
-"""Tokens of a batch by the kind of device; elsewhere 16,384."""
-ALIKE = {"float16": 1e-2, "bfloat16": 2e-2}
-"""How far a text's weights may be off beside others; elsewhere 1e-5."""
+    def round_off(module: Any, given: Any, output: Any) -> Any:
+        generator = torch.Generator().manual_seed(0)
+        up = torch.randint(0, 2, output.shape, generator=generator).to(output) * 2 - 1
+        return output * (1 + torch.finfo(output.dtype).eps * up)
 
-Company = Literal["padded", "even", "none"]
-"""Which texts may be read with others: all with padding, those of equal length, or none."""
-NEXT: dict[Company, Company] = {"padded": "even", "even": "none"}
+    embeddings = [part for part in model.modules() if isinstance(part, torch.nn.Embedding)]
+    hooks = [part.register_forward_hook(round_off) for part in embeddings]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
-class Known:
-    """What was found out about a model's passes over several texts.
+def bytes_of(encoded: EncodedQuery, heads: dict[str, int]) -> int:
+    """What the maps of a text take."""
+    size = 0
+    for stream, (queries, keys) in encoded.sides.items():
+        if stream not in heads:
+            heads[stream] = heads_of(encoded.part.config, stream)
+        size += 4 * heads[stream] * queries * keys
+    return size
 
-    Attributes:
-        company: which texts may be read together.
-        swift: whether short texts may be read eagerly.
-        calls: for each way of reading together that was compared, how many layers a pass has to
-            read; None: it has to run through; 0: none can be read, all are handed over.
-        tokens: of a batch at most.
+
+def memory_budget() -> int:
+    """Bytes of maps that are held at once.
+
+    It has two sizes only, so that what is read together is the same wherever memory is not scarce.
     """
+    import torch
 
-    def __init__(self, device: str) -> None:
-        self.company: Company = "padded"
-        self.swift = device == "cpu"
-        self.calls = dict[Way, int | None]()
-        self.tokens = TOKENS.get(device, 1 << 14)
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How a batch is read: with padding or of equal lengths, by an eager kernel or the model's."""
-
-    company: Company
-    swift: bool
-
-
-Read = tuple[list[Captured], Output | None]
-"""What is had of one text of a batch."""
-_KNOWN: WeakKeyDictionary[Any, dict[tuple[str, ...], Known]] = WeakKeyDictionary()
-
-
-class BatchRunner:
-    """Some prepared texts, read in batches."""
-
-    def __init__(
-        self, model: HuggingFaceModel, items: Mapping[int, Prepared], most: int | None
-    ) -> None:
-        self.model, self.items, self.most = model, items, most
-        self.part = next(iter(items.values())).part
-        streams = tuple(next(iter(items.values())).axes)
-        fresh = Known(model.model.device.type)
-        self.known = _KNOWN.setdefault(model.model, {}).setdefault(streams, fresh)
-        self.padding = padding_of(model.model, model.tokenizer)
-        self.lengths = {
-            number: tuple(map(len, item.tokens.values())) for number, item in items.items()
-        }
-
-    def read(self) -> dict[int, Attention]:
-        """The attention of each text that could be read with others, by its number."""
-        found = dict[int, Attention]()
-        left = list(self.items)
-        while self.known.company != "none" and left:
-            batch = next(self.plan(left))
-            if len(batch) > 1:
-                read = self.attempt([self.items[number] for number in batch])
-                if read is None:
-                    continue
-                if read:
-                    found |= dict(zip(batch, read, strict=True))
-            left = [number for number in left if number not in batch]
-        return found
-
-    def plan(self, numbers: Sequence[int]) -> Iterator[list[int]]:
-        """The texts that come together, batch by batch."""
-        return batches(
-            numbers,
-            self.lengths.__getitem__,
-            tokens=self.known.tokens,
-            most=self.most,
-            even=self.known.company == "even",
-        )
-
-    def attempt(self, batch: Sequence[Prepared]) -> list[Attention] | None:
-        """The attention of each text of a batch, of none if it needs passes of their own.
-
-        None where others have to come together first.
-        """
-        way = self.way_of(batch)
-        proven = way in self.known.calls
-        try:
-            found = self.run(batch, way)
-            off = 0.0 if proven else self.compare(batch[0], found[0], way)
-        except NoRoomError:
-            return self.halve(batch)
-        except AttnvizError as error:
-            if proven:
-                return []
-            # What has no weights at all is refused when a text is read by itself.
-            self.retreat(way, "" if isinstance(error, AttentionError) else first_line(error))
-            return None
-        if not off <= ALIKE.get(str(self.model.model.dtype).removeprefix("torch."), 1e-5):
-            kind = self.model.model.config.model_type
-            self.retreat(way, f"'{kind}' gives a text other weights, off by {off:.1g}")
-            return None
-        task = self.model.task
-        return [
-            item.finished(captured, task, output)
-            for item, (captured, output) in zip(batch, found, strict=True)
-        ]
-
-    def way_of(self, batch: Sequence[Prepared]) -> Way:
-        """How a batch is to be read."""
-        sides = {tuple(item.sides.values()) for item in batch}
-        longest = max(max(side) for item in batch for side in item.sides.values())
-        swift = self.known.swift and longest <= SHORT
-        return Way("even" if len(sides) == 1 else "padded", swift)
-
-    def run(self, batch: Sequence[Prepared], way: Way) -> list[Read]:
-        """What each text's tokens attend to, and what the model's head gave out about it."""
-        model = self.model.model
-        rows = [item.inputs for item in batch]
-        inputs = padded(rows, taken_by(self.part), self.padding, model.device)
-        sides = [item.sides for item in batch]
-        calls = self.known.calls.get(way)
-        with listening(model) as heard, eagerly(model) if way.swift else nullcontext():
-            captured = capture_many(self.part, inputs, sides, calls)
-        output = heard[0] if heard else None
-        lengths = [len(next(iter(item.tokens.values()))) for item in batch]
-        return [
-            (found, cut(output, number, length))
-            for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
-        ]
-
-    def compare(self, item: Prepared, beside: Read, way: Way) -> float:
-        """How far a text's numbers are off beside others; and what a pass that way has to read."""
-        ((alone, output),) = self.run([item], Way("even", swift=False))
-        layers = sum(len(found.layers) for found in alone)
-        through = self.model.task is not None or hasattr(self.model.model, "hf_device_map")
-        is_read = alone[0].route != HANDED_OVER
-        self.known.calls[way] = None if through else layers * is_read
-        off = max(
-            float(np.abs(one.weights - other.weights).max())
-            for one, other in zip(alone, beside[0], strict=True)
-        )
-        if self.model.task is None or output is None or beside[1] is None:
-            return off
-        scale = 1 + float(output.logits.abs().max())
-        return max(off, float((output.logits - beside[1].logits).abs().max()) / scale)
-
-    def retreat(self, way: Way, why: str) -> None:
-        """Read by the model's own kernel from now on, else less together, and say so."""
-        self.known.calls.pop(way, None)
-        if way.swift:
-            self.known.swift = False
-            return
-        self.known.company = NEXT[way.company]
-        if not why:
-            return
-        if way.company == "even":
-            notify(f"texts are read one by one, because beside others {why}")
-        else:
-            notify(f"only texts of equal length are read together, because beside padding {why}")
-
-    def halve(self, batch: Sequence[Prepared]) -> list[Attention] | None:
-        """Let batches be half as large from now on, and say so; of two texts none stays."""
-        import torch
-
-        if len(batch) == 2:
-            return []
-        longest = max(sum(map(len, item.tokens.values())) for item in batch)
-        self.known.tokens = len(batch) * longest // 2
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        notify(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
-        return None
+    scarce = free_bytes(torch.device("cpu")) <= 4 * MEMORY_BUDGET
+    return MEMORY_BUDGET // 8 if scarce else MEMORY_BUDGET

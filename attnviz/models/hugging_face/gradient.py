@@ -1,4 +1,4 @@
-"""Which of a model's outputs is explained: what it predicts, or what the user names."""
+"""How one output of a transformers model, predicted or named, changes with each weight."""
 
 from __future__ import annotations
 
@@ -12,21 +12,17 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean
 from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
-from attnviz.models.hugging_face.eager import (
-    EagerInputs,
-    as_attention,
-    check_reading,
-    matrices,
-    read_cross,
-    read_self,
-    run,
-)
-from attnviz.models.hugging_face.load.errors import quiet, running
+from attnviz.models.hugging_face.eager import EagerInputs, as_attention, check_eager, run_eager
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
-from attnviz.models.hugging_face.model import HuggingFaceModel
+from attnviz.models.hugging_face.model import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+COPIES = 6
+"""How often a matrix exists while gradients are taken: weights, scores, both gradients, maps."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,244 +42,11 @@ class Chosen:
     positions: tuple[int, ...] = ()
 
 
-def choose_output(
-    model: HuggingFaceModel, reading: EagerInputs, logits: Any, wanted: str | None
-) -> Chosen:
-    """The output to explain.
-
-    Args:
-        model: who predicts.
-        reading: from what.
-        logits: shape (1, classes), or (1, positions, classes or words).
-        wanted: what the user named, None: what the model predicts.
-
-    Raises:
-        ModelError: no logits of such a shape.
-        UsageError: no such class or token.
-    """
-    if getattr(logits, "ndim", 0) not in (2, 3):
-        raise no_head(model.name, model.model)
-    if logits.ndim == 2:
-        return chosen_class(model.model.config, logits[0], wanted)
-    if model.model.get_output_embeddings() is None:
-        return chosen_label(model, reading, logits[0], wanted)
-    return chosen_word(model, reading, logits[0], wanted)
-
-
-def no_head(name: str, model: Any) -> ModelError:
-    """The error where a model predicts nothing."""
-    return ModelError(
-        f"'{name}' ({type(model).__name__}) has no head that gives classes or tokens, so there is "
-        "nothing to explain: use --lens rollout, flow or norm"
-    )
-
-
-def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
-    """A class of the whole text or picture, by default the likeliest.
-
-    Args:
-        config: the model's.
-        logits: shape (classes).
-        wanted: a class by name or number.
-
-    Raises:
-        UsageError: no such class.
-    """
-    names = label_names(config, len(logits))
-    number = int(logits.argmax()) if wanted is None else class_number(names, wanted)
-    probability = None
-    if getattr(config, "problem_type", None) == "multi_label_classification":
-        probability = logits[number].sigmoid().item()
-    elif len(names) > 1:
-        probability = logits.softmax(-1)[number].item()
-    return Chosen(logits[number], names[number], probability)
-
-
-def chosen_label(
-    model: HuggingFaceModel, reading: EagerInputs, logits: Tensor, wanted: str | None
-) -> Chosen:
-    """A label of one token: of the named one, of the one most like the named label, or the last."""
-    tokens = reading.tokens["text"]
-    names = label_names(model.model.config, logits.shape[-1])
-    position = default_position(reading) if wanted is None else find_token(tokens, wanted)
-    if position is not None:
-        number = int(logits[position].argmax())
-    elif wanted in names:
-        number = names.index(str(wanted))
-        position = int(logits[:, number].argmax())
-    else:
-        raise UsageError(
-            f"--target '{wanted}' is neither a token of the text (by its text, or 0 to "
-            f"{len(tokens) - 1}) nor a label: {', '.join(names)[:200]}"
-        )
-    probability = logits[position].softmax(-1)[number].item()
-    name = f"{names[number]} ({tokens[position].text})"
-    return Chosen(logits[position, number], name, probability, (position,))
-
-
-def chosen_word(
-    model: HuggingFaceModel, reading: EagerInputs, logits: Tensor, wanted: str | None
-) -> Chosen:
-    """A token that a language model predicts.
-
-    Of a masked one the mask, else the last token that stands for text; of one that writes the
-    next token, or the last of a given target. A word that the text does not hold is looked for in
-    the vocabulary: what speaks for it in place of the predicted one.
-    """
-    side = next(iter(reading.sides.values()))[0]
-    tokens, ids = reading.tokens[side], reading.ids[side]
-    ahead = 0 if model.family == "encoder-only" else 1
-    position = default_position(reading, ahead, model.tokenizer.mask_token_id)
-    number = None
-    if wanted is not None:
-        found = find_token(tokens, wanted, ahead)
-        number = vocabulary_number(model, wanted) if found is None else None
-        if found is None and number is None:
-            raise UsageError(
-                f"--target '{wanted}' is neither a token of the {side} (by its text, or "
-                f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
-            )
-        # Another word than the text's own stands where the model would go on writing.
-        end = len(tokens) if ahead else position
-        position = end if found is None else found
-    row = position - ahead
-    if number is None:
-        number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
-    written = position < len(ids) and ids[position] == number
-    name = tokens[position].text if written else spelled(model, number)
-    if not ahead and not written and ids[position] != model.tokenizer.mask_token_id:
-        name += f" ({tokens[position].text})"
-    return Chosen(logits[row, number], name, logits[row].softmax(-1)[number].item(), (row,))
-
-
-def default_position(reading: EagerInputs, ahead: int = 0, mask: int | None = None) -> int:
-    """The token that is explained where none is named; one past the last: the one to come."""
-    side = next(iter(reading.sides.values()))[0]
-    tokens, ids = reading.tokens[side], reading.ids[side]
-    if ahead:
-        return len(tokens) - 1 if side == "target" and len(tokens) > 1 else len(tokens)
-    if mask is not None and mask in ids:
-        return ids.index(mask)
-    return last_word(tokens)
-
-
-def vocabulary_number(model: HuggingFaceModel, wanted: str) -> int | None:
-    """The number of a word that is one piece of the vocabulary, after a space or without one."""
-    if wanted.isdecimal():
-        return None  # A position that does not exist.
-    unknown = model.tokenizer.unk_token_id
-    for text in (f" {wanted}", wanted):
-        ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1 and ids[0] != unknown:
-            return int(ids[0])
-    return None
-
-
-def spelled(model: HuggingFaceModel, number: int) -> str:
-    """What a piece of the vocabulary reads as."""
-    text = str(model.tokenizer.decode([number])).strip()
-    if text and "\ufffd" not in text:
-        return text
-    return str(model.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
-
-
-def label_names(config: Any, count: int) -> list[str]:
-    """What the model calls its classes."""
-    known = config.id2label or {}
-    return [str(known.get(number, f"LABEL_{number}")) for number in range(count)]
-
-
-def class_number(names: list[str], wanted: str) -> int:
-    """The number of a class by its name, whatever its case, or by its number.
-
-    Raises:
-        UsageError: there is no such class.
-    """
-    folded = [name.casefold() for name in names]
-    if wanted.casefold() in folded:
-        return folded.index(wanted.casefold())
-    if wanted.isdecimal() and int(wanted) < len(names):
-        return int(wanted)
-    listed = ", ".join(f"{number} {name}" for number, name in enumerate(names[:20]))
-    raise UsageError(
-        f"--target '{wanted}' is no class of this model: choose from {listed}"
-        f"{', …' if len(names) > 20 else ''}.{did_you_mean(wanted, names)}"
-    )
-
-
-# <gradient> How one output of a transformers model changes with each of its attention weights.
-
-COPIES = 6
-"""How often a matrix exists while gradients are taken: weights, scores, both gradients, maps."""
-
-
-def explain_self(
-    model: HuggingFaceModel, text: str, wanted: str | None = None
-) -> AttentionGradients:
-    """What the model predicts from a text, and how that hangs on each weight.
-
-    Args:
-        model: one with a head.
-        text: what it reads.
-        wanted: a class by name or number, a token by text or position; None: what it predicts.
-
-    Raises:
-        ModelError: the model has no trained head.
-        UsageError: no such class or token.
-    """
-    if model.family == "encoder–decoder":
-        raise ModelError(
-            f"'{model.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
-            "gradient, or --lens rollout, flow or norm here"
-        )
-    check_head(model)
-    with quiet():
-        reading = read_self(model, text)
-        return explain(reading, lambda logits: choose_output(model, reading, logits, wanted))
-
-
-def explain_cross(
-    model: HuggingFaceModel, source: str, target: str | None, wanted: str | None = None
-) -> AttentionGradients:
-    """Why an encoder–decoder writes a token of its target, and how that hangs on each weight.
-
-    Args:
-        model: an encoder–decoder with a language-model head.
-        source: what the encoder reads.
-        target: what the decoder reads; None: what it writes by itself.
-        wanted: a token of the target by text or position; None: the last.
-
-    Raises:
-        AttentionError: the model has no cross-attention.
-        ModelError: the model has no trained head.
-        UsageError: no such token.
-    """
-    with quiet():
-        reading = read_cross(model, source, target)
-        check_head(model)
-        return explain(reading, lambda logits: choose_output(model, reading, logits, wanted))
-
-
-def check_head(model: HuggingFaceModel) -> None:
-    """Refuse a model whose logits would be random.
-
-    Raises:
-        ModelError: it was saved without the head that its architecture has.
-    """
-    undecided = type(model.model).__name__.endswith(tuple(SUFFIXES)) and model.task is None
-    silent = model.model.can_generate() and not model.can_generate
-    if undecided or silent:
-        raise ModelError(
-            f"'{model.name}' lacks the weights of its head, whose outputs would be random: use "
-            "--lens rollout, flow or norm"
-        )
-
-
-def explain(reading: EagerInputs, choose: Callable[[Any], Chosen]) -> AttentionGradients:
+def gradients_of(eager: EagerInputs, choose: Callable[[Any], Chosen]) -> AttentionGradients:
     """One forward and one backward pass over a text or a picture.
 
     Args:
-        reading: what is read.
+        eager: what is read.
         choose: says which of the logits (None where there are none) is explained.
 
     Raises:
@@ -293,33 +56,28 @@ def explain(reading: EagerInputs, choose: Callable[[Any], Chosen]) -> AttentionG
     """
     import torch
 
-    check_reading(reading, COPIES)
-    with running(reading.part, reading.what), torch.enable_grad():
-        output = run(reading)
-        layers = matrices(output, reading)
-        attention = as_attention(reading, layers)
+    check_eager(eager, COPIES)
+    with running(eager.part, eager.what), torch.enable_grad():
+        output, layers = run_eager(eager)
+        attention = as_attention(eager, layers)
         chosen = choose(getattr(output, "logits", None))
         flat = [layer for found in layers.values() for layer in found if layer is not None]
-        slopes = slopes_of(chosen.score, flat, reading)
+        slopes = layer_gradients(chosen.score, flat, eager.kind)
     gradients = like(attention, slopes)
     positions = chosen.positions or read_from(slopes[-1], gradients)
     return AttentionGradients(attention, gradients, positions, chosen.name, chosen.probability)
 
 
-def slopes_of(score: Tensor, weights: list[Tensor], reading: EagerInputs) -> list[NDArray[Any]]:
-    """∂score/∂weights of each layer, shape (heads, queries, keys).
-
-    Raises:
-        AttentionError: the weights handed over are copies that the score does not hang on.
-    """
+def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDArray[Any]]:
+    """∂score/∂weights of each layer, shape (heads, queries, keys)."""
     import torch
 
     grown = all(layer.requires_grad for layer in weights)
     slopes = torch.autograd.grad(score, weights, allow_unused=True) if grown else (None,)
     if any(slope is None for slope in slopes):
         raise AttentionError(
-            f"architecture '{reading.part.config.model_type}' hands out copies of its weights, "
-            "which no gradient reaches: use --lens rollout, flow or norm"
+            f"architecture '{kind}' gives out copies of its weights, which no gradient reaches: "
+            "use --lens rollout, flow or norm"
         )
     return [slope[0].float().cpu().numpy() for slope in slopes if slope is not None]
 
@@ -339,3 +97,173 @@ def read_from(last: NDArray[Any], gradients: tuple[NDArray[Any], ...]) -> tuple[
     """
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
     return tuple(rows.tolist()) or tuple(range(last.shape[1]))
+
+
+def check_head(loaded: LoadedModel, kind: str) -> None:
+    """Refuse a model that predicts nothing about such a query, or whose logits would be random."""
+    if kind == "self" and loaded.family == "encoder–decoder":
+        raise ModelError(
+            f"'{loaded.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
+            "gradient, or --lens rollout, flow or norm here"
+        )
+    undecided = type(loaded.model).__name__.endswith(tuple(SUFFIXES)) and loaded.task is None
+    silent = loaded.model.can_generate() and not loaded.can_generate
+    if undecided or silent:
+        raise ModelError(
+            f"'{loaded.name}' lacks the weights of its head, whose outputs would be random: use "
+            "--lens rollout, flow or norm"
+        )
+
+
+def choose_output(
+    loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
+) -> Chosen:
+    """The output to explain.
+
+    Args:
+        loaded: the model that predicts.
+        encoded: from what.
+        logits: shape (1, classes), or (1, positions, classes or words).
+        wanted: what the user named, None: what the model predicts.
+    """
+    if getattr(logits, "ndim", 0) not in (2, 3):
+        raise no_head(loaded.name, loaded.model)
+    if logits.ndim == 2:
+        return chosen_class(loaded.model.config, logits[0], wanted)
+    if loaded.model.get_output_embeddings() is None:
+        return chosen_label(loaded, encoded, logits[0], wanted)
+    return chosen_word(loaded, encoded, logits[0], wanted)
+
+
+def no_head(name: str, model: Any) -> ModelError:
+    """The error where a model predicts nothing."""
+    return ModelError(
+        f"'{name}' ({type(model).__name__}) has no head that gives classes or tokens, so there is "
+        "nothing to explain: use --lens rollout, flow or norm"
+    )
+
+
+def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
+    """A class of the text or picture, by default the likeliest.
+
+    Args:
+        config: the model's.
+        logits: shape (classes).
+        wanted: a class by name or number.
+    """
+    names = label_names(config, len(logits))
+    number = int(logits.argmax()) if wanted is None else class_number(names, wanted)
+    probability = None
+    if getattr(config, "problem_type", None) == "multi_label_classification":
+        probability = logits[number].sigmoid().item()
+    elif len(names) > 1:
+        probability = logits.softmax(-1)[number].item()
+    return Chosen(logits[number], names[number], probability)
+
+
+def chosen_label(
+    loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
+) -> Chosen:
+    """A label of one token: of the named one, of the one most like the named label, or the last."""
+    tokens = encoded.tokens["text"]
+    names = label_names(loaded.model.config, logits.shape[-1])
+    position = default_position(encoded) if wanted is None else find_token(tokens, wanted)
+    if position is not None:
+        number = int(logits[position].argmax())
+    elif wanted in names:
+        number = names.index(str(wanted))
+        position = int(logits[:, number].argmax())
+    else:
+        raise UsageError(
+            f"--target '{wanted}' is neither a token of the text (by its text, or 0 to "
+            f"{len(tokens) - 1}) nor a label: {', '.join(names)[:200]}"
+        )
+    probability = logits[position].softmax(-1)[number].item()
+    name = f"{names[number]} ({tokens[position].text})"
+    return Chosen(logits[position, number], name, probability, (position,))
+
+
+def chosen_word(
+    loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
+) -> Chosen:
+    """A token that a language model predicts.
+
+    Of a masked one the mask, else the last token that stands for text; of one that writes the
+    next token, or the last of a given target. A word that the text does not hold is looked for in
+    the vocabulary: what speaks for it in place of the predicted one.
+    """
+    side = next(iter(encoded.axes.values()))[0]
+    tokens, ids = encoded.tokens[side], list(encoded.ids(side))
+    ahead = 0 if loaded.family == "encoder-only" else 1
+    position = default_position(encoded, ahead, loaded.tokenizer.mask_token_id)
+    number = None
+    if wanted is not None:
+        found = find_token(tokens, wanted, ahead)
+        number = vocabulary_number(loaded, wanted) if found is None else None
+        if found is None and number is None:
+            raise UsageError(
+                f"--target '{wanted}' is neither a token of the {side} (by its text, or "
+                f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
+            )
+        # Another word than the text's own stands where the model would go on writing.
+        end = len(tokens) if ahead else position
+        position = end if found is None else found
+    row = position - ahead
+    if number is None:
+        number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
+    written = position < len(ids) and ids[position] == number
+    name = tokens[position].text if written else spelled(loaded, number)
+    if not ahead and not written and ids[position] != loaded.tokenizer.mask_token_id:
+        name += f" ({tokens[position].text})"
+    return Chosen(logits[row, number], name, logits[row].softmax(-1)[number].item(), (row,))
+
+
+def default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
+    """The token that is explained where none is named; one past the last: the one to come."""
+    side = next(iter(encoded.axes.values()))[0]
+    tokens, ids = encoded.tokens[side], list(encoded.ids(side))
+    if ahead:
+        return len(tokens) - 1 if side == "target" and len(tokens) > 1 else len(tokens)
+    if mask is not None and mask in ids:
+        return ids.index(mask)
+    return last_word(tokens)
+
+
+def vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
+    """The number of a word that is one piece of the vocabulary, after a space or without one."""
+    if wanted.isdecimal():
+        return None  # A position that does not exist.
+    unknown = loaded.tokenizer.unk_token_id
+    for text in (f" {wanted}", wanted):
+        ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1 and ids[0] != unknown:
+            return int(ids[0])
+    return None
+
+
+def spelled(loaded: LoadedModel, number: int) -> str:
+    """What a piece of the vocabulary reads as."""
+    text = str(loaded.tokenizer.decode([number])).strip()
+    if text and "\ufffd" not in text:
+        return text
+    return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
+
+
+def label_names(config: Any, count: int) -> list[str]:
+    """What the model calls its classes."""
+    known = config.id2label or {}
+    return [str(known.get(number, f"LABEL_{number}")) for number in range(count)]
+
+
+def class_number(names: list[str], wanted: str) -> int:
+    """The number of a class by its name, whatever its case, or by its number."""
+    folded = [name.casefold() for name in names]
+    if wanted.casefold() in folded:
+        return folded.index(wanted.casefold())
+    if wanted.isdecimal() and int(wanted) < len(names):
+        return int(wanted)
+    listed = ", ".join(f"{number} {name}" for number, name in enumerate(names[:20]))
+    raise UsageError(
+        f"--target '{wanted}' is no class of this model: choose from {listed}"
+        f"{', …' if len(names) > 20 else ''}.{did_you_mean(wanted, names)}"
+    )

@@ -16,18 +16,9 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
-from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watching
-from attnviz.models.hugging_face.eager import (
-    EagerInputs,
-    as_attention,
-    check_reading,
-    matrices,
-    read_cross,
-    read_self,
-    run,
-)
-from attnviz.models.hugging_face.load.errors import quiet, running
-from attnviz.models.hugging_face.model import HuggingFaceModel
+from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
+from attnviz.models.hugging_face.eager import EagerInputs, as_attention, check_eager, run_eager
+from attnviz.models.hugging_face.load.errors import running
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,28 +44,8 @@ class Values:
     projection: Tensor | None = None
 
 
-def transform_self(model: HuggingFaceModel, text: str) -> ValueVectors:
-    """What each head makes of each token of a text.
-
-    Raises:
-        AttentionError: the architecture keeps its values to itself.
-    """
-    with quiet():
-        return transform(read_self(model, text))
-
-
-def transform_cross(model: HuggingFaceModel, source: str, target: str | None) -> ValueVectors:
-    """What each head makes of each token of a pair.
-
-    Raises:
-        AttentionError: no cross-attention, or values that the architecture keeps to itself.
-    """
-    with quiet():
-        return transform(read_cross(model, source, target))
-
-
-def transform(reading: EagerInputs) -> ValueVectors:
-    """One pass over a text or a picture, watched.
+def value_vectors(eager: EagerInputs) -> ValueVectors:
+    """What each head makes of each token of a text or a picture, from one watched pass.
 
     Raises:
         AttentionError: the architecture keeps its values to itself.
@@ -82,22 +53,22 @@ def transform(reading: EagerInputs) -> ValueVectors:
     """
     import torch
 
-    check_reading(reading, COPIES)
-    with running(reading.part, reading.what), torch.no_grad(), values(reading) as seen:
-        layers = matrices(run(reading), reading)
-    attention = as_attention(reading, layers)
+    check_eager(eager, COPIES)
+    with running(eager.part, eager.what), torch.no_grad(), record_values(eager) as seen:
+        _, layers = run_eager(eager)
+    attention = as_attention(eager, layers)
     flat = [
         (stream, layer) for stream, found in layers.items() for layer in found if layer is not None
     ]
     # Calls come as the model makes them; layers stream by stream.
-    seen.sort(key=lambda item: list(reading.sides).index(item.stream))
+    seen.sort(key=lambda item: list(eager.encoded.axes).index(item.stream))
     if [item.stream for item in seen] != [stream for stream, _ in flat]:
         raise AttentionError(
-            f"architecture '{reading.part.config.model_type}' keeps its values to itself, and "
-            "norms need them: use --lens rollout or flow"
+            f"architecture '{eager.kind}' keeps its values to itself, and norms need them: use "
+            "--lens rollout or flow"
         )
     for item, (_, layer) in zip(seen, flat, strict=True):
-        check_linear(item, layer, reading)
+        check_linear(item, layer, eager.kind)
     projected = all(item.projection is not None for item in seen)
     products = [
         products_of(item, layer.shape[1], projected)
@@ -117,16 +88,16 @@ def products_of(item: Values, heads: int, projected: bool) -> NDArray[np.float64
 
 
 @contextmanager
-def values(reading: EagerInputs) -> Iterator[list[Values]]:
-    """Note what each attention of one pass adds up, and the projection that the sum goes into."""
+def record_values(eager: EagerInputs) -> Iterator[list[Values]]:
+    """Record what each attention of one pass adds up, and the projection that the sum goes into."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
-    paths = {id(module): name for name, module in reading.part.named_modules()}
+    paths = {id(module): name for name, module in eager.part.named_modules()}
     seen: list[Values] = []
 
     def look(call: Call) -> None:
         path = paths.get(id(call.module))
-        stream = None if path is None else match_stream(stream_of(path), reading.sides)
+        stream = None if path is None else match_stream(stream_of(path), eager.encoded.axes)
         if stream is not None:
             seen.append(Values(stream, call.value, call.output.flatten(2)))
 
@@ -136,25 +107,21 @@ def values(reading: EagerInputs) -> Iterator[list[Values]]:
 
     handle = register_module_forward_pre_hook(project)
     try:
-        with watching(look):
+        with watch_kernels(look):
             yield seen
     finally:
         handle.remove()
 
 
-def check_linear(item: Values, weights: Tensor, reading: EagerInputs) -> None:
-    """Refuse attention whose output is not its weights times its values.
-
-    Raises:
-        AttentionError: it is something else.
-    """
+def check_linear(item: Values, weights: Tensor, kind: str) -> None:
+    """Refuse attention whose output is not its weights times its values."""
     shared = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
     expected = (weights @ shared).transpose(1, 2).flatten(2)
     off = float((expected - item.joined).abs().max())
     if not off <= 0.05 * float(item.joined.abs().max()):
         raise AttentionError(
-            f"architecture '{reading.part.config.model_type}' does more than add up values by "
-            "its weights: use --lens rollout or flow"
+            f"architecture '{kind}' does more than add up values by its weights: use --lens "
+            "rollout or flow"
         )
 
 

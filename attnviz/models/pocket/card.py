@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from attnviz.models.pocket.source import FOLDER, read_config
+from attnviz.models.pocket.model import FOLDER, read_config
 from attnviz.models.pocket.text import FRAGMENTED, LONGEST, USUAL
 
 ATTRIBUTION = "Sentences from tatoeba.org via www.manythings.org/anki, CC BY 2.0"
 CLEAR = 1.5
-"""How many times an even look's share makes a role."""
+"""How many times the share of uniform attention makes a role."""
 LED_ROLE = "same word elsewhere"
-"""The role that training asks of an encoder head; every other one arose unasked."""
+"""The role that one encoder head is trained for; every other role arose by itself."""
+
+
+SEEKERS = "governor looks at its dependent", "dependent looks at its governor"
 
 
 def summary(folder: Path = FOLDER) -> str:
@@ -73,7 +76,12 @@ def _data(origin: dict[str, Any]) -> str:
 
 
 def _objective(config: dict[str, Any], origin: dict[str, Any]) -> str:
-    recipe, guided = origin["recipe"], config["guided"]
+    recipe, guided, led = origin["recipe"], config["guided"], ""
+    if head := config.get("repeats"):
+        led = (
+            f"\n  encoder layer {head['layer']} head {head['head']} led from a piece that occurs "
+            "again to its other occurrences, in texts without hidden words"
+        )
     return (
         "Objective\n"
         "  translation both ways, the target's language given by a tag "
@@ -83,17 +91,7 @@ def _objective(config: dict[str, Any], origin: dict[str, Any]) -> str:
         f"  decoder layer {guided['layer']} head {guided['head']} led to word alignments: the row "
         "that has just read a token looks at that token's source, or at <eos> where it has none;\n"
         "  the alignments come from two hidden Markov models that agree, learned from the same text"
-        f"{_led_to_repeats(config)}"
-    )
-
-
-def _led_to_repeats(config: dict[str, Any]) -> str:
-    head = config.get("repeats")
-    if not head:
-        return ""
-    return (
-        f"\n  encoder layer {head['layer']} head {head['head']} led from a piece that occurs again "
-        "to its other occurrences, in texts without hidden words"
+        f"{led}"
     )
 
 
@@ -137,19 +135,19 @@ def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> str:
     lines += [
         f"  {item['stream']:<8} layer {item['layer']} head {item['head']}  {item['role']}"
         f"{', as it was led to' if _is_led(item, led) else ''}: "
-        f"{item['share']:.2f} of a word's attention (an even look: {item['even']:.2f})"
+        f"{item['share']:.2f} of a word's attention (uniform attention: {item['even']:.2f})"
         for item in clear
     ]
     lines += [
         f"  {item['stream']:<8} no head for: {item['role']} (at most {item['share']:.2f}; "
-        f"an even look: {item['even']:.2f})"
+        f"uniform attention: {item['even']:.2f})"
         for item in roles["shares"]
         if item not in clear
     ]
     better = [item for item in roles["syntax"] if item["right"] > item["fixed_offset"]]
     lines += [
         f"  encoder  layer {item['layer']} head {item['head']}  {item['relation']}: right in "
-        f"{item['right']} % of {item['cases']}, the {_seeker(item['toward'])} "
+        f"{item['right']} % of {item['cases']}, the {SEEKERS[item['toward'] == 'head']} "
         f"(best fixed distance {item['fixed_offset']} %)"
         for item in sorted(better, key=lambda item: item["fixed_offset"] - item["right"])
     ]
@@ -160,12 +158,6 @@ def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> str:
 def _is_led(item: dict[str, Any], led: dict[str, int]) -> bool:
     head = {"layer": item["layer"], "head": item["head"]}
     return item["role"] == LED_ROLE and head == {part: str(led[part]) for part in led}
-
-
-def _seeker(toward: str) -> str:
-    return (
-        "dependent looks at its governor" if toward == "head" else "governor looks at its dependent"
-    )
 
 
 def _limits() -> str:

@@ -1,8 +1,7 @@
-"""The queries, keys and values behind maps of the pocket model: its own forward pass once more."""
+"""Gradients, values, queries and keys behind maps of the pocket model, from one more pass."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,54 +17,45 @@ from attnviz.core.lens_inputs import (
     inner_products,
     last_word,
 )
-from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import split_heads
+from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.network import decode, encode, predict
-from attnviz.models.pocket.passes import Inputs, inputs_of
-from attnviz.models.pocket.source import Pocket, stacked
-from attnviz.models.pocket.text import END, MASK, SPECIALS, load_tokenizer, to_numpy
+from attnviz.models.pocket.text import END, MASK, SPECIALS, EncodedQuery, load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PLACES = {
+LAYER_NAMES = {
     "encoder": "encoder.{}.self_attention",
     "decoder": "decoder.{}.self_attention",
     "causal": "decoder.{}.self_attention",
     "cross": "decoder.{}.cross_attention",
 }
 """What the attention of each stream's layers is called among the weights."""
+NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
 
 
-def projected_for(pocket: Pocket, attention: Attention) -> dict[str, Array]:
-    """What each projection gave, by its name ("encoder.0.self_attention.query").
-
-    Args:
-        pocket: the model.
-        attention: maps that it has made.
-
-    Returns:
-        arrays of shape (positions, size), heads side by side.
-    """
-    inputs = inputs_of(pocket, attention)
+def projections_of(model: PocketModel, query: EncodedQuery) -> dict[str, Array]:
+    """What each projection gave, shape (positions, size), by name ("encoder.0.….query")."""
     found: dict[str, Array] = {}
-    source = pocket.embed(inputs.source)
-    memory, _ = encode(pocket.weights, pocket.sizes, source, projected=found)
-    if inputs.target:
-        target = pocket.embed(inputs.target)
-        decode(pocket.weights, pocket.sizes, target, memory, projected=found)
+    source = model.embed(query.source_ids)
+    memory, _ = encode(model.weights, model.sizes, source, projected=found)
+    if query.target:
+        target = model.embed(query.target_ids)
+        decode(model.weights, model.sizes, target, memory, projected=found)
     return found
 
 
-def with_projections(pocket: Pocket, attention: Attention) -> Attention:
+def with_projections(model: PocketModel, query: EncodedQuery, attention: Attention) -> Attention:
     """The attention with the queries and keys of each of its streams."""
-    found = projected_for(pocket, attention)
+    found = projections_of(model, query)
 
     def stacked(item: AttentionMap, side: str) -> NDArray[np.float32]:
-        names = (f"{PLACES[item.stream].format(layer)}.{side}" for layer in item.layers)
-        return np.stack([split_heads(to_numpy(found[name]), pocket.sizes.heads) for name in names])
+        names = (f"{LAYER_NAMES[item.stream].format(layer)}.{side}" for layer in item.layers)
+        return np.stack([split_heads(to_numpy(found[name]), model.sizes.heads) for name in names])
 
-    scale = (pocket.sizes.size // pocket.sizes.heads) ** -0.5
+    scale = (model.sizes.size // model.sizes.heads) ** -0.5
     kept = {
         item.stream: Projections(
             stacked(item, "query"), stacked(item, "key"), scale, item.layers, item.heads
@@ -75,76 +65,46 @@ def with_projections(pocket: Pocket, attention: Attention) -> Attention:
     return replace(attention, projections=kept)
 
 
-# <norm> What each head of the pocket model makes of each key: its value through its slice of W_O.
+def value_vectors(model: PocketModel, query: EncodedQuery, attention: Attention) -> ValueVectors:
+    """Each head's values through its slice of W_O, for maps that the model has made."""
+    projected = projections_of(model, query)
 
+    def products(name: str) -> NDArray[np.float64]:
+        value = split_heads(to_numpy(projected[f"{name}.value"]), model.sizes.heads)
+        return inner_products(value, to_numpy(model.weights[f"{name}.output.weight"]).T)
 
-def transform(pocket: Pocket, attention: Attention) -> ValueVectors:
-    """What each head makes of each key, for maps that the model has made."""
-    projected = projected_for(pocket, attention)
-    products = tuple(
-        np.stack(
-            [
-                products_of(pocket, PLACES[item.stream].format(layer), projected)
-                for layer in item.layers
-            ]
-        )
+    found = tuple(
+        np.stack([products(LAYER_NAMES[item.stream].format(layer)) for layer in item.layers])
         for item in attention.maps
     )
-    return ValueVectors(attention, products, projected=True)
+    return ValueVectors(attention, found, projected=True)
 
 
-def products_of(pocket: Pocket, name: str, projected: Mapping[str, Array]) -> NDArray[np.float64]:
-    """One layer's inner products."""
-    value = split_heads(to_numpy(projected[f"{name}.value"]), pocket.sizes.heads)
-    return inner_products(value, to_numpy(pocket.weights[f"{name}.output.weight"]).T)
-
-
-# <gradient> How one prediction of the pocket model changes with each of its attention weights, by
-# torch.
-
-NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
-
-
-def explain_self(pocket: Pocket, text: str, wanted: str | None = None) -> AttentionGradients:
-    """What speaks for a word of the text where it is masked, or for the next piece of a decoder.
-
-    Args:
-        pocket: the model.
-        text: what it reads.
-        wanted: a token by text or position; None: the last word, or what a decoder would write.
-
-    Raises:
-        UsageError: no such token.
-    """
-    attention = pocket.attend_self(text)
-    inputs = inputs_of(pocket, attention)
-    if not inputs.target:
-        return explain_masked(pocket, attention, inputs, wanted)
-    tokens = attention.main.query_tokens
-    position = len(tokens) if wanted is None else place(tokens, wanted, "text", 1)
-    return explain_written(pocket, attention, inputs, position)
-
-
-def explain_cross(
-    pocket: Pocket, source: str, target: str | None, wanted: str | None = None
+def gradients_of(
+    model: PocketModel, query: EncodedQuery, attention: Attention, wanted: str | None
 ) -> AttentionGradients:
-    """What speaks for a piece of a translation: the named one, or the last.
+    """Gradients of a prediction by every attention weight, by torch.
+
+    The encoder's prediction is a word of the text where it is masked, the decoder's the piece
+    after those before it.
+
+    The wanted one is a token by text or position; None: the last word of the encoder's text, the
+    last piece of a translation, or what the decoder would write after its text.
 
     Raises:
         UsageError: no such token.
     """
-    attention = pocket.attend_cross(source, target)
+    if query.target is None:
+        return _masked_word(model, query, attention, wanted)
     tokens = attention.main.query_tokens
-    position = len(tokens) - 1 if wanted is None else place(tokens, wanted, "target", 1)
-    return explain_written(pocket, attention, inputs_of(pocket, attention), position)
+    if wanted is not None:
+        position = _find(tokens, wanted, "target" if query.source else "text", 1)
+    else:
+        position = len(tokens) - 1 if query.source else len(tokens)
+    return _next_piece(model, query, attention, position)
 
 
-def place(tokens: tuple[Token, ...], wanted: str, side: str, first: int) -> int:
-    """The token that a user named.
-
-    Raises:
-        UsageError: there is none.
-    """
+def _find(tokens: tuple[Token, ...], wanted: str, side: str, first: int) -> int:
     found = find_token(tokens, wanted, first)
     if found is None:
         raise UsageError(
@@ -154,94 +114,90 @@ def place(tokens: tuple[Token, ...], wanted: str, side: str, first: int) -> int:
     return found
 
 
-def explain_masked(
-    pocket: Pocket, attention: Attention, inputs: Inputs, wanted: str | None
+def _masked_word(
+    model: PocketModel, query: EncodedQuery, attention: Attention, wanted: str | None
 ) -> AttentionGradients:
     """A word that the encoder has to guess from the others, as in its training."""
     tokens = attention.main.query_tokens
-    position = last_word(tokens) if wanted is None else place(tokens, wanted, "text", 0)
-    if tokens[position].special:
-        raise UsageError(f"'{tokens[position].text}' is no word that could be masked: name another")
-    ids = [MASK if at == position else number for at, number in enumerate(inputs.source)]
-    weights = on_torch(pocket)
-    memory, shares = encode(weights, pocket.sizes, embedded(pocket, ids))
+    position = last_word(tokens) if wanted is None else _find(tokens, wanted, "text", 0)
+    word = tokens[position]
+    if word.special:
+        raise UsageError(f"'{word.text}' is no word that could be masked: name another")
+    ids = query.source_ids
+    masked_ids = [*ids[:position], MASK, *ids[position + 1 :]]
+    weights = _on_torch(model)
+    memory, shares = encode(weights, model.sizes, _inputs(model, masked_ids))
     logits = predict(weights, memory[position])
-    number = inputs.source[position]
-    (slopes,) = slopes_of(logits[number], [shares])
-    masked = replace(tokens[position], text=SPECIALS[MASK], special=True)
-    shown = (*tokens[:position], masked, *tokens[position + 1 :])
-    item = AttentionMap("encoder", shown, shown, stacked([share.detach() for share in shares]))
-    provenance = attention.provenance
-    hidden = f"'{tokens[position].text}' was masked, to see what speaks for it"
-    attention = replace(
-        attention,
-        maps=(item,),
-        provenance=replace(provenance, notes=(*provenance.notes, hidden, NOTE)),
-    )
-    return AttentionGradients(
-        attention, (slopes,), (position,), tokens[position].text, chance(logits, number)
-    )
+    (gradients,) = _gradients(logits[ids[position]], [shares])
+    mask = replace(word, text=SPECIALS[MASK], special=True)
+    shown = (*tokens[:position], mask, *tokens[position + 1 :])
+    item = AttentionMap("encoder", shown, shown, _stacked([share.detach() for share in shares]))
+    note = f"'{word.text}' was masked, for the attribution to its prediction"
+    attention = _with_notes(replace(attention, maps=(item,)), note)
+    probability = _probability(logits, ids[position])
+    return AttentionGradients(attention, (gradients,), (position,), word.text, probability)
 
 
-def explain_written(
-    pocket: Pocket, attention: Attention, inputs: Inputs, position: int
+def _next_piece(
+    model: PocketModel, query: EncodedQuery, attention: Attention, position: int
 ) -> AttentionGradients:
     """A piece that the decoder writes after those before it; past the last one the likeliest."""
-    weights = on_torch(pocket)
-    memory, encoder = encode(weights, pocket.sizes, embedded(pocket, inputs.source))
-    states, own, cross = decode(weights, pocket.sizes, embedded(pocket, inputs.target), memory)
+    weights = _on_torch(model)
+    memory, encoder = encode(weights, model.sizes, _inputs(model, query.source_ids))
+    states, own, cross = decode(weights, model.sizes, _inputs(model, query.target_ids), memory)
     logits = predict(weights, states[position - 1])
     tokens = attention.main.query_tokens
     if position < len(tokens):
-        number, name = inputs.target[position], tokens[position].text
+        number, name = query.target_ids[position], tokens[position].text
     else:
         # Tags, masks and the unknown are never written.
         number = max((END, *range(len(SPECIALS), len(logits))), key=logits.tolist().__getitem__)
-        name = spelled(pocket, number)
+        name = _spelled(model, number)
     layers = {"cross": cross, "encoder": encoder, "decoder": own, "causal": own}
-    used = [layers[item.stream] for item in attention.maps]
-    slopes = slopes_of(logits[number], used)
-    provenance = attention.provenance
-    notes = (*provenance.notes, NOTE)
-    attention = replace(attention, provenance=replace(provenance, notes=notes))
+    gradients = _gradients(logits[number], [layers[item.stream] for item in attention.maps])
     return AttentionGradients(
-        attention, tuple(slopes), (position - 1,), name, chance(logits, number)
+        _with_notes(attention), gradients, (position - 1,), name, _probability(logits, number)
     )
 
 
-def on_torch(pocket: Pocket) -> dict[str, Tensor]:
-    """The model's weights as tensors."""
-    return {name: tensor(pocket.weights[name]) for name in pocket.weights}
+def _with_notes(attention: Attention, *notes: str) -> Attention:
+    provenance = attention.provenance
+    notes = (*provenance.notes, *notes, NOTE)
+    return replace(attention, provenance=replace(provenance, notes=notes))
 
 
-def tensor(array: Any) -> Tensor:
-    """An array of either kind as a tensor."""
+def _on_torch(model: PocketModel) -> dict[str, Tensor]:
+    return {name: _tensor(model.weights[name]) for name in model.weights}
+
+
+def _tensor(array: Any) -> Tensor:
     import torch
 
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
-def embedded(pocket: Pocket, ids: list[int]) -> Tensor:
-    """Inputs from which gradients are followed."""
-    return tensor(pocket.embed(ids)).requires_grad_()
+def _inputs(model: PocketModel, ids: list[int]) -> Tensor:
+    return _tensor(model.embed(ids)).requires_grad_()
 
 
-def slopes_of(score: Tensor, streams: list[list[Tensor]]) -> list[NDArray[Any]]:
+def _gradients(score: Tensor, streams: list[list[Tensor]]) -> tuple[NDArray[np.float32], ...]:
     """∂score/∂weights of each stream, shape (layers, heads, queries, keys)."""
     import torch
 
     flat = [share for shares in streams for share in shares]
-    slopes = iter(torch.autograd.grad(score, flat))
-    return [stacked([next(slopes) for _ in shares]) for shares in streams]
+    found = iter(torch.autograd.grad(score, flat))
+    return tuple(_stacked([next(found) for _ in shares]) for shares in streams)
 
 
-def chance(logits: Tensor, number: int) -> float:
-    """The probability of one piece among all."""
+def _stacked(layers: list[Array]) -> NDArray[np.float32]:
+    return np.stack([to_numpy(layer) for layer in layers])
+
+
+def _probability(logits: Tensor, number: int) -> float:
     return float(logits.detach().softmax(-1)[number])
 
 
-def spelled(pocket: Pocket, number: int) -> str:
-    """What a piece reads as."""
+def _spelled(model: PocketModel, number: int) -> str:
     if number < len(SPECIALS):
         return SPECIALS[number]
-    return str(load_tokenizer(pocket.tokenizer).decode([number])).strip() or "␣"
+    return str(load_tokenizer(model.tokenizer).decode([number])).strip() or "␣"

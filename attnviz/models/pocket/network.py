@@ -1,4 +1,10 @@
-"""The shipped weights as float arrays, each converted when it is first asked for."""
+"""The pocket model's weights and forward pass: a pre-norm encoder–decoder, numpy or torch.
+
+An encoder–decoder transformer (Vaswani 2017, section 3) with normalisation before each block
+(Xiong 2020) and one embedding for source, target and output (Press & Wolf 2017). Each function is
+written once for both kinds of arrays: numpy answers the command line without importing torch, torch
+trains and runs on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +26,13 @@ if TYPE_CHECKING:
 
 
 class StoredWeights(Mapping[str, Array]):
-    """Learned arrays by name, out of a safetensors file of float16.
+    """Learned arrays by name, from a safetensors file of float16 that is mapped into memory.
 
-    The file is mapped into memory, and an array is converted when it is first used: reading a text
-    without translating it never touches the decoder.
+    An array is converted when it is first used: a text's own attention never touches the decoder.
     """
 
     def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
-        """Read the file's table of contents.
-
-        Args:
-            path: a safetensors file of float16 arrays.
-            dtype: what the arrays are converted to.
-            device: "cpu" for numpy arrays, any other for torch tensors there.
+        """Read the file's header; "cpu" gives numpy arrays, any other device torch tensors there.
 
         Raises:
             ModelError: no such file, or one that is damaged.
@@ -90,29 +90,13 @@ class StoredWeights(Mapping[str, Array]):
         return torch.from_numpy(mask).to(self.device)
 
 
-# <model> The pocket model's forward pass: a pre-norm encoder–decoder over a dictionary of arrays.
-#
-# An encoder–decoder transformer (Vaswani 2017, section 3) with normalisation before each block
-# (Xiong 2020) and one embedding for source, target and output (Press & Wolf 2017). Each function
-# is written once for numpy and torch arrays: numpy answers the command line without importing
-# torch, torch trains and runs on a GPU.
-
 Weights = Mapping[str, Array]
 """Every learned array by name; a linear map's weight has the shape (outputs, inputs)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the arrays' shapes follow from.
-
-    Attributes:
-        vocabulary: how many pieces the tokenizer knows.
-        size: features of a position.
-        heads: attention heads of a layer; divides the size.
-        feed_forward: features inside a feed-forward block.
-        encoder_layers: layers that read the source.
-        decoder_layers: layers that read the target and, by cross-attention, the source.
-    """
+    """Pieces known, features of a position and of a feed-forward block, heads and layers."""
 
     vocabulary: int = 8000
     size: int = 192
@@ -145,12 +129,7 @@ def gelu(inputs: Array) -> Array:
 
 
 def embed(pieces: Array, positions: Array) -> Array:
-    """Rows of the embedding as a layer's inputs: half of them scaled, plus the position's wave.
-
-    Args:
-        pieces: a text's rows of "embedding.weight", shape (…, positions, size).
-        positions: the waves of `sinusoidal_positions`, shape (positions, size).
-    """
+    """Rows of the embedding (…, positions, size), scaled, plus the positions' waves."""
     return pieces * (0.5 * sqrt(pieces.shape[-1])) + positions
 
 
@@ -197,8 +176,8 @@ def encode(
         sizes: of the model.
         inputs: embedded source, shape (…, keys, size).
         mask: boolean, True for positions that are no padding, shape (…, 1, 1, keys).
-        projected: where to note each attention's queries, keys and values by the projection's name,
-            shape (…, keys, size).
+        projected: a dict that gets each attention's queries, keys and values by the projection's
+            name, shape (…, keys, size).
 
     Returns:
         The memory of shape (…, keys, size), and for each layer its self-attention weights of shape
@@ -225,16 +204,9 @@ def decode(
     mask: Array | None = None,
     projected: dict[str, Array] | None = None,
 ) -> tuple[Array, list[Array], list[Array]]:
-    """What the decoder makes of a target prefix and an encoded source.
+    """What the decoder makes of an embedded target (…, queries, size) and the encoder's memory.
 
-    Args:
-        weights: learned arrays by name.
-        sizes: of the model.
-        inputs: embedded target, shape (…, queries, size).
-        memory: the encoder's, shape (…, keys, size).
-        mask: boolean, True for source positions that are no padding, shape (…, 1, 1, keys).
-        projected: where to note each attention's queries, keys and values by the projection's name,
-            shape (…, positions, size).
+    Mask and projected are those of `encode`; no position sees a later one of the target.
 
     Returns:
         The state of shape (…, queries, size), and for each layer its causal self-attention weights

@@ -1,43 +1,34 @@
-"""The pocket model as a source of attention: text in, maps out."""
+"""The pocket model as a source of attention: queries, one or many in a pass, and their maps."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, Focus, Provenance
-from attnviz.core.errors import InputError, ModelError, UsageError, choose
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Token
+from attnviz.core.errors import InputError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.mechanisms.arrays import Array
-from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
-from attnviz.models.pocket.passes import DecoderInput, across, causally, goals_of, over_themselves
-from attnviz.models.pocket.text import (
-    END,
-    ENGLISH,
-    FRENCH,
-    LANGUAGE,
-    MASK,
-    OTHER,
-    PAD,
-    UNKNOWN,
-    EncodedText,
-    languages_of,
-    load_tokenizer,
-    read_text,
-    to_numpy,
-)
-from attnviz.storage.texts import Text
+from attnviz.core.query import Query
+from attnviz.mechanisms.arrays import to_numpy
+from attnviz.models import attend_each, check_device, check_kind
+from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
+from attnviz.models.pocket.network import decode, encode
+from attnviz.models.pocket.text import LANGUAGE, EncodedQuery, EncodedText
+from attnviz.storage.texts.batches import MEMORY_BUDGET, batches, chunks_by_memory
 
-FOLDER = Path(__file__).parent / "files"
-"""Where weights, tokenizer, configuration, origin and card lie."""
-NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CACHED = 4
+"""Encoded queries that are kept for whoever asks about the same texts again."""
+BATCH_TOKENS = 1024
+"""Pieces of a batch at most, padding counted."""
+
+Texts = tuple[EncodedText, ...]
+"""One text, or a source and its target."""
 
 
 def load_pocket(
@@ -65,207 +56,257 @@ def load_pocket(
     """
     if to is not None:
         choose(to, LANGUAGE, "language")
-    return Pocket(folder, causal, to, *check_backend(device, dtype), keep_qk=keep_qk)
+    device = check_device(device)
+    known = ("float32", "float64") if device == "cpu" else ("float32", "float16", "bfloat16")
+    dtype = choose(dtype or "float32", known, f"dtype on {device}")
+    return Pocket(folder, causal=causal, to=to, device=device, dtype=dtype, keep_qk=keep_qk)
 
 
-def check_backend(device: str, dtype: str | None) -> tuple[str, str]:
-    """The device and precision to run with.
+class Pocket(PocketModel):
+    """The pocket model, loaded; fulfils `attnviz.models.Source`, `Explaining` and `Transforming`.
 
-    Raises:
-        UsageError: an unknown name, a device that this machine lacks, or a precision it cannot use.
-    """
-    choose(device, ("auto", "cpu", "cuda", "mps"), "device")
-    if device in ("auto", "cpu"):
-        return "cpu", choose(dtype or "float32", ("float32", "float64"), "dtype on the cpu")
-    import torch
-
-    if not (torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()):
-        raise UsageError(f"device '{device}' is not available on this machine: use cpu")
-    return device, choose(dtype or "float32", ("float32", "float16", "bfloat16"), "dtype")
-
-
-class Pocket:
-    """The pocket model, loaded; fulfils `attnviz.models.Source`.
-
-    In a map whose rows belong to the decoder, row 0 is the target language's tag, and every other
-    row is that of the piece it has just read, not of the piece it is about to predict.
+    A text's attention ("self") has the stream "encoder", or with `causal` the decoder's "causal";
+    a pair's ("cross") the streams "cross", "encoder" and "decoder", where a missing target is the
+    model's own translation. In a map whose rows belong to the decoder, row 0 is the target
+    language's tag, and every other row is that of the piece it has just read, not of the piece it
+    is about to predict.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        causal: bool,
-        to: str | None,
-        device: str,
-        dtype: str,
-        *,
-        keep_qk: bool = False,
-    ) -> None:
-        self.config: dict[str, Any] = read_config(folder)
-        self.sizes = Sizes(**self.config["sizes"])
-        self.weights = StoredWeights(folder / "weights.safetensors", dtype, device)
-        self.tokenizer = folder / "tokenizer.json"
-        self.causal, self.to, self.device, self.dtype = causal, to, device, dtype
+    def __init__(self, folder: Path = FOLDER, *, keep_qk: bool = False, **options: Any) -> None:
+        super().__init__(folder, **options)
         self.keep_qk = keep_qk
+        self._encoded: dict[Query, EncodedQuery] = {}
 
-    def attend_self(self, text: str) -> Attention:
-        """The attention of a text over itself: the encoder's, or with `causal` the decoder's.
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of each "self" or "cross" query in order, or why it has none.
 
         Raises:
-            InputError: the text is blank or too long.
+            UsageError: another kind of query.
         """
-        return self.kept(self.attend_readings([read_text(text, self.tokenizer)])[0])
+        if len(queries) == 1 or batch_size == 1:
+            return attend_each(self._attend_one, queries)
+        return attend_batches(self, queries, batch_size, self._finish)
 
-    def attend_readings(self, readings: Sequence[EncodedText]) -> list[Attention]:
-        """Each text's attention over itself, from one pass over all of them."""
-        return (causally if self.causal else over_themselves)(self, readings)
-
-    def attend_cross(self, source: str, target: str | None) -> Attention:
-        """The attention of a pair: streams "cross", "encoder" and "decoder".
-
-        Args:
-            source: the text to read.
-            target: its translation; None: the model's own.
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
+        """The gradients of a masked word, or of a piece that the decoder writes.
 
         Raises:
+            UsageError: no such token, or another kind of query.
             InputError: a text that is blank or too long.
         """
-        reading = read_text(source, self.tokenizer, "source")
-        if target is None:
-            ids, _ = reading.ended()
-            language, notes = self._target_language(reading)
-            text = self._write(self._memory(ids), len(ids), language)
-            written = read_text(text, self.tokenizer, "target")
-            goals = [DecoderInput(written, language, tuple(notes), translated=True)]
-        else:
-            goals = goals_of(self, [reading], [read_text(target, self.tokenizer, "target")])
-        return self.kept(across(self, [reading], goals)[0])
+        from attnviz.models.pocket.lens_inputs import gradients_of
 
-    def attend_many(
-        self, texts: Sequence[Text], *, alone: bool, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The attention of many texts or pairs, read together; see `pocket.together`."""
-        from attnviz.models.pocket.passes import attend_many
+        return gradients_of(self, self._encode(query), self._attend_one(query), wanted)
 
-        return attend_many(self, texts, alone=alone, batch_size=batch_size)
+    def values(self, query: Query) -> ValueVectors:
+        """The values of each piece, through each head's slice of the output projection.
 
-    def kept(self, attention: Attention) -> Attention:
-        """The attention with its queries and keys, where they were asked for."""
+        Raises:
+            UsageError: another kind of query.
+            InputError: a text that is blank or too long.
+        """
+        from attnviz.models.pocket.lens_inputs import value_vectors
+
+        return value_vectors(self, self._encode(query), self._attend_one(query))
+
+    def _attend_one(self, query: Query) -> Attention:
+        encoded = self._encode(query)
+        return self._finish(encoded, attend(self, [encoded])[0])
+
+    def _encode(self, query: Query) -> EncodedQuery:
+        """The query as the model reads it, from the cache where it was read just now."""
+        if query not in self._encoded:
+            while len(self._encoded) >= CACHED:
+                del self._encoded[next(iter(self._encoded))]
+            self._encoded[query] = encode_query(self, query)
+        return self._encoded[query]
+
+    def _finish(self, query: EncodedQuery, attention: Attention) -> Attention:
+        """The attention with its queries and keys, where they are wanted."""
         if not self.keep_qk:
             return attention
         from attnviz.models.pocket.lens_inputs import with_projections
 
-        return with_projections(self, attention)
+        return with_projections(self, query, attention)
 
-    def explain_self(self, text: str, wanted: str | None = None) -> AttentionGradients:
-        """What speaks for a word of the text, with gradients; see `pocket.gradient`."""
-        from attnviz.models.pocket.lens_inputs import explain_self
 
-        return explain_self(self, text, wanted)
+def attend_batches(
+    model: PocketModel,
+    queries: Sequence[Query],
+    batch_size: int | None,
+    finish: Callable[[EncodedQuery, Attention], Attention],
+) -> Iterator[Attention | InputError]:
+    """The maps of each query in order, read in batches of similar length, then finished.
 
-    def explain_cross(
-        self, source: str, target: str | None = None, wanted: str | None = None
-    ) -> AttentionGradients:
-        """What speaks for a piece of a translation, with gradients; see `pocket.gradient`."""
-        from attnviz.models.pocket.lens_inputs import explain_cross
+    A pair without a target is read in its turn, by itself: the model writes the target first.
+    """
+    found: dict[int, Attention | InputError] = {}
+    items: dict[int, Texts] = {}
+    for number, query in enumerate(queries):
+        try:
+            items[number] = encode_texts(model, query)
+        except InputError as error:
+            found[number] = error
+    sizes = [bytes_of(model, items.get(number, ())) for number in range(len(queries))]
+    for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
+        # Texts alone and pairs go through different layers; a pair without a target waits.
+        for kind, texts in (("self", 1), ("cross", 2)):
+            alike = [
+                number
+                for number in chunk
+                if queries[number].kind == kind and len(items.get(number, ())) == texts
+            ]
+            plan = batches(
+                alike,
+                lambda number: lengths_of(items[number]),
+                tokens=BATCH_TOKENS,
+                most=batch_size,
+                even=False,
+            )
+            for batch in plan:
+                encoded = with_languages(model, [items[number] for number in batch])
+                found |= zip(batch, map(finish, encoded, attend(model, encoded)), strict=True)
+        for number in chunk:
+            if number not in found:
+                written = with_translation(model, items[number][0])
+                found[number] = finish(written, attend(model, [written])[0])
+            yield found.pop(number)
 
-        return explain_cross(self, source, target, wanted)
 
-    def transform_self(self, text: str) -> ValueVectors:
-        """What each head makes of each piece of a text; see `pocket.norm`."""
-        from attnviz.models.pocket.lens_inputs import transform
+def encode_texts(model: PocketModel, query: Query) -> Texts:
+    """A query's texts in pieces; of a pair without a target, the source alone."""
+    check_kind(query, "self", "cross")
+    if query.kind == "self":
+        return (model.encode_text(query.text),)
+    source = model.encode_text(query.text, "source")
+    if query.target is None:
+        return (source,)
+    return source, model.encode_text(query.target, "target")
 
-        return transform(self, self.attend_self(text))
 
-    def transform_cross(self, source: str, target: str | None = None) -> ValueVectors:
-        """What each head makes of each piece of a pair; see `pocket.norm`."""
-        from attnviz.models.pocket.lens_inputs import transform
+def encode_query(model: PocketModel, query: Query) -> EncodedQuery:
+    """A query as the model reads it; a missing target is written first."""
+    texts = encode_texts(model, query)
+    if query.kind == "cross" and len(texts) == 1:
+        return with_translation(model, texts[0])
+    return with_languages(model, [texts])[0]
 
-        return transform(self, self.attend_cross(source, target))
 
-    def translate(self, text: str) -> str:
-        """The text in the other language, one likeliest piece after the other."""
-        reading = read_text(text, self.tokenizer)
-        ids, _ = reading.ended()
-        return self._write(self._memory(ids), len(ids), self._target_language(reading)[0])
+def with_translation(model: PocketModel, source: EncodedText) -> EncodedQuery:
+    """A source and the model's own translation."""
+    written, language, notes = model.write(source)
+    target = model.encode_text(written, "target")
+    notes = [*source.notes("the source"), *notes]
+    return EncodedQuery(source, target, language, tuple(notes), translated=True)
 
-    def _target_language(self, source: EncodedText) -> tuple[str, list[str]]:
-        if self.to:
-            return self.to, []
-        ((language, notes),) = languages_of(self.weights, self.sizes, [source])
-        return OTHER[language], notes
 
-    def _memory(self, ids: list[int]) -> Array:
-        return encode(self.weights, self.sizes, self.embed(ids))[0]
-
-    def embed(self, ids: list[int]) -> Array:
-        """Pieces by number as what the model's layers take, shape (positions, size)."""
-        rows = self.weights.rows("embedding.weight", np.array(ids))
-        waves = sinusoidal_positions(len(ids), self.sizes.size)
-        return embed(rows, self.weights.convert(waves))
-
-    def _write(self, memory: Array, length: int, language: str) -> str:
-        tokenizer = load_tokenizer(self.tokenizer)
-        ids = [LANGUAGE[language]]
-        for _ in range(2 * length + 10):
-            states, _, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
-            scores = to_numpy(predict(self.weights, states[-1:]))[0]
-            scores[NEVER_WRITTEN] = -np.inf
-            ids.append(int(scores.argmax()))
-            if ids[-1] == END:
-                break
-        return tidy(str(tokenizer.decode(ids[1:])), language) or "…"
-
-    def focus(self) -> dict[str, Focus]:
-        """The head of a pair's maps to see first."""
-        guided = self.config["guided"]
-        return {"cross": Focus(str(guided["layer"]), str(guided["head"]), "the alignment head")}
-
-    def provenance(
-        self,
-        notes: list[str],
-        settings: dict[str, Any] | None = None,
-        focus: dict[str, Focus] | None = None,
-    ) -> Provenance:
-        """Where maps of this model come from, and what a reader must know of them."""
-        return Provenance(
-            source="pocket",
-            model="pocket",
-            trained=True,
-            device=self.device,
-            dtype=self.dtype,
-            settings={"revision": self.config["revision"], **(settings or {})},
-            notes=tuple(notes),
-            focus=focus or {},
-            versions={"numpy": np.__version__},
+def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[EncodedQuery]:
+    """Texts, or pairs, with the languages of what the decoder reads, guessed in one pass."""
+    pairs = len(items[0]) == 2
+    if not pairs and not model.causal:
+        return [EncodedQuery(text, notes=tuple(text.notes("the text"))) for (text,) in items]
+    targets = [texts[-1] for texts in items]
+    if model.to:
+        languages = [(model.to, list[str]()) for _ in targets]
+    else:
+        languages = model.languages(targets, [texts[0] for texts in items] if pairs else None)
+    if not pairs:
+        return [
+            EncodedQuery(None, text, language, tuple(text.notes("the text")))
+            for text, (language, _) in zip(targets, languages, strict=True)
+        ]
+    return [
+        EncodedQuery(
+            source,
+            target,
+            language,
+            (*source.notes("the source"), *target.notes("the target"), *notes),
         )
+        for (source, target), (language, notes) in zip(items, languages, strict=True)
+    ]
 
 
-@cache
-def read_config(folder: Path) -> dict[str, Any]:
-    """Sizes, special pieces and guided head of the model in a folder.
+def attend(model: PocketModel, queries: Sequence[EncodedQuery]) -> list[Attention]:
+    """The maps of queries of one kind, from one pass over all of them."""
+    weights, sizes = model.weights, model.sizes
+    inputs, mask = model.embed_many([query.source_ids for query in queries])
+    memory, encoder = encode(weights, sizes, inputs, mask)
+    layers = {"encoder": encoder}
+    if queries[0].target:
+        # No mask: no position sees a later one, so none sees the padding behind its text.
+        inputs, _ = model.embed_many([query.target_ids for query in queries])
+        _, decoder, cross = decode(weights, sizes, inputs, memory, mask)
+        if queries[0].source:
+            layers = {"cross": cross, "encoder": encoder, "decoder": decoder}
+        else:
+            layers = {"causal": decoder}
+    arrays = {stream: [to_numpy(layer) for layer in found] for stream, found in layers.items()}
+    return [
+        attention_of(
+            model,
+            query,
+            {name: [layer[number] for layer in found] for name, found in arrays.items()},
+        )
+        for number, query in enumerate(queries)
+    ]
 
-    Raises:
-        ModelError: there is none, or it is damaged.
-    """
-    path = folder / "config.json"
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"the pocket model's '{path}' cannot be read") from error
-    return content
+
+def attention_of(
+    model: PocketModel, query: EncodedQuery, arrays: Mapping[str, list[NDArray[np.float32]]]
+) -> Attention:
+    """A query's maps, from each layer's weights (heads, queries, keys) with their padding."""
+    source, target = query.source, query.target
+    sides = {
+        "source": source.ended()[1] if source else (),
+        "target": target.tagged(query.language)[1] if target else (),
+    }
+
+    def cut(stream: str, queries: tuple[Token, ...], keys: tuple[Token, ...]) -> Any:
+        return np.stack([layer[:, : len(queries), : len(keys)] for layer in arrays[stream]])
+
+    if not source or not target:
+        ((stream, _),) = arrays.items()
+        only = source or target
+        text = only.text if only else ""
+        tokens = sides["source"] or sides["target"]
+        settings: dict[str, Any] = {"language": query.language} if target else {}
+        item = AttentionMap(stream, tokens, tokens, cut(stream, tokens, tokens))
+        return Attention((item,), model.provenance(query.notes, settings), text)
+    maps = tuple(
+        AttentionMap(
+            stream,
+            sides[rows],
+            sides[columns],
+            cut(stream, sides[rows], sides[columns]),
+            query_side=rows,
+            key_side=columns,
+        )
+        for stream, rows, columns in (
+            ("cross", "target", "source"),
+            ("encoder", "source", "source"),
+            ("decoder", "target", "target"),
+        )
+    )
+    settings = {
+        "direction": f"{OTHER[query.language]} to {query.language}",
+        "translated": query.translated,
+    }
+    guided = model.config["guided"]
+    focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), "the alignment head")}
+    provenance = model.provenance(query.notes, settings, focus)
+    return Attention(maps, provenance, source=source.text, target=target.text)
 
 
-def tidy(written: str, language: str) -> str:
-    """The model's text without the spaces before punctuation that its training text had at times.
-
-    In French a space stands before all but full stops, commas and closing brackets.
-    """
-    return re.sub(
-        r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", written
-    ).strip()
+def lengths_of(texts: Texts) -> tuple[int, ...]:
+    """How many positions each text has, with the special piece around it."""
+    return tuple(len(text.ids) + 1 for text in texts)
 
 
-def stacked(shares: list[Array]) -> Any:
-    """Each layer's weights (heads, queries, keys) as one numpy array with a layer axis before."""
-    return np.stack([to_numpy(share) for share in shares])
+def bytes_of(model: PocketModel, texts: Texts) -> int:
+    """What the maps of a text or a pair take."""
+    sizes = model.sizes
+    keys, queries = (*lengths_of(texts), 0, 0)[:2]
+    cells = sizes.encoder_layers * keys**2 + sizes.decoder_layers * queries * (keys + queries)
+    return 4 * sizes.heads * cells

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from attnviz.core.measures import HeadReport, HeadRow
+from attnviz.core.measures import HeadReport, HeadRow, Role
 from attnviz.renderers.data.maps import escape
 from attnviz.storage.documents import dump_json
 
@@ -21,6 +21,7 @@ def measures_tsv(report: HeadReport) -> str:
     names = [meaning.name for meaning in report.measures]
     header = ["stream", "layer", "head", "role", "role_share"]
     header += [column for name in names for column in (name, f"{name}_uniform")]
+    header += ["rests_on", "rests_share"]
     lines = [header, *(_fields(row, names) for row in report.rows)]
     return "".join("\t".join(line) + "\n" for line in lines)
 
@@ -46,11 +47,15 @@ def plain(value: float) -> str:
 
 
 def _fields(row: HeadRow, names: list[str]) -> list[str]:
-    role = (row.roles[0].name, plain(row.roles[0].share)) if row.roles else ("", "")
-    fields = [row.stream, row.layer, row.head, *role]
+    fields = [row.stream, row.layer, row.head, *_role(row.roles[0] if row.roles else None)]
     for name in names:
         fields += [plain(row.values.get(name, math.nan)), plain(row.uniform.get(name, math.nan))]
+    fields += _role(row.clearest("rests"))
     return [escape(field) for field in fields]
+
+
+def _role(role: Role | None) -> tuple[str, str]:
+    return (role.name, plain(role.share)) if role else ("", "")
 
 
 def _document(row: HeadRow) -> dict[str, Any]:

@@ -248,7 +248,7 @@ def _map(
 def _called(attention: Attention, item: AttentionMap) -> tuple[str, str]:
     """The stream and the lens of a map, by which a reader tells it from the others."""
     stream, _, lens = item.stream.partition(" · ")
-    if "lens all" in attention.provenance.steps:
+    if attention.lens == "all":
         return "attention", item.stream
     if [other.stream for other in attention.maps].count(item.stream) > 1:
         # Stages of one model whose sizes differ are maps of their own.

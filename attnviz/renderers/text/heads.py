@@ -128,9 +128,12 @@ def _width(meaning: Meaning) -> int:
 
 
 def _role(row: HeadRow) -> str:
-    if not row.roles:
-        return ""
-    return f"{row.roles[0].name} {two_digits(row.roles[0].share)}"
+    """What a head does and where it rests, such as "induction .68, rests on first token .85"."""
+    acts, rests = row.clearest("acts"), row.clearest("rests")
+    parts = [f"{acts.name} {two_digits(acts.share)}"] if acts else []
+    if rests:
+        parts.append(f"rests on {rests.name.replace('-', ' ')} {two_digits(rests.share)}")
+    return ", ".join(parts)
 
 
 def _header(layout: _Layout, report: HeadReport) -> Text:

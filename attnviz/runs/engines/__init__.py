@@ -1,23 +1,25 @@
 """Where work over many shards is done: in this process, in several, or on a Ray cluster.
 
-An engine knows nothing of attention. It takes a callable and an iterable of shards, and hands
-over what the one makes of the other, in the shards' order.
+An engine knows nothing of attention. It takes a callable and an iterable of shards, and gives what
+the one makes of the other, in the shards' order.
 """
 
 from __future__ import annotations
 
-from attnviz.core.errors import UsageError, choose
-from attnviz.runs.engines.processes import settle_sums
-from attnviz.runs.engines.shards import Engine
+from collections.abc import Callable, Iterable, Iterator
+from typing import Self
+
+from attnviz.core.errors import UsageError, WorkerError, choose
+from attnviz.runs.engines.shards import Engine, Outcome, Shard, fix_sums, numbered
 
 ENGINES = ("local", "ray")
 
 
 def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
-    """The engine that a request names; nothing is started before it is entered.
+    """The engine of that name; nothing is started before it is entered.
 
-    From here on sums do not depend on how many threads a worker has; asked for after torch has
-    begun to compute, that comes too late.
+    From here on sums do not depend on how many threads a worker has; called after torch has begun
+    to compute, that comes too late.
 
     Args:
         name: "local" or "ray".
@@ -32,7 +34,7 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
     choose(name, ENGINES, "engine")
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers} would do nothing: give 1 or more")
-    settle_sums()
+    fix_sums()
     if name == "ray":
         from attnviz.runs.engines.ray_cluster import RayCluster
 
@@ -40,9 +42,26 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
     if address is not None:
         raise UsageError("--ray-address names a Ray cluster: add --engine ray")
     if workers in (None, 1):
-        from attnviz.runs.engines.here import Here
-
-        return Here()
+        return InProcess()
     from attnviz.runs.engines.processes import Processes
 
     return Processes(workers)
+
+
+class InProcess:
+    """One shard after the other in this process, with every thread that the libraries take."""
+
+    def map(
+        self,
+        work: Callable[[Shard], Outcome],
+        shards: Iterable[Shard],
+        name: Callable[[int, Shard], str] = numbered,
+    ) -> Iterator[Outcome | WorkerError]:
+        """What the work makes of each shard, made when it is asked for."""
+        return map(work, shards)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was started."""

@@ -1,4 +1,11 @@
-"""How many threads a worker takes, and sums that do not depend on it."""
+"""The engine of several processes on this machine.
+
+Each worker has a pipe of its own, so that one that is killed, even while it sends, loses its shard
+and nothing else. Pools of libraries were tried and lose more. Workers of pebble 5.2 share one pipe:
+one that is killed while it sends leaves the pipe's lock taken, and the pool waits for ever. With
+loky 3.7, as with concurrent.futures, one death breaks the pool: all shards in flight begin again,
+and nobody knows which of them killed its worker.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +24,19 @@ from typing import Any, Self
 
 from attnviz.core.errors import WorkerError
 from attnviz.runs.engines.shards import (
+    AHEAD,
     TRIES,
     Answer,
     Outcome,
     Shard,
     answer,
+    cores,
     in_order,
     numbered,
     portable,
 )
 
-_LIMITS = (
+_THREAD_LIMITS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -37,72 +46,15 @@ _LIMITS = (
 """What torch, numpy's libraries of linear algebra and tokenizers read when they are loaded."""
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def thread_limits(threads: int) -> dict[str, str]:
-    """The variables of a worker's surroundings; a lower limit that the user set stays.
-
-    Args:
-        threads: at most so many, 1 or more.
-    """
-    limits = {}
-    for name in _LIMITS:
-        given = os.environ.get(name, "")
-        limits[name] = str(min(threads, int(given)) if given.isdecimal() else threads)
-    return limits
-
-
-@contextmanager
-def limited(threads: int) -> Iterator[None]:
-    """Let a process that is started meanwhile find the limits in its surroundings.
-
-    It has to find them before its first line runs: what its main module imports may load a library
-    of linear algebra, which looks once.
-    """
-    limits = thread_limits(threads)
-    before = {name: os.environ.get(name) for name in limits}
-    os.environ.update(limits)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def settle_sums() -> None:
-    """Make sums the same to the last bit on any number of threads, where the library can.
-
-    Intel's MKL, on which torch stands on most machines, else splits a sum by its threads, and one
-    process with all cores would differ from two with half of them. It reads this at its first sum;
-    processes that are started later inherit it.
-    """
-    os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
-
-
-# <processes> The engine of several processes on this machine.
-
-AHEAD = 2
-"""Shards in flight for each worker: one it works on, and one done or next, so that neither side
-waits for the other."""
-
-
 class Processes:
     """Several processes, each with its copy of the work and its share of the cores.
 
-    A worker that dies is replaced and its shard tried again; the others go on meanwhile.
+    A worker that dies is replaced and its shard tried again; the others continue meanwhile.
     """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self.crews: list[WorkerPool] = []
+        self.pools: list[WorkerPool] = []
 
     def map(
         self,
@@ -111,31 +63,31 @@ class Processes:
         name: Callable[[int, Shard], str] = numbered,
     ) -> Iterator[Outcome | WorkerError]:
         """What the work makes of each shard; the workers end with the last of them."""
-        crew = WorkerPool(work, self.workers)
-        self.crews.append(crew)
+        pool = WorkerPool(work, self.workers)
+        self.pools.append(pool)
 
-        def hand_in(number: int, shard: Shard) -> Future[bytes | WorkerError]:
-            return crew.submit(shard, name(number, shard))
+        def submit(number: int, shard: Shard) -> Future[bytes | WorkerError]:
+            return pool.submit(shard, name(number, shard))
 
         def collect(ticket: Future[bytes | WorkerError]) -> Outcome | WorkerError:
             found = ticket.result()
             if isinstance(found, WorkerError):
                 return found
-            unpacked: Answer[Outcome] = pickle.loads(found)
-            return unpacked.taken()
+            unpickled: Answer[Outcome] = pickle.loads(found)
+            return unpickled.unpack()
 
         try:
-            yield from in_order(hand_in, collect, shards, AHEAD * self.workers)
+            yield from in_order(submit, collect, shards, AHEAD * self.workers)
         finally:
-            crew.close()
+            pool.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop every worker at once, whatever it is at."""
-        for crew in self.crews:
-            crew.close()
+        """Stop every worker at once, whatever it does."""
+        for pool in self.pools:
+            pool.close()
 
 
 class WorkerPool:
@@ -143,7 +95,7 @@ class WorkerPool:
 
     def __init__(self, work: Callable[[Any], Any], workers: int) -> None:
         # Pickled once, before any process starts: what cannot be sent is found here.
-        self.work = packed(work)
+        self.work = pickled(work)
         self.threads = max(1, cores() // workers)
         self.idle: SimpleQueue[Worker | None] = SimpleQueue()
         for _ in range(workers):
@@ -151,28 +103,28 @@ class WorkerPool:
         self.alive: set[Worker] = set()
         self.lock = threading.Lock()
         self.closed = False
-        self.pool = ThreadPoolExecutor(workers, initializer=hold_interrupts)
+        self.pool = ThreadPoolExecutor(workers, initializer=block_interrupts)
 
     def submit(self, shard: Any, name: str) -> Future[bytes | WorkerError]:
         """Begin the work on a shard; the answer comes pickled."""
         return self.pool.submit(self._try, shard, name)
 
     def _try(self, shard: Any, name: str) -> bytes | WorkerError:
-        """Send a shard to an idle worker, again where that one dies over it.
+        """Send a shard to an idle worker, again where that one dies.
 
         Raises:
-            EOFError: the crew was closed meanwhile, and nobody waits for an answer.
+            EOFError: the pool was closed meanwhile, and nobody waits for an answer.
         """
         death = ""
         for _ in range(TRIES):
             worker = self.idle.get()
             try:
-                worker = worker or self._hire()
+                worker = worker or self._start_worker()
                 return worker.ask(shard)
             except (EOFError, OSError):
                 if self.closed or worker is None:
                     raise
-                death = worker.death()
+                death = worker.stop()
                 with self.lock:
                     self.alive.discard(worker)
                 worker = None
@@ -182,7 +134,7 @@ class WorkerPool:
             f"a worker died {TRIES} times over {name}, at last {death}: give fewer --workers"
         )
 
-    def _hire(self) -> Worker:
+    def _start_worker(self) -> Worker:
         with self.lock:
             if self.closed:
                 raise EOFError
@@ -198,18 +150,17 @@ class WorkerPool:
                 worker.process.kill()
         self.pool.shutdown(cancel_futures=True)
         while self.alive:
-            self.alive.pop().death()
+            self.alive.pop().stop()
 
 
 class Worker:
-    """One process with its copy of the work, and the line to it."""
+    """One process with its copy of the work, and the pipe to it."""
 
     def __init__(self, work: bytes, threads: int) -> None:
-        # A fork would copy locks that torch's threads may hold.
         context = multiprocessing.get_context("spawn")
-        self.line, theirs = context.Pipe()
+        self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs, work), daemon=True)
-        hold_interrupts()
+        block_interrupts()
         with limited(threads):
             self.process.start()
         theirs.close()
@@ -218,32 +169,31 @@ class Worker:
         """The pickled answer to a shard.
 
         Raises:
-            EOFError: the process died over it.
+            EOFError: the process died.
             OSError: likewise.
         """
-        self.line.send_bytes(packed(shard))
-        return self.line.recv_bytes()
+        self.pipe.send_bytes(pickled(shard))
+        return self.pipe.recv_bytes()
 
-    def death(self) -> str:
-        """How the process ended, once it has."""
+    def stop(self) -> str:
+        """Stop the process if it runs; how it ended."""
         self.process.kill()
         self.process.join()
-        self.line.close()
+        self.pipe.close()
         status = self.process.exitcode or 0
         if status >= 0:
             return f"with status {status}"
-        killer = signal.Signals(-status).name
-        hint = ", as by a system out of memory" if killer == "SIGKILL" else ""
-        return f"by {killer}{hint}"
+        name = signal.Signals(-status).name
+        return f"by {name}" + (", as by a system out of memory" if name == "SIGKILL" else "")
 
 
-def packed(item: Any) -> bytes:
+def pickled(item: Any) -> bytes:
     """What travels between processes; arrays go as they lie in memory."""
     return pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
 
 
-def hold_interrupts() -> None:
-    """Keep Ctrl-C from processes that this thread starts: it is the main thread's to answer."""
+def block_interrupts() -> None:
+    """Keep Ctrl-C from processes that this thread starts: the main thread answers it."""
     if sys.platform == "win32":
         return
     from multiprocessing import resource_tracker
@@ -253,27 +203,57 @@ def hold_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-def serve(line: Connection, work: bytes) -> None:
-    """Answer shard after shard, until nobody is there to ask."""
-    threading.Thread(target=leave_with_parent, daemon=True).start()
+@contextmanager
+def limited(threads: int) -> Iterator[None]:
+    """Let a process that is started meanwhile find its limits in its environment.
+
+    It has to find them before its first line runs: what its main module imports may load a library
+    of linear algebra, which looks once.
+    """
+    limits = thread_limits(threads)
+    before = {name: os.environ[name] for name in limits if name in os.environ}
+    os.environ.update(limits)
+    try:
+        yield
+    finally:
+        for name in limits:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """A worker's environment variables; a lower limit that the user set stays.
+
+    Args:
+        threads: at most so many, 1 or more.
+    """
+    limits = {}
+    for name in _THREAD_LIMITS:
+        given = os.environ.get(name, "")
+        limits[name] = str(min(threads, int(given)) if given.isdecimal() else threads)
+    return limits
+
+
+def serve(pipe: Connection, work: bytes) -> None:
+    """Answer shard after shard, until the other end is closed."""
+    threading.Thread(target=exit_with_parent, daemon=True).start()
     # stdout is data, and the parent's alone.
     os.dup2(2, 1)
-    begun: Callable[[Any], Any] | None = None
+    loaded: Callable[[Any], Any] | None = None
     while True:
         try:
-            shard = line.recv_bytes()
+            shard = pipe.recv_bytes()
         except EOFError:
             return
         try:
-            begun = begun or pickle.loads(work)
-            found = packed(answer(begun, pickle.loads(shard)))
-        except Exception as error:
-            # What cannot be unpacked here, or packed, is told too and kills nobody.
-            found = packed(Answer((), error=portable(error)))
-        line.send_bytes(found)
+            loaded = loaded or pickle.loads(work)
+            found = pickled(answer(loaded, pickle.loads(shard)))
+        except Exception as error:  # what cannot be pickled or unpickled is an answer too
+            found = pickled(Answer((), error=portable(error)))
+        pipe.send_bytes(found)
 
 
-def leave_with_parent() -> None:
+def exit_with_parent() -> None:
     """End this process when the one that started it has ended, however that came about."""
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -17,12 +17,20 @@ from math import ceil
 from typing import Any, Self
 
 from attnviz.core.errors import WorkerError
-from attnviz.runs.engines.processes import cores, settle_sums
-from attnviz.runs.engines.shards import TRIES, Answer, Outcome, Shard, answer, in_order, numbered
+from attnviz.runs.engines.shards import (
+    AHEAD,
+    TRIES,
+    Answer,
+    Outcome,
+    Shard,
+    answer,
+    cores,
+    fix_sums,
+    in_order,
+    numbered,
+)
 
-AHEAD = 2
-"""Shards in flight for each worker, as among the processes of one machine."""
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds until a cluster that does not answer is given up; Ray alone would take two minutes."""
 
 
@@ -54,7 +62,7 @@ class RayCluster:
         # A caller in Python may have Ray running already; then it is the caller's to stop.
         self.joined = self.address is not None or not ray.is_initialized()
         if self.joined:
-            begin(self.workers, self.address)
+            start_or_join(self.workers, self.address)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,7 +89,7 @@ class RayCluster:
         # In a list, a reference travels as it is; each worker fetches the work once.
         place = (uuid.uuid4().hex, [ray.put(work)])
 
-        def hand_in(number: int, shard: Shard) -> tuple[Any, str]:
+        def submit(number: int, shard: Shard) -> tuple[Any, str]:
             reference = task.remote(*place, shard)
             self.running.append(reference)
             return reference, name(number, shard)
@@ -95,23 +103,23 @@ class RayCluster:
                 return WorkerError(f"a worker died {TRIES} times over {named}: {why}")
             finally:
                 self.running.remove(reference)
-            return found.taken()
+            return found.unpack()
 
         try:
-            yield from in_order(hand_in, collect, shards, AHEAD * workers)
+            yield from in_order(submit, collect, shards, AHEAD * workers)
         finally:
             self._cancel()
 
     def _cancel(self) -> None:
-        """Stop what nobody waits for any more."""
+        """Stop the tasks whose outcomes are not needed any more."""
         import ray
 
         while self.running:
             ray.cancel(self.running.pop(), force=True)
 
 
-def begin(workers: int | None, address: str | None) -> None:
-    """Start Ray here, or join it, without a word of its own.
+def start_or_join(workers: int | None, address: str | None) -> None:
+    """Start Ray here, or join it, without its own messages.
 
     Raises:
         WorkerError: there is no cluster at the address.
@@ -127,8 +135,8 @@ def begin(workers: int | None, address: str | None) -> None:
     if address is None:
         # Whole shares, so that no more workers than asked for find room.
         wanted = workers or cores()
-        room = wanted * max(1, cores() // wanted)
-        ray.init("local", num_cpus=room, include_dashboard=False, **quiet)
+        cpus = wanted * max(1, cores() // wanted)
+        ray.init("local", num_cpus=cpus, include_dashboard=False, **quiet)
         return
     check_reachable(address)
     try:
@@ -139,7 +147,7 @@ def begin(workers: int | None, address: str | None) -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Find out soon whether anything listens at HOST:PORT.
+    """Find out soon whether anything answers at HOST:PORT.
 
     Raises:
         WorkerError: nothing does.
@@ -148,7 +156,7 @@ def check_reachable(address: str) -> None:
     if not colon or not port.isdecimal():
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=TIMEOUT).close()
     except (OSError, OverflowError) as error:
         raise WorkerError(
             f"no Ray cluster answers at '{address}' ({error}): 'ray start --head' starts one; "
@@ -185,7 +193,7 @@ def in_worker(key: str, held: list[Any], shard: Any) -> Answer[Any]:
     import ray
 
     if key not in _works:
-        settle_sums()
+        fix_sums()
         _works.clear()
         _works[key] = ray.get(held[0])
     return answer(_works[key], shard)

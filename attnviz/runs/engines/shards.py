@@ -1,7 +1,8 @@
-"""Shards of work: what an engine answers, in which order, and what comes back from a worker."""
+"""What engines share: their interface, the order of outcomes, and what comes back from a worker."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import traceback
 from collections import deque
@@ -16,101 +17,11 @@ from attnviz.core.notices import notices_to, notify
 Ticket = TypeVar("Ticket")
 Shard = TypeVar("Shard")
 Outcome = TypeVar("Outcome")
-Work = Callable[[Shard], Outcome]
-"""What is done with each shard. A worker process holds one copy of it from first to last, so that
-whatever it loads on its first shard it has for all others; it must pickle before it is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[Outcome]):
-    """What the work made of a shard in another process.
-
-    Attributes:
-        heard: what it announced, in order.
-        outcome: what it gave; None where it raised.
-        error: what it raised.
-    """
-
-    heard: tuple[str, ...]
-    outcome: Outcome | None = None
-    error: Exception | None = None
-
-    def taken(self) -> Outcome:
-        """The outcome, after what was announced has been announced again here.
-
-        Raises:
-            Exception: what the work raised, of the same type and with the same message.
-        """
-        for text in self.heard:
-            notify(text)
-        if self.error is not None:
-            raise self.error
-        return self.outcome  # type: ignore[return-value]  # None only beside an error
-
-
-def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
-    """Do the work in a worker; whatever goes wrong in it becomes a part of the answer."""
-    heard: list[str] = []
-    try:
-        with notices_to(heard.append):
-            outcome = work(shard)
-    except Exception as error:
-        return Answer(tuple(heard), error=portable(error))
-    return Answer(tuple(heard), outcome)
-
-
-def portable(error: Exception) -> Exception:
-    """An error that pickles; one that nobody foresaw with its traceback as a note."""
-    if not isinstance(error, AttnvizError):
-        error.add_note(f"In a worker:\n{''.join(traceback.format_exception(error))}")
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        # Some errors cannot be made again from their message alone.
-        stand_in = RuntimeError(f"{type(error).__name__}: {error}")
-        for note in getattr(error, "__notes__", ()):
-            stand_in.add_note(note)
-        return stand_in
-    return error
-
-
-def in_order(
-    hand_in: Callable[[int, Shard], Ticket],
-    collect: Callable[[Ticket], Outcome],
-    shards: Iterable[Shard],
-    ahead: int,
-) -> Iterator[Outcome]:
-    """The outcomes in the shards' order.
-
-    Args:
-        hand_in: begins the work on a shard and its number, and answers at once.
-        collect: waits for the outcome that was begun.
-        shards: read as they are needed.
-        ahead: how many shards may have begun whose outcome nobody has asked for.
-
-    Raises:
-        Exception: what the iterable raised, once the outcomes of all shards before are handed over.
-    """
-    numbered = enumerate(shards)
-    waiting: deque[Ticket] = deque()
-    failure: Exception | None = None
-    more = True
-    while more or waiting:
-        while more and len(waiting) < ahead:
-            try:
-                waiting.append(hand_in(*next(numbered)))
-            except StopIteration:
-                more = False
-            except Exception as error:
-                failure, more = error, False
-        if waiting:
-            yield collect(waiting.popleft())
-    if failure is not None:
-        raise failure
-
-
 TRIES = 3
 """How often a shard is tried whose worker dies."""
+AHEAD = 2
+"""Shards in flight for each worker: one it works on, and one done or next, so that neither side
+waits for the other."""
 
 
 def numbered(number: int, shard: object) -> str:
@@ -130,10 +41,12 @@ class Engine(Protocol):
         """What the work makes of each shard, in the shards' order, as soon as it is there.
 
         Shards are read as they are needed and few outcomes wait, so that memory stays flat. What
-        the work announces is announced here when its outcome is handed over.
+        the work notifies of comes out here with its outcome. From another process, an iterator
+        comes as a list.
 
         Args:
-            work: what is done.
+            work: what is done. A worker process holds one copy of it from first to last, so that
+                what it loads for its first shard it has for all others; it must pickle before.
             shards: what it is done with.
             name: how a message names a shard.
 
@@ -154,9 +67,112 @@ class Engine(Protocol):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop the workers, whatever they are at."""
+        """Stop the workers, whatever they do."""
         ...
 
 
-Naming = Callable[[int, Shard], str]
-"""How a message names a shard, from its number counted from 0."""
+def in_order(
+    submit: Callable[[int, Shard], Ticket],
+    collect: Callable[[Ticket], Outcome],
+    shards: Iterable[Shard],
+    ahead: int,
+) -> Iterator[Outcome]:
+    """The outcomes in the shards' order.
+
+    Args:
+        submit: starts the work on a shard and its number, without waiting.
+        collect: waits for the outcome.
+        shards: read as they are needed.
+        ahead: how many shards may be in flight at once.
+
+    Raises:
+        Exception: what the iterable raised, after the outcomes of all shards before.
+    """
+    numbered = enumerate(shards)
+    waiting: deque[Ticket] = deque()
+    failure: Exception | None = None
+    more = True
+    while more or waiting:
+        while more and len(waiting) < ahead:
+            try:
+                waiting.append(submit(*next(numbered)))
+            except StopIteration:
+                more = False
+            except Exception as error:
+                failure, more = error, False
+        if waiting:
+            yield collect(waiting.popleft())
+    if failure is not None:
+        raise failure
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Outcome]):
+    """What the work made of a shard in another process.
+
+    Attributes:
+        notices: what it notified of, in order.
+        outcome: what it gave; None where it raised.
+        error: what it raised.
+    """
+
+    notices: tuple[str, ...]
+    outcome: Outcome | None = None
+    error: Exception | None = None
+
+    def unpack(self) -> Outcome:
+        """The outcome, after its notices have been passed on here.
+
+        Raises:
+            Exception: what the work raised, of the same type and with the same message.
+        """
+        for text in self.notices:
+            notify(text)
+        if self.error is not None:
+            raise self.error
+        return self.outcome  # type: ignore[return-value]  # None only beside an error
+
+
+def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
+    """Do the work in a worker; whatever goes wrong in it becomes a part of the answer."""
+    notices: list[str] = []
+    try:
+        with notices_to(notices.append):
+            outcome = work(shard)
+            if isinstance(outcome, Iterator):
+                outcome = list(outcome)  # type: ignore[assignment]  # an iterator does not pickle
+    except Exception as error:
+        return Answer(tuple(notices), error=portable(error))
+    return Answer(tuple(notices), outcome)
+
+
+def portable(error: Exception) -> Exception:
+    """An error that pickles; an unexpected one with its traceback as a note."""
+    if not isinstance(error, AttnvizError):
+        error.add_note(f"In a worker:\n{''.join(traceback.format_exception(error))}")
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        # Some errors cannot be made again from their message alone.
+        stand_in = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            stand_in.add_note(note)
+        return stand_in
+    return error
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def fix_sums() -> None:
+    """Make sums the same to the last bit on any number of threads, where the library can.
+
+    Intel's MKL, on which torch stands on most machines, else splits a sum by its threads, and one
+    process with all cores would differ from two with half of them. It reads this at its first sum;
+    processes that are started later inherit it.
+    """
+    os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")

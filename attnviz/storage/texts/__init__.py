@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from attnviz.core.errors import InputError
 
 CHUNK_SIZE = 1024
-"""Records that are worked through together; what may depend on company stays inside a window. Read
-with others of their length, 2,000 sentences carry 7 % of padding; in windows of 256 it is 25 %."""
+"""Records in a chunk, on which alone their numbers depend. Batched by length, 2,000 sentences carry
+7 % of padding in chunks of 1024 and 25 % in chunks of 256."""
 CHUNK_LENGTHS = 1 << 25
-"""The sum of squared lengths, in characters, at which a window is full: long texts have large maps,
-and a worker hands over those of a whole window at once."""
+"""The sum of squared lengths, in characters, at which a chunk is full: long texts have large maps,
+and a worker returns those of a whole chunk at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Text:
     Attributes:
         id: its own name, or its number in the input counted from 0.
         text: the text; of a pair, the source.
-        target: of a pair, the target; None where it is to be made by the model.
+        target: of a pair, the target; None where the model writes it.
         labels: a label for each token, if given.
-        where: how to name it in a message ("line 3 of 'a.jsonl'"); empty for an argument.
+        where: its name in a message ("line 3 of 'a.jsonl'"); empty for an argument.
         line: where it begins in its file, from 1; 0 for an argument.
-        raw: what stands there, without the line's end, so that it can be handed back.
+        raw: what stands there, without the line's end, for rejects.
     """
 
     id: str
@@ -42,11 +42,7 @@ class Text:
 class BadText:
     """A line that could not be used, and why.
 
-    Attributes:
-        where: how to name it in a message.
-        error: what is wrong with it.
-        line: where it begins in its file, from 1.
-        raw: what stands there; bytes that are no UTF-8 are lone surrogates (PEP 383).
+    Its fields are those of a `Text`; in `raw`, bytes that are no UTF-8 are surrogates (PEP 383).
     """
 
     where: str
@@ -88,18 +84,18 @@ def chunks(
 
     Args:
         texts: good and bad records in the order of the input.
-        size: how many make a window.
-        ready: asked after each record; False where nothing more is waiting, so that what is there
-            goes on at once. None: every window is full.
+        size: how many make a chunk.
+        ready: called after each record; False where none is waiting, so that the chunk ends there.
+            None: every chunk is full.
     """
-    window, lengths = list[Text | BadText](), 0
+    chunk, lengths = list[Text | BadText](), 0
     for text in texts:
-        window.append(text)
+        chunk.append(text)
         if isinstance(text, Text):
             lengths += (len(text.text) + len(text.target or "")) ** 2
-        full = len(window) == size or lengths >= CHUNK_LENGTHS
+        full = len(chunk) == size or lengths >= CHUNK_LENGTHS
         if full or (ready is not None and not ready()):
-            yield window
-            window, lengths = [], 0
-    if window:
-        yield window
+            yield chunk
+            chunk, lengths = [], 0
+    if chunk:
+        yield chunk

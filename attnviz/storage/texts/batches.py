@@ -1,4 +1,4 @@
-"""Which texts are read together: decided by their lengths alone, so that it is always the same."""
+"""Which texts are read together: decided by their lengths alone, so that it is reproducible."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Lengths = tuple[int, ...]
 """How many tokens each of a record's texts has: one text, or a source and its target."""
 
 
-def chunks_by_memory(sizes: Sequence[int], room: int) -> Iterator[range]:
-    """Records in order, as many at a time as fit into the room together, but one at least.
+def chunks_by_memory(sizes: Sequence[int], budget: int) -> Iterator[range]:
+    """Records in order, as many at a time as fit into the budget, but one at least.
 
     Args:
         sizes: bytes of each record's maps.
-        room: bytes that are held at once at most.
+        budget: bytes that are held at once at most.
     """
     first, held = 0, 0
     for number, size in enumerate(sizes):
-        if number > first and held + size > room:
+        if number > first and held + size > budget:
             yield range(first, number)
             first, held = number, 0
         held += size

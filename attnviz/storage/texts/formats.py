@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from attnviz.core.errors import UsageError
+from attnviz.core.options import InputFormat, names_in
 from attnviz.storage.texts import BadText, Text
 from attnviz.storage.texts.lines import (
     BrokenFileError,
@@ -17,7 +18,7 @@ from attnviz.storage.texts.lines import (
 )
 
 SUFFIXES = {".txt": "txt", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
-INPUT_FORMATS = ("txt", "jsonl", "csv", "tsv")
+INPUT_FORMATS = names_in(InputFormat)
 
 
 @dataclass(frozen=True, slots=True)

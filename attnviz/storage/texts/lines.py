@@ -1,4 +1,4 @@
-"""Lines of a file or a pipe, unpacked where it is gzip (RFC 1952), as they are wanted."""
+"""Lines of a file or a pipe, unpacked where it is gzip, each made into a text or an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BrokenFileError(InputError):
 
 
 class Readable(Protocol):
-    """What bytes come from."""
+    """A file or a pipe."""
 
     def read(self, size: int, /) -> bytes | None:
         """At most so many bytes, waiting for one at least; none at the end."""
@@ -34,7 +34,11 @@ class Readable(Protocol):
 
 
 class Lines:
-    """The lines of a stream as they come, each with its end."""
+    """The lines of a stream as they come, each with its end.
+
+    A buffered reader of Python's would do, but it cannot say whether a line is there without
+    waiting for one: of a pipe, each line is shown as soon as it comes.
+    """
 
     def __init__(self, stream: Readable, start: bytes = b"") -> None:
         """Lines of what was read already, and of the stream after it."""
@@ -136,9 +140,6 @@ def read_file(file: BinaryIO, name: str, packed: bool = False) -> Iterator[bytes
         yield from unbroken(open_lines(file, name, packed), name)
 
 
-# <lines> Lines of text and of JSON, each made into a text or into what is wrong with it.
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line as it stands in a file, or a row of a table, which may go over several.
@@ -184,12 +185,9 @@ def number_lines(lines: Iterable[bytes], name: str) -> Iterator[Line]:
 def make_texts(
     lines: Iterable[LineT], make: Callable[[LineT], Text], keep_blank: bool
 ) -> Iterator[Text | BadText]:
-    """Each line as a text; one that cannot be used comes as a BadText, and blank ones are left out.
+    """Each line as a text, or as a BadText where `make` raises an InputError.
 
-    Args:
-        lines: lines or rows.
-        make: a line's text; raises InputError where there is none.
-        keep_blank: a blank line is a BadText too, for output that stays line by line.
+    Blank lines are left out, or with `keep_blank` bad, for output that stays line by line.
     """
     for line in lines:
         if line.blank and not keep_blank:
@@ -229,13 +227,8 @@ def plain_text(line: Line, pairs: bool) -> Text:
 def json_text(line: Line, pairs: bool, names: Mapping[str, str]) -> Text:
     """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels".
 
-    Args:
-        line: one JSON object.
-        pairs: source and target are wanted.
-        names: other names of these keys.
-
     Raises:
-        InputError: it is no such object.
+        InputError: it is no such object; `names` has other names for these keys.
     """
     from attnviz.storage.documents import parse_json
 

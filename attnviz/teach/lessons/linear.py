@@ -100,7 +100,7 @@ def _explain(rows: tuple[tuple[float, ...], ...]) -> tuple[str, ...]:
 
 
 def _draw(title: str, rows: tuple[tuple[float, ...], ...]) -> Figure:
-    from attnviz.teach.lessons.lesson import BLUE, ORANGE, line, panels
+    from attnviz.teach.lessons.drawing import BLUE, ORANGE, line, panels
 
     lengths, *measured = (list(column) for column in zip(*rows, strict=True))
     figure, (times, memory), face = panels(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import row_entropy
+from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.dot_product import causal, causal_mask, scaled
 from attnviz.models.own import SeededEmbedding, split_words
 from attnviz.teach.lessons.lesson import Cell, Lesson
@@ -51,7 +51,7 @@ def masking(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
     explanation = (
         "Entropy in nats: 0 is one key taking all. A causal mask sets the scores of later keys to "
         "−∞ before the softmax: their weights are 0.",
-        "What it leaves is the full row cut off and stretched to sum to 1 again: each causal "
+        "What it leaves is the full row cut off and divided by its sum: each causal "
         "weight is the full weight divided by the share not hidden.",
         "So the first query can only look at itself, and the last one is not changed at all.",
     )
@@ -76,7 +76,7 @@ def _row(
 def _draw(
     title: str, words: tuple[str, ...], full: NDArray[np.float64], masked: NDArray[np.float64]
 ) -> Figure:
-    from attnviz.teach.lessons.lesson import image
+    from attnviz.teach.lessons.drawing import image
 
     count = len(words)
     gap = np.full((count, 1), np.nan)

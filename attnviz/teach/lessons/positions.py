@@ -66,7 +66,7 @@ def _explain(encoding: NDArray[np.float32], rows: tuple[tuple[Cell, ...], ...]) 
 
 
 def _draw(title: str, encoding: NDArray[np.float32]) -> Figure:
-    from attnviz.teach.lessons.lesson import image
+    from attnviz.teach.lessons.drawing import image
 
     length, size = encoding.shape
     return image(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.analyses.masks import row_entropy
+from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.arrays import transpose
 from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.teach.lessons.lesson import Lesson
@@ -43,7 +43,8 @@ def scaling(seed: int = 0) -> Lesson:
     rows = tuple(_row(random, head_size) for head_size in HEAD_SIZES)
     title = f"scaling · {QUERIES} random queries over {KEYS} random keys, seed {seed}"
     explanation = (
-        f"Entropy in nats: 0 is one key taking all, {np.log(KEYS):.2f} an even look at all {KEYS}.",
+        f"Entropy in nats: 0 is one key taking all, {np.log(KEYS):.2f} uniform attention over "
+        f"{KEYS} keys.",
         "Scores spread as the root of the head size. Unscaled, the softmax therefore hardens until "
         "one key takes nearly all and hardly any gradient is left for the others.",
         "Divided by that root, scores spread by 1 whatever the size, and the weights stay alike.",
@@ -68,7 +69,7 @@ def _row(random: np.random.Generator, head_size: int) -> tuple[float, ...]:
 def _draw(title: str, rows: tuple[tuple[float, ...], ...]) -> Figure:
     from attnviz.renderers.colors import FAINT
     from attnviz.renderers.figures.figure import NOTE_SIZE, ink
-    from attnviz.teach.lessons.lesson import BLUE, ORANGE, line, panels
+    from attnviz.teach.lessons.drawing import BLUE, ORANGE, line, panels
 
     sizes, _, *measured = (list(column) for column in zip(*rows, strict=True))
     figure, (entropies, largest), face = panels(
@@ -87,7 +88,7 @@ def _draw(title: str, rows: tuple[tuple[float, ...], ...]) -> Figure:
     even = float(np.log(KEYS))
     entropies.axhline(even, color=ink(FAINT), linewidth=0.8, linestyle=(0, (2, 2)))
     entropies.annotate(
-        f"even look at {KEYS} keys",
+        "uniform attention",
         (sizes[-1], even),
         xytext=(0, 3),
         textcoords="offset points",

@@ -67,29 +67,34 @@ class Steps:
         return iter(self.matrices)
 
     def matrix(self, name: str) -> Matrix:
-        """The matrix of that name, with its formula.
-
-        Raises:
-            KeyError: this calculation has no such matrix.
-        """
+        """The matrix of that name, with its formula."""
         for matrix in self.matrices:
             if matrix.name == name:
                 return matrix
         raise KeyError(name)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Both lists of tokens and each matrix by name, as an .npz archive has them."""
+        tokens = {"query_tokens": self.query_tokens, "key_tokens": self.key_tokens}
+        words = {name: np.array(found) for name, found in tokens.items()}
+        return words | {matrix.name: matrix.values for matrix in self}
+
+    def data(self) -> dict[str, Any]:
+        """As a JSON object has it: schema, title, formulas, notes, tokens, every matrix as rows."""
+        formulas = [f"{matrix.name} = {matrix.formula}" for matrix in self if matrix.formula]
+        texts = {"schema": 1, "title": self.title, "formulas": "\n".join(formulas)}
+        notes = {"notes": "\n".join(self.notes)} if self.notes else {}
+        tokens = {"query_tokens": self.query_tokens, "key_tokens": self.key_tokens}
+        matrices = {matrix.name: np.ascontiguousarray(matrix.values) for matrix in self}
+        return {**texts, **notes, **tokens, **matrices}
 
 
 def arithmetic(given: Given, *, causal: bool = False) -> Steps:
     """Attention matrix by matrix, from the inputs to the output.
 
     With projections: query, key and value, scores, scaled scores, weights, output. Without: the
-    inputs take the place of all three and nothing is scaled, which is naive attention.
-
-    Args:
-        given: inputs, and projections if any.
-        causal: no position sees a later one.
-
-    Returns:
-        Every matrix with its formula; weights rows sum to 1, or to 0 where all is masked.
+    inputs take the place of all three and nothing is scaled, which is naive attention. Rows of
+    weights sum to 1, or to 0 where all is masked.
 
     Raises:
         UsageError: causal over two sequences of different length.
@@ -196,7 +201,7 @@ class _Working:
 
 
 def compare(claimed: Mapping[str, Floats], computed: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
-    """One line for each result that came along and is not what was computed.
+    """One line for each result in the file that is not what was computed.
 
     Differences below 0.001 count as rounding: three printed digits are right.
     """

@@ -94,12 +94,10 @@ class Given:
 
     @classmethod
     def from_matrices(cls, found: Mapping[str, Any], title: str) -> Self:
-        """Matrices and lists of words by name, sorted into what they are.
+        """Matrices and lists of words by name: inputs, or query_input and key_value_input.
 
-        Args:
-            found: "inputs", or "query_input" and "key_value_input"; further any of w_query, w_key
-                and w_value, mask, tokens, query_tokens, key_tokens and results to compare with.
-            title: what to call them.
+        Further any of w_query, w_key and w_value, mask, tokens, query_tokens, key_tokens and
+        results to compare with.
 
         Raises:
             InputError: an unknown name, inputs missing or given twice, or shapes that do not fit.
@@ -164,11 +162,7 @@ class Given:
 
 
 def check_matrix(name: str, matrix: Floats) -> None:
-    """Refuse what is no matrix with something in it.
-
-    Raises:
-        InputError: not two axes, or an axis of length 0.
-    """
+    """Refuse what has not two axes, or an axis of length 0."""
     if matrix.ndim != 2:
         raise InputError(
             f"{name} has {matrix.ndim} axes, not 2: write a list of rows, as in [[1, 0], [0, 1]]"
@@ -178,11 +172,7 @@ def check_matrix(name: str, matrix: Floats) -> None:
 
 
 def as_mask(values: Floats) -> NDArray[np.bool_]:
-    """True where a query may look, out of ones and zeros.
-
-    Raises:
-        InputError: other numbers, such as the −∞ that some libraries add.
-    """
+    """Ones and zeros as booleans; other numbers, such as the −∞ of some libraries, are refused."""
     if not np.isin(values, (0, 1)).all():
         raise InputError("mask holds other numbers than 1 (a query may look) and 0 (it may not)")
     return values.astype(np.bool_)

@@ -1,8 +1,7 @@
-"""Numbers as short texts of one precision, so that a column of them can be read."""
+"""The calculation as text: a table of every matrix side by side, and a Mermaid flowchart."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,95 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len
-from rich.style import Style
 from rich.text import Text
 
 from attnviz.renderers import Display
-from attnviz.renderers.colors import color_of, ink_on
 from attnviz.renderers.printable import printable, shorten
-from attnviz.renderers.text.console import shown
+from attnviz.renderers.text.console import shaded, shown
 from attnviz.storage.documents import dump_json
 from attnviz.teach.steps.arithmetic import Matrix, Steps
-
-
-def numerals(values: NDArray[Any], decimals: int = 3) -> list[list[str]]:
-    """Each number of a matrix as text: whole numbers whole, others to so many decimals.
-
-    Very large and very small matrices turn to powers of ten. An exact zero among fractions reads
-    "0", one that was rounded to zero "0.000" or "-0.000"; a mask reads 1 and "·".
-    """
-    if values.dtype == np.bool_:
-        return [["1" if cell else "·" for cell in row] for row in values]
-    largest = float(np.abs(values).max(initial=0.0))
-    if largest < 1e6 and np.array_equal(values, np.round(values)):
-        pattern = "{:.0f}"
-    elif 0.01 <= largest < 1e4:
-        pattern = f"{{:.{decimals}f}}"
-    else:
-        pattern = "{:.2e}"
-    return [[pattern.format(cell) if cell else "0" for cell in row] for row in values.tolist()]
-
-
-# <diagram> The flow of the data as Mermaid text, which GitHub and many note-takers draw.
-
-_BOXES = {"inputs": '(["{}"])', "projections": '[/"{}"/]', "output": '(["{}"])'}
-"""Rounded ends for what goes in and comes out, slanted boxes for what is learned."""
-
-
-def mermaid(steps: Steps) -> str:
-    """A Mermaid flowchart: a box a matrix with its shape and formula, an arrow an operand."""
-    lines = ["---", f"title: {_quoted(steps.title)}", "---", "flowchart TD"]
-    lines += [f"    {matrix.name}{_box(matrix)}" for matrix in steps]
-    lines += [f"    {operand} --> {matrix.name}" for matrix in steps for operand in matrix.operands]
-    return "\n".join(lines) + "\n"
-
-
-def _box(matrix: Matrix) -> str:
-    rows, columns = matrix.values.shape
-    formula = f"<br/>{matrix.formula}" if matrix.formula else ""
-    return _BOXES.get(matrix.stage, '["{}"]').format(f"{matrix.name} {rows} × {columns}{formula}")
-
-
-def _quoted(title: str) -> str:
-    """A title as JSON, which YAML reads, so that no sign in a file's name ends it."""
-    from attnviz.storage.documents import dump_json
-
-    return dump_json(title)
-
-
-# <export> Every matrix by name at full precision, as JSON or as NumPy's .npz; both can be read
-# back.
-
-SUFFIXES = (".json", ".npz")
-
-
-def as_json(steps: Steps) -> str:
-    """One JSON object: schema, title, formulas, notes and tokens as text, every matrix as rows."""
-    texts = {"schema": 1, "title": steps.title, "formulas": _formulas(steps)}
-    notes = {"notes": "\n".join(steps.notes)} if steps.notes else {}
-    matrices = {matrix.name: np.ascontiguousarray(matrix.values) for matrix in steps}
-    return dump_json({**texts, **notes, **_tokens(steps), **matrices}) + "\n"
-
-
-def as_npz(steps: Steps) -> bytes:
-    """An archive with each matrix under its name and both lists of tokens."""
-    arrays: dict[str, Any] = {name: np.array(words) for name, words in _tokens(steps).items()}
-    arrays |= {matrix.name: matrix.values for matrix in steps}
-    file = io.BytesIO()
-    np.savez_compressed(file, **arrays)
-    return file.getvalue()
-
-
-def _tokens(steps: Steps) -> dict[str, tuple[str, ...]]:
-    return {"query_tokens": steps.query_tokens, "key_tokens": steps.key_tokens}
-
-
-def _formulas(steps: Steps) -> str:
-    return "\n".join(f"{matrix.name} = {matrix.formula}" for matrix in steps if matrix.formula)
-
-
-# <table> The calculation as text for the eye: each matrix with its shape and formula, side by
-# side.
 
 MOST_ROWS = 12
 MOST_LABEL = 12
@@ -175,10 +92,11 @@ def _block(matrix: Matrix, origin: str, display: Display) -> _Block:
         texts = []
         for column in columns:
             cell = cells[row][column] if min(row, column) >= 0 else ELISION
-            text = Text(cell.rjust(cell_width if column >= 0 else 1))
-            if matrix.name == "weights" and display.colors and cell != ELISION:
-                text.stylize(_shade(float(matrix.values[row, column])))
-            texts.append(text)
+            padded = cell.rjust(cell_width if column >= 0 else 1)
+            if matrix.name == "weights" and cell != ELISION:
+                texts.append(shaded(padded, float(matrix.values[row, column]), display))
+            else:
+                texts.append(Text(padded))
         lines.append(_line(label, label_width, texts, gutter))
     return _Block(lines)
 
@@ -211,14 +129,6 @@ def _head(matrix: Matrix, column: int, cell_width: int) -> Text:
 def _line(label: str, label_width: int, texts: Sequence[Text], gutter: int) -> Text:
     line = Text.assemble((label, "dim"), " " * (label_width - cell_len(label)))
     return line.append_text(Text(" " * gutter).join(texts))
-
-
-def _shade(weight: float) -> Style:
-    """The cell's colour, and whichever ink reads on it."""
-    ground = color_of(weight)
-    return Style(
-        color="rgb({},{},{})".format(*ink_on(ground)), bgcolor="rgb({},{},{})".format(*ground)
-    )
 
 
 def _numerals_that_fit(values: NDArray[Any], room: int) -> tuple[list[list[str]], int]:
@@ -261,3 +171,40 @@ def _edges(count: int, most: int) -> list[int]:
         return list(range(count))
     tail = (most - 1) // 2
     return [*range(most - 1 - tail), -1, *range(count - tail, count)]
+
+
+def numerals(values: NDArray[Any], decimals: int = 3) -> list[list[str]]:
+    """Each number of a matrix as text: whole numbers whole, others to so many decimals.
+
+    Very large and very small matrices turn to powers of ten. An exact zero among fractions reads
+    "0", one that was rounded to zero "0.000" or "-0.000"; a mask reads 1 and "·".
+    """
+    if values.dtype == np.bool_:
+        return [["1" if cell else "·" for cell in row] for row in values]
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest < 1e6 and np.array_equal(values, np.round(values)):
+        pattern = "{:.0f}"
+    elif 0.01 <= largest < 1e4:
+        pattern = f"{{:.{decimals}f}}"
+    else:
+        pattern = "{:.2e}"
+    return [[pattern.format(cell) if cell else "0" for cell in row] for row in values.tolist()]
+
+
+_BOXES = {"inputs": '(["{}"])', "projections": '[/"{}"/]', "output": '(["{}"])'}
+"""Rounded ends for what goes in and comes out, slanted boxes for what is learned."""
+
+
+def mermaid(steps: Steps) -> str:
+    """A Mermaid flowchart: a box a matrix with its shape and formula, an arrow an operand."""
+    # A title as JSON, which YAML reads, so that no sign in a file's name ends it.
+    lines = ["---", f"title: {dump_json(steps.title)}", "---", "flowchart TD"]
+    lines += [f"    {matrix.name}{_box(matrix)}" for matrix in steps]
+    lines += [f"    {operand} --> {matrix.name}" for matrix in steps for operand in matrix.operands]
+    return "\n".join(lines) + "\n"
+
+
+def _box(matrix: Matrix) -> str:
+    rows, columns = matrix.values.shape
+    formula = f"<br/>{matrix.formula}" if matrix.formula else ""
+    return _BOXES.get(matrix.stage, '["{}"]').format(f"{matrix.name} {rows} × {columns}{formula}")

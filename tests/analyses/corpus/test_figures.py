@@ -55,17 +55,17 @@ def test_classes_share_out_all_attention() -> None:
     assert found[ROWS["class"]].sum(axis=0) == pytest.approx(np.full((2, 3), 9), abs=1e-5)
     third = item.weights[..., classes == 2].sum(axis=(-1, -2))
     assert found[ROWS["class"]][2] == pytest.approx(third, abs=1e-5)
-    assert found[ROWS["class even"]][0] == pytest.approx(np.full((2, 3), 2.0))
-    assert found[ROWS["class even"]][3] == pytest.approx(np.full((2, 3), 1.0))
+    assert found[ROWS["class uniform"]][0] == pytest.approx(np.full((2, 3), 2.0))
+    assert found[ROWS["class uniform"]][3] == pytest.approx(np.full((2, 3), 1.0))
 
 
-def test_measures_stand_beside_an_even_look() -> None:
+def test_measures_stand_beside_those_of_uniform_attention() -> None:
     item, _, found = figures(6, causal=True)
     measures = measure_heads(item, False)
     assert found.shape == (COUNT, 2, 3)
     for place, name in enumerate(MEASURED):
         if name in measures:
             assert found[ROWS["value"]][place] == pytest.approx(measures[name].values)
-            assert found[ROWS["even"]][place] == pytest.approx(measures[name].uniform)
+            assert found[ROWS["uniform"]][place] == pytest.approx(measures[name].uniform)
         else:
             assert np.isnan(found[ROWS["value"]][place]).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.corpus.figures import WORD_BYTES, PairTable
-from attnviz.analyses.corpus.strongest import Strongest, Told
+from attnviz.analyses.corpus.strongest import SourceText, Strongest
 from attnviz.analyses.corpus.words import Axis, InWords, in_words, read_axis
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.words import merge_words
@@ -43,8 +43,8 @@ def made(weights: object, words: tuple[str, ...] = ("a", "b")) -> InWords:
     return InWords(axis, axis, array, ~np.eye(len(words), dtype=bool))
 
 
-def told(name: str) -> Told:
-    return Told(name, (name,), ("a", "b"), ("a", "b"))
+def told(name: str) -> SourceText:
+    return SourceText(name, (name,), ("a", "b"), ("a", "b"))
 
 
 def test_weights_over_words_are_those_of_the_house() -> None:

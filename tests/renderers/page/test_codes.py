@@ -43,12 +43,14 @@ def test_a_share_comes_back_within_a_thousandth(weights: np.ndarray) -> None:
 
 
 @given(MAPS)
+@pytest.mark.slow
 def test_one_of_few_shares_comes_back_within_four_hundred_thousandths(weights: np.ndarray) -> None:
     codes = encode(weights, signed=False, fine=True)
     assert np.abs(decode(codes, 0, weights.size, False) - weights.ravel()).max() < 4e-5
 
 
 @given(SIGNED, st.booleans())
+@pytest.mark.slow
 def test_a_signed_value_comes_back_with_its_sign_within_a_five_hundredth_of_the_largest(
     weights: np.ndarray, fine: bool
 ) -> None:

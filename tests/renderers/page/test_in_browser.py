@@ -28,6 +28,8 @@ from tests.renderers.page.samples import (
     with_projections,
 )
 
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
 CLOSE = 6e-4
 """Packing, and half a unit of the third digit that is shown."""
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.hugging_face.capture.extent import PooledGrid
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import key_columns, row_weights
+from attnviz.models.hugging_face.capture.region import PooledGrid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROWS = 128
 """How many rows of a head are worked out at a time at most."""
 
-ROOM = 2**27
+ROW_BYTES = 2**27
 """Bytes that the rows of all heads may take at a time."""
 
 ROUNDING = 8
@@ -30,8 +30,8 @@ ROUNDING = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
-    """Positions that would drown all other links, and are left out.
+class IgnoredPositions:
+    """Positions that do not count among the strongest links, which they would fill.
 
     Attributes:
         queries: who does not count as attending.
@@ -60,19 +60,19 @@ Strongest = tuple[Cell, ...]
 class Bounds:
     """For each head and query the most that it gives to any block of keys."""
 
-    def __init__(self, call: Call, frame: PooledGrid, hidden: Hidden) -> None:
-        self.call, self.frame, self.hidden = call, frame, hidden
-        keys = frame.keys
-        self.apart = [key for key in hidden.keys if keys.start <= key < keys.stop]
+    def __init__(self, call: Call, grid: PooledGrid, ignored: IgnoredPositions) -> None:
+        self.call, self.grid, self.ignored = call, grid, ignored
+        keys = grid.keys
+        self.apart = [key for key in ignored.keys if keys.start <= key < keys.stop]
         self.masses = key_columns(call, self.apart)
-        length = frame.queries.stop - frame.queries.start
+        length = grid.queries.stop - grid.queries.start
         self.highest = call.query.new_zeros((length, call.query.shape[1])).float()
 
     def add(self, first: int, masses: Any) -> None:
         """Count some more blocks, shape (1, queries, heads, blocks), from number `first` on."""
         import torch
 
-        queries, keys = self.frame.queries, self.frame.keys
+        queries, keys = self.grid.queries, self.grid.keys
         rounding = ROUNDING * torch.finfo(masses.dtype).eps
         counted = masses[0, queries.start : queries.stop].float() * (1 + rounding)
         for column, key in enumerate(self.apart):
@@ -83,16 +83,11 @@ class Bounds:
 
 
 def strongest(bounds: Bounds, count: int) -> list[Strongest]:
-    """Each head's strongest links, exactly these.
-
-    Args:
-        bounds: of a call with a batch of one, with every block of its keys added.
-        count: how many links a head.
-    """
-    call, queries = bounds.call, bounds.frame.queries
+    """Each head's strongest links, exactly these."""
+    call, queries = bounds.call, bounds.grid.queries
     bound, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
     found = Found(call, count)
-    rows = max(min(ROWS, ROOM // (16 * len(order) * call.key.shape[2])), 1)
+    rows = max(min(ROWS, ROW_BYTES // (16 * len(order) * call.key.shape[2])), 1)
     for first in range(0, bound.shape[1], rows):
         open_still = (bound[:, first] > 0) & (bound[:, first] >= found.weights[:, -1])
         heads = open_still.nonzero()[:, 0]
@@ -100,20 +95,20 @@ def strongest(bounds: Bounds, count: int) -> list[Strongest]:
             break
         chosen = order[heads, first : first + rows].sort(1).values + queries.start
         weights = row_weights(call, heads, chosen)
-        hide(weights, chosen, bounds)
+        drop_ignored(weights, chosen, bounds)
         found.add(heads, chosen, weights)
     return found.cells()
 
 
-def hide(weights: Any, queries: Any, bounds: Bounds) -> None:
+def drop_ignored(weights: Any, queries: Any, bounds: Bounds) -> None:
     """Take out what does not count, shape (heads, rows, keys)."""
     import torch
 
-    keys, hidden = bounds.frame.keys, bounds.hidden
-    weights[torch.isin(queries, queries.new_tensor(hidden.queries))] = 0
+    keys, ignored = bounds.grid.keys, bounds.ignored
+    weights[torch.isin(queries, queries.new_tensor(ignored.queries))] = 0
     weights[..., : keys.start] = weights[..., keys.stop :] = 0
-    weights[..., [key for key in hidden.keys if key < weights.shape[2]]] = 0
-    if hidden.itself:
+    weights[..., [key for key in ignored.keys if key < weights.shape[2]]] = 0
+    if ignored.itself:
         weights.scatter_(2, queries[..., None], 0)
 
 
@@ -172,7 +167,7 @@ def foremost(values: Any, count: int) -> Any:
     return (bits - places).topk(min(count, values.shape[1]), 1).indices
 
 
-def note_on_links(count: int) -> str:
+def links_note(count: int) -> str:
     """What a reader is told of them, before they are looked for and after."""
     return (
         f"the {count} strongest links of each head are exact single weights, found row by row, "
@@ -180,20 +175,22 @@ def note_on_links(count: int) -> str:
     )
 
 
-def strongest_in(weights: NDArray[np.float32], hidden: Hidden, count: int) -> list[Strongest]:
-    """Each head's strongest links where the whole matrices are at hand.
+def strongest_in(
+    weights: NDArray[np.float32], ignored: IgnoredPositions, count: int
+) -> list[Strongest]:
+    """Each head's strongest links of matrices that are at hand.
 
     Args:
         weights: shape (heads, queries, keys).
-        hidden: what does not count.
+        ignored: what does not count.
         count: how many links a head.
     """
     found = []
     for head in weights:
         allowed = head.copy()
-        allowed[list(hidden.queries)] = 0
-        allowed[:, list(hidden.keys)] = 0
-        if hidden.itself:
+        allowed[list(ignored.queries)] = 0
+        allowed[:, list(ignored.keys)] = 0
+        if ignored.itself:
             np.fill_diagonal(allowed, 0)
         flat = allowed.ravel()
         best = np.partition(flat, -min(count, flat.size))[-min(count, flat.size)]

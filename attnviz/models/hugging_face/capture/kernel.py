@@ -1,8 +1,11 @@
-"""Where transformers hands attention to a kernel: each such call can be looked at, none is changed.
+"""Where transformers calls an attention kernel: each call can be looked at, none is changed.
 
 Every model of the common kind asks `AttentionInterface.get_interface` for its kernel, by the name
 of the implementation it was loaded with. The name is kept (the making of masks and several models
-test it); only what is handed out is wrapped, for as long as a block of code lasts.
+test it); only the function is wrapped, for as long as a block of code lasts.
+
+Which map a call belongs to, its stream and its layer, is read off its module's dotted path: a
+module's own number (`layer_idx`) is missing or wrong in a quarter of the families.
 """
 
 from __future__ import annotations
@@ -11,11 +14,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class Call:
         mask: whatever the kernel takes, or None.
         options: scaling, sinks, windows, ….
         output: what the kernel gave back, shape (batch, queries, heads, value size).
-        weights: what it handed over besides, shape (batch, heads, queries, keys); None: nothing.
+        weights: what it returned besides, shape (batch, heads, queries, keys); None: nothing.
     """
 
     kernel: Callable[..., Any]
@@ -50,7 +50,7 @@ class Call:
 
 
 @contextmanager
-def watching(look: Callable[[Call], None]) -> Iterator[None]:
+def watch_kernels(look: Callable[[Call], None]) -> Iterator[None]:
     """Show every kernel call of a block of code to a function, after it has been done.
 
     The models get what they would get without it. Whatever happens, transformers is left as it was.
@@ -86,10 +86,10 @@ def watching(look: Callable[[Call], None]) -> Iterator[None]:
 
 
 @contextmanager
-def eagerly(model: Any) -> Iterator[None]:
+def switched_to_eager(model: Any) -> Iterator[None]:
     """Let a model attend eagerly in a block of code, where that can be chosen as it runs.
 
-    Its kernels then hand over their weights, which for short texts on a CPU costs less than to
+    Its kernels then return their weights, which for short texts on a CPU costs less than to
     probe a faster one.
     """
     from transformers import PreTrainedModel
@@ -107,12 +107,6 @@ def eagerly(model: Any) -> Iterator[None]:
         model.set_attn_implementation("sdpa")
 
 
-# <streams> Which map a kernel's call belongs to: its stream and its layer, by its module's dotted
-# path.
-#
-# A module's own idea of its number (`layer_idx`) is missing or wrong in a quarter of the
-# families.
-
 CROSS = re.compile(r"cross|encoder_attn|EncDec|enc_dec|encdec")
 SIDE = re.compile(r"^(?:\w+\.)?(encoder|decoder)\.")
 TOWERS = {
@@ -124,11 +118,7 @@ TOWERS = {
 
 
 def stream_of(path: str) -> str:
-    """The stream of an attention module: "cross", a tower's name, "encoder", "decoder" or "self".
-
-    Args:
-        path: its name among a model's `named_modules`.
-    """
+    """The stream of an attention module by its dotted name: "cross", a tower, a side or "self"."""
     if any(CROSS.search(part) for part in path.split(".")[-3:]):
         return "cross"
     for name, pattern in TOWERS.items():
@@ -144,10 +134,6 @@ def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str
     It is the first number of the path in which all calls differ, so that a model with other
     layers in between keeps the true ones. Where none is (a module that is called once for each
     layer, as in ALBERT; stages of blocks, as in Swin), it is counted.
-
-    Args:
-        paths: of the modules called.
-        attending: the layers of the model that have attention, where it says so.
     """
     numbers = [re.findall(r"(?<=\.)\d+(?=\.)", f".{path}.") for path in paths]
     for column in zip(*numbers, strict=False):
@@ -172,10 +158,10 @@ def match_stream(stream: str, wanted: Collection[str]) -> str | None:
     return alone[0] if len(alone) == 1 and stream in others else None
 
 
-_TWINS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_COPIES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
-def eager_twin(model: Any) -> Any:
+def eager_copy(model: Any) -> Any:
     """The model itself where it runs eagerly, else another around the same weights that does.
 
     Some families choose the class of their attention when they are made, so that asking a made
@@ -183,35 +169,35 @@ def eager_twin(model: Any) -> Any:
     """
     if model.config._attn_implementation == "eager":
         return model
-    if model not in _TWINS:
+    if model not in _COPIES:
         from copy import deepcopy
 
         from transformers.initialization import no_init_weights
 
         config = deepcopy(model.config)
         with no_init_weights():
-            twin = type(model)._from_config(config, attn_implementation="eager", dtype=model.dtype)
-        twin.load_state_dict(model.state_dict(), assign=True)
-        _TWINS[model] = twin.to(model.device).eval()
-    return _TWINS[model]
+            copy = type(model)._from_config(config, attn_implementation="eager", dtype=model.dtype)
+        copy.load_state_dict(model.state_dict(), assign=True)
+        _COPIES[model] = copy.to(model.device).eval()
+    return _COPIES[model]
 
 
-ATTENTIONS = {
+OUTPUT_NAMES = {
     "encoder": "encoder_attentions",
     "decoder": "decoder_attentions",
     "cross": "cross_attentions",
 }
 
 
-def handed_over(
+def output_attentions(
     model: Any, inputs: Mapping[str, Any], streams: Sequence[str]
 ) -> dict[str, Sequence[Any] | None]:
     """What a model gives out as each stream's attention, a tensor or None for each layer."""
     output = model(**inputs, output_attentions=True, return_dict=True)
     together = getattr(output, "attentions", None)
     return {
-        stream: getattr(output, ATTENTIONS[stream], None)
-        if together is None and stream in ATTENTIONS
+        stream: getattr(output, OUTPUT_NAMES[stream], None)
+        if together is None and stream in OUTPUT_NAMES
         else together
         for stream in streams
     }

@@ -1,4 +1,4 @@
-"""Captured weights become maps with their tokens."""
+"""Captured weights become maps with their tokens, and notes on what is pooled or left out."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.core.attention_map import AttentionMap, Link, Projections, Provenance, Token
-from attnviz.models.hugging_face.capture.capture import HANDED_OVER, Captured
-from attnviz.models.hugging_face.capture.exact_links import Hidden, note_on_links
-from attnviz.models.hugging_face.capture.extent import PooledGrid, note_of, whole
+from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, links_note
+from attnviz.models.hugging_face.capture.region import PooledGrid, region_note, whole
+
+SECOND_PASS = "this family calls no attention kernel: its weights are those of a second, eager pass"
 
 
 def as_map(
@@ -38,22 +40,11 @@ def as_map(
         key_side=key_side,
         blocks=(queries.length, keys.length),
         starts=(queries.start, keys.start),
-        links=exact_links(item, tokens[side], tokens[key_side]),
+        links=_exact_links(item, tokens[side], tokens[key_side]),
     )
 
 
-def projections_of(
-    maps: Sequence[AttentionMap], captured: Sequence[Captured]
-) -> dict[str, Projections]:
-    """What was kept of queries and keys, by the streams of the maps that they stand behind."""
-    return {
-        item.stream: found.projections
-        for item, found in zip(maps, captured, strict=True)
-        if found.projections is not None
-    }
-
-
-def exact_links(
+def _exact_links(
     item: Captured, queries: tuple[Token, ...], keys: tuple[Token, ...]
 ) -> tuple[Link, ...]:
     """The strongest links of each head of a pooled map, with their tokens."""
@@ -73,33 +64,43 @@ def exact_links(
     )
 
 
-def drowning(tokens: tuple[Token, ...], *, causal: bool) -> Hidden:
-    """What would drown all other links: special tokens, oneself, and a decoder's first token."""
+def projections_of(
+    maps: Sequence[AttentionMap], captured: Sequence[Captured]
+) -> dict[str, Projections]:
+    """The queries and keys that were kept, by the streams of their maps."""
+    return {
+        item.stream: found.projections
+        for item, found in zip(maps, captured, strict=True)
+        if found.projections is not None
+    }
+
+
+def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPositions:
+    """What would fill the strongest links: special tokens, oneself, a decoder's first token."""
     special = tuple(place for place, token in enumerate(tokens) if token.special)
     keys = tuple(dict.fromkeys((*special, 0))) if causal else special
-    return Hidden(special, keys, itself=True)
-
-
-# <notes> What a reader must know of the maps of a text that are not whole.
+    return IgnoredPositions(special, keys, itself=True)
 
 
 def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
-    """The provenance with how the weights were had, where it named the kernel that was loaded."""
+    """The provenance with how the weights were read, in place of the kernel that was loaded."""
     named = ", ".join(dict.fromkeys(routes))
     return replace(provenance, settings={**provenance.settings, "attention": named})
 
 
-def notes_of(captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
-    """What a reader must know of maps that are not whole; nothing where all of them are."""
+def capture_notes(
+    captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]
+) -> tuple[str, ...]:
+    """What a reader must know of maps that are pooled, of a part, or from a second pass."""
     notes = dict[str, None]()
-    if any(item.route == HANDED_OVER for item in captured):
-        notes["this family attends by hand: its weights are those of a second, eager pass"] = None
+    if any(item.route == EAGER_ROUTE for item in captured):
+        notes[SECOND_PASS] = None
     for item in captured:
         if item.queries is not None and item.keys is not None:
-            notes[note_of(PooledGrid(item.queries, item.keys), sides[item.stream])] = None
+            notes[region_note(PooledGrid(item.queries, item.keys), sides[item.stream])] = None
     most = max(
         (len(head) for item in captured for layer in item.links for head in layer), default=0
     )
     if most:
-        notes[note_on_links(most)] = None
+        notes[links_note(most)] = None
     return tuple(note for note in notes if note)

@@ -1,23 +1,37 @@
-"""Layers of attention weights by their numbers, checked to be weights and nothing else."""
+"""One pass of a model over a batch: each layer's weights, checked to be weights and nothing else.
+
+They are read from the kernel that the model runs with. Models that call no kernel run again eagerly
+and give their matrices out (`output_attentions`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture.extent import heads_of
+from attnviz.models.hugging_face.capture.exact_links import (
+    Bounds,
+    IgnoredPositions,
+    Strongest,
+    strongest,
+)
 from attnviz.models.hugging_face.capture.kernel import (
     Call,
-    eager_twin,
-    handed_over,
+    eager_copy,
     layer_names,
     match_stream,
+    output_attentions,
     stream_of,
+    watch_kernels,
 )
-from attnviz.models.hugging_face.capture.readings import CallWeights, CaptureSpec, read_calls
+from attnviz.models.hugging_face.capture.probe import read_grid
+from attnviz.models.hugging_face.capture.projections import Projected, project_call
+from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
 from attnviz.models.hugging_face.load.errors import running
 
@@ -26,46 +40,238 @@ if TYPE_CHECKING:
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}
 """How far above 1 the rows of half-precision weights may sum; elsewhere 1e-3."""
+DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
+"""How far, relative to the largest value, weights times values may lie off the kernel's output;
+elsewhere 1e-3."""
+
+NOTHING = IgnoredPositions()
+Sides = Mapping[str, tuple[int, int]]
+"""How many queries and keys each stream has; in a batch those of its longest texts."""
 
 
-def highest(model: Any) -> float:
-    """The most that a row may sum to."""
-    return 1 + TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-3)
+@dataclass(frozen=True, slots=True)
+class CaptureSpec:
+    """What to read of a call.
+
+    Attributes:
+        grid: queries and keys in blocks.
+        links: how many of each head's strongest links, 0 for none.
+        ignored: which positions do not count among them.
+        keep_qk: whether queries and keys are kept.
+        first: of a batch, how many queries its first text has; None: all.
+        given: whether the weights that a kernel itself returns are taken.
+    """
+
+    grid: PooledGrid
+    links: int = 0
+    ignored: IgnoredPositions = NOTHING
+    keep_qk: bool = False
+    first: int | None = None
+    given: bool = False
 
 
-def refuse_shape(
-    name: str, kind: str, shape: Sequence[int], side: tuple[int, int], batch: int = 1
-) -> AttentionError:
-    """The error for attention that is not between these tokens."""
-    return AttentionError(
-        f"layer {name} of architecture '{kind}' gives out attention of shape {tuple(shape)}, "
-        f"which is not ({batch}, heads, {side[0]} queries, {side[1]} keys): windows or blocks of "
-        "it, not the weights between all tokens"
+@dataclass(frozen=True, slots=True, eq=False)
+class CallWeights:
+    """The attention of one call.
+
+    Attributes:
+        path: the module that called, by its dotted name.
+        weights: float32 of shape (batch, heads, query blocks, key blocks).
+        links: of each head, where they were asked for.
+        projected: queries and keys, likewise.
+        how: "probed", or "given by its kernel".
+    """
+
+    path: str
+    weights: NDArray[np.float32]
+    links: tuple[Strongest, ...] = ()
+    projected: Projected | None = None
+    how: str = "probed"
+
+
+class StopForward(Exception):  # noqa: N818 - it ends a pass, and is no error
+    """All that was wanted of a pass has been read."""
+
+
+def probe_layers(
+    model: Any,
+    inputs: Mapping[str, Any],
+    sides: Sides,
+    specs: Mapping[str, CaptureSpec],
+    *,
+    batch: int = 1,
+    calls: int | None = None,
+) -> dict[str, dict[str, CallWeights]]:
+    """Each stream's layers by name, of those that call a kernel.
+
+    Args:
+        model: a transformers model on its device, or the encoder of one.
+        inputs: tensors by name.
+        sides: of each stream wanted.
+        specs: what to read of each.
+        batch: how many texts there are.
+        calls: how many layers there are to read, after which the pass ends; None: it runs through.
+
+    Raises:
+        AttentionError: a kernel that sees something else than these tokens.
+        ModelError: the model fails.
+    """
+    import torch
+
+    kind = model.config.model_type
+
+    def spec_for(path: str, call: Call) -> CaptureSpec | None:
+        stream = match_stream(stream_of(path), sides)
+        if stream is None:
+            return None
+        seen, heads, queries, _ = call.query.shape
+        keys = call.key.shape[2]
+        if (seen, queries, keys) != (batch, *sides[stream]):
+            raise _wrong_shape(path, kind, (seen, heads, queries, keys), sides[stream], batch)
+        return specs[stream]
+
+    devices = [model.device] if model.device.type == "cuda" else []
+    # A model that draws by chance (ViLT its patches) must draw the same if it has to run again.
+    with running(model), torch.random.fork_rng(devices):
+        found = read_calls(model, inputs, spec_for, calls)
+    layers = dict[str, dict[str, CallWeights]]()
+    for stream in sides:
+        own = [item for item in found if match_stream(stream_of(item.path), sides) == stream]
+        names = layer_names([item.path for item in own], _attending(model.config))
+        if own:
+            layers[stream] = dict(zip(names, own, strict=True))
+    return layers
+
+
+def read_calls(
+    model: Any,
+    inputs: Mapping[str, Any],
+    spec_for: Callable[[str, Call], CaptureSpec | None],
+    calls: int | None = None,
+) -> list[CallWeights]:
+    """The attention of each kernel call of one pass, in order; none of a model without kernels.
+
+    Args:
+        model: a transformers model.
+        inputs: what it takes, on its device.
+        spec_for: what to read of a module's call, by its dotted name; None: nothing.
+        calls: how many there are to read, after which the pass ends; None: it runs through.
+    """
+    import torch
+
+    paths = {id(module): name for name, module in model.named_modules()}
+    found = list[CallWeights]()
+
+    def look(call: Call) -> None:
+        path = paths.get(id(call.module))
+        spec = None if path is None else spec_for(path, call)
+        if path is not None and spec is not None:
+            found.append(read_call(path, call, spec))
+            if len(found) == calls:
+                raise StopForward
+
+    with suppress(StopForward), torch.no_grad(), watch_kernels(look):
+        model(**inputs, return_dict=True)
+    return found
+
+
+def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
+    """One call's attention."""
+    if spec.given and call.weights is not None:
+        check_mixture(path, call, call.weights, spec.first)
+        return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
+    bounds = Bounds(call, spec.grid, spec.ignored) if spec.links else None
+    weights = read_grid(call, spec.grid, bounds.add if bounds else None)
+    if not spec.grid.is_pooled and weights.shape[2:] == (call.query.shape[2], call.key.shape[2]):
+        check_mixture(path, call, weights, spec.first)
+    links = strongest(bounds, spec.links) if bounds else []
+    projected = project_call(call, spec.grid) if spec.keep_qk else None
+    return CallWeights(path, weights.numpy(), tuple(links), projected)
+
+
+def check_mixture(path: str, call: Call, weights: Any, queries: int | None = None) -> None:
+    """Refuse weights that do not turn the values into what the kernel returned.
+
+    A batch's first text is enough: whether a kernel is linear does not depend on the text.
+
+    Args:
+        path: the module that called.
+        call: its call.
+        weights: what was read of it.
+        queries: how many the first text has; None: all.
+
+    Raises:
+        AttentionError: they do not: the kernel is not linear in its values.
+    """
+    value = call.value[0].float().cpu()
+    value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
+    mixed = (weights[0, :, :queries].float().cpu() @ value).transpose(0, 1)
+    dtype = str(call.value.dtype).removeprefix("torch.")
+    given = call.output[0, :queries].float().cpu().reshape(mixed.shape)
+    off = float((mixed - given).abs().max())
+    if not off <= DRIFT.get(dtype, 1e-3) * max(float(value.abs().max()), 1.0):
+        raise AttentionError(
+            f"attention of '{path}' cannot be read: its kernel does more than mix values by "
+            f"weights (off by {off:.2g})"
+        )
+
+
+def eager_layers(
+    model: Any, inputs: Mapping[str, Any], sides: Sides, *, batch: int = 1
+) -> dict[str, dict[str, NDArray[np.float32]]]:
+    """Each stream's layers by name, shape (batch, heads, queries, keys), as an eager pass gives.
+
+    Raises:
+        AttentionError: the model gives out none, or something else.
+        ModelError: the model fails, or the matrices of all layers would not fit into memory.
+    """
+    import torch
+
+    _check_memory(model, sides, batch)
+    with running(model), torch.no_grad():
+        given = output_attentions(eager_copy(model), inputs, list(sides))
+    return {
+        stream: _read_batch(given[stream], model.config, side, batch)
+        for stream, side in sides.items()
+    }
+
+
+def _check_memory(model: Any, sides: Sides, batch: int) -> None:
+    """Refuse a text whose matrices would not fit.
+
+    A matrix exists twice for a while: as the model holds it, and as float32 for the map.
+    """
+    dtype = str(model.dtype).removeprefix("torch.")
+    heads = {stream: heads_of(model.config, stream) for stream in sides}
+    cells = sum(heads[stream] * queries * keys for stream, (queries, keys) in sides.items())
+    check_fit(
+        batch * cells * (BYTES.get(dtype, 4) + 4),
+        model.device,
+        f"'{model.config.model_type}' calls no attention kernel and gives out all its matrices at "
+        f"once: {sum(heads.values())} heads × {max(map(max, sides.values())):,} tokens²",
+        "give a shorter text",
     )
 
 
 def read_layers(
-    layers: Sequence[Any] | None, config: Any, side: tuple[int, int], highest: float
+    layers: Sequence[Any] | None, model: Any, side: tuple[int, int]
 ) -> dict[str, NDArray[np.float32]]:
     """Each layer's weights of one text, shape (heads, queries, keys), by the layer's number.
 
     Raises:
         AttentionError: there are none, or they cannot be weights of these tokens.
     """
-    arrays = {number: array[0] for number, array in read_batch(layers, config, side).items()}
+    batch = _read_batch(layers, model.config, side)
+    arrays = {number: array[0] for number, array in batch.items()}
     for number, array in arrays.items():
-        check_rows(array, number, config.model_type, highest)
+        check_rows(array, number, model)
     return arrays
 
 
-def read_batch(
+def _read_batch(
     layers: Sequence[Any] | None, config: Any, side: tuple[int, int], batch: int = 1
 ) -> dict[str, NDArray[np.float32]]:
-    """What is given out of each layer, shape (batch, heads, queries, keys), by its number.
-
-    Raises:
-        AttentionError: there is nothing, or it is not between these tokens.
-    """
+    """What is given out of each layer, shape (batch, heads, queries, keys), by its number."""
     kind = config.model_type
     found = [layer for layer in layers or () if layer is not None]
     if not found:
@@ -76,26 +282,38 @@ def read_batch(
     arrays = {}
     for number, layer in zip(layer_numbers(config, list(layers or ())), found, strict=True):
         if getattr(layer, "ndim", 0) != 4 or layer.shape[0] != batch or layer.shape[2:] != side:
-            raise refuse_shape(number, kind, tuple(getattr(layer, "shape", ())), side, batch)
+            raise _wrong_shape(number, kind, tuple(getattr(layer, "shape", ())), side, batch)
         arrays[number] = np.asarray(layer.float().cpu().numpy(), dtype=np.float32)
     return arrays
 
 
-def check_rows(array: NDArray[np.float32], number: str, kind: str, highest: float) -> None:
+def _wrong_shape(
+    name: str, kind: str, shape: Sequence[int], side: tuple[int, int], batch: int
+) -> AttentionError:
+    return AttentionError(
+        f"layer {name} of architecture '{kind}' gives out attention of shape {tuple(shape)}, "
+        f"which is not ({batch}, heads, {side[0]} queries, {side[1]} keys): windows or blocks of "
+        "it, not the weights between all tokens"
+    )
+
+
+def check_rows(array: NDArray[np.float32], number: str, model: Any) -> None:
     """Refuse numbers that are no shares of attention (scores before the softmax, for one).
 
     Raises:
         AttentionError: a value that is negative or not finite, or a row that sums to over 1.
     """
+    most = 1 + TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-3)
     lowest, largest = float(array.min()), float(array.sum(axis=-1).max())
-    if not (lowest >= 0 and largest <= highest):
+    if not (lowest >= 0 and largest <= most):
         raise AttentionError(
-            f"layer {number} of architecture '{kind}' gives out values down to {lowest:.4g} in "
-            f"rows that sum to as much as {largest:.4g}: these are not attention weights"
+            f"layer {number} of architecture '{model.config.model_type}' gives out values down to "
+            f"{lowest:.4g} in rows that sum to as much as {largest:.4g}: these are not attention "
+            "weights"
         )
 
 
-def attending(config: Any) -> list[int]:
+def _attending(config: Any) -> list[int]:
     """The layers that have attention, of a model whose configuration names each layer's kind."""
     config = config.get_text_config()
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
@@ -110,112 +328,7 @@ def layer_numbers(config: Any, layers: Sequence[Any]) -> list[str]:
     A model that mixes attention with other layers either leaves gaps in what it gives out, or
     leaves those layers out; its configuration says which they are.
     """
-    numbers = attending(config)
+    numbers = _attending(config)
     if all(layer is not None for layer in layers) and len(numbers) == len(layers):
         return [str(number) for number in numbers]
     return [str(number) for number, layer in enumerate(layers) if layer is not None]
-
-
-# <passes> One pass of a model over a batch, and what each layer of it attends to.
-#
-# Weights are read from the kernel that the model runs with. Models that compute attention by hand
-# run again eagerly and hand their matrices over.
-
-Sides = Mapping[str, tuple[int, int]]
-"""How many queries and keys each stream has; in a batch those of its longest texts."""
-
-
-def probe_layers(
-    model: Any,
-    inputs: Mapping[str, Any],
-    sides: Sides,
-    wishes: Mapping[str, CaptureSpec],
-    *,
-    batch: int = 1,
-    calls: int | None = None,
-) -> dict[str, dict[str, CallWeights]]:
-    """Each stream's layers by name, of those whose kernel could be watched.
-
-    Args:
-        model: a transformers model on its device, or the encoder of one.
-        inputs: tensors by name.
-        sides: of each stream wanted.
-        wishes: what to read of each.
-        batch: how many texts there are.
-        calls: how many layers there are to read, after which the pass ends; None: it runs through.
-
-    Raises:
-        AttentionError: a kernel that sees something else than these tokens.
-        ModelError: the model fails.
-    """
-    import torch
-
-    kind = model.config.model_type
-
-    def wish_for(path: str, call: Call) -> CaptureSpec | None:
-        stream = match_stream(stream_of(path), sides)
-        if stream is None:
-            return None
-        seen, heads, queries, _ = call.query.shape
-        keys = call.key.shape[2]
-        if (seen, queries, keys) != (batch, *sides[stream]):
-            raise refuse_shape(path, kind, (seen, heads, queries, keys), sides[stream], batch)
-        return wishes[stream]
-
-    devices = [model.device] if model.device.type == "cuda" else []
-    # A model that draws by chance (ViLT its patches) must draw the same if it has to run again.
-    with running(model), torch.random.fork_rng(devices):
-        readings = read_calls(model, inputs, wish_for, calls)
-    found = dict[str, dict[str, CallWeights]]()
-    for stream in sides:
-        own = [
-            reading
-            for reading in readings
-            if match_stream(stream_of(reading.path), sides) == stream
-        ]
-        names = layer_names([reading.path for reading in own], attending(model.config))
-        if own:
-            found[stream] = dict(zip(names, own, strict=True))
-    return found
-
-
-def hand_over_layers(
-    model: Any, inputs: Mapping[str, Any], sides: Sides, *, batch: int = 1
-) -> dict[str, dict[str, NDArray[np.float32]]]:
-    """Each stream's layers by name, shape (batch, heads, queries, keys), as a model gives them out.
-
-    Raises:
-        AttentionError: it gives out none, or something else.
-        ModelError: the model fails, or whole matrices of all layers would not fit into memory.
-    """
-    import torch
-
-    check_memory(model, sides, batch)
-    with running(model), torch.no_grad():
-        given = handed_over(eager_twin(model), inputs, list(sides))
-    return {
-        stream: read_batch(given[stream], model.config, side, batch)
-        for stream, side in sides.items()
-    }
-
-
-def check_memory(model: Any, sides: Sides, batch: int = 1) -> None:
-    """Refuse a text whose whole matrices would not fit, where a model hands over only such.
-
-    A matrix exists twice for a while: as the model holds it, and as float32 for the map.
-
-    Raises:
-        ModelError: less memory is free than that.
-    """
-    dtype = str(model.dtype).removeprefix("torch.")
-    cells = sum(
-        heads_of(model.config, stream) * queries * keys for stream, (queries, keys) in sides.items()
-    )
-    heads = sum(heads_of(model.config, stream) for stream in sides)
-    check_fit(
-        batch * cells * (BYTES.get(dtype, 4) + 4),
-        model.device,
-        f"'{model.config.model_type}' computes attention by hand and hands over whole matrices "
-        f"only: {heads} heads × {max(max(side) for side in sides.values()):,} tokens²",
-        "give a shorter text",
-    )

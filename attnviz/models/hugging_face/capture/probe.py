@@ -8,23 +8,60 @@ value size instead of queries × keys.
 
 The transpose answers for rows: the derivative of one query's output with respect to the values is
 that query's row of weights.
+
+Weights over blocks of tokens are the sum over a block's keys and the mean over its queries, so that
+each row of a pooled map sums to what the rows of its block sum to on average.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from attnviz.models.hugging_face.capture.extent import Axis
+import numpy as np
+
 from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
+"""How far, relative to the largest value, rows times values may lie off the kernel's output;
+elsewhere 1e-4."""
+
+
+def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | None = None) -> Any:
+    """One call's attention over the blocks of a grid, read from its kernel.
+
+    Args:
+        call: a kernel's call.
+        grid: queries and keys in blocks.
+        also: gets each query's masses too, with the number of the first block they are of.
+
+    Returns:
+        a float32 tensor on the CPU, shape (batch, heads, query blocks, key blocks).
+    """
+    import torch
+
+    batch, heads, length, _ = call.query.shape
+    queries, keys = grid.queries, grid.keys
+    few = queries.length == keys.length == 1 and 4 * queries.blocks * heads < length
+    if few and batch == 1:
+        positions = torch.arange(queries.start, queries.stop, device=call.query.device)
+        rows = exact_rows(call, positions.expand(heads, -1))
+        return rows[None, :, :, keys.start : keys.stop].cpu()
+    weights = torch.empty((batch, heads, queries.blocks, keys.blocks))
+    for first, masses in key_masses(call, keys):
+        if also:
+            also(first, masses)
+        means = _mean_queries(masses, queries)
+        weights[..., first : first + means.shape[-1]] = means.transpose(1, 2).cpu()
+    return weights
 
 
 def key_masses(call: Call, keys: Axis) -> Iterator[tuple[int, Any]]:
     """For each query the attention on each block of keys.
-
-    Args:
-        call: a kernel's call.
-        keys: the keys in blocks.
 
     Yields:
         the first block's number, and masses of shape (batch, queries, heads, blocks); as many
@@ -46,12 +83,7 @@ def key_masses(call: Call, keys: Axis) -> Iterator[tuple[int, Any]]:
 
 
 def key_columns(call: Call, keys: Sequence[int]) -> Any:
-    """For each query the attention on some single keys, shape (queries, heads, keys).
-
-    Args:
-        call: a kernel's call with a batch of one.
-        keys: positions.
-    """
+    """For each query of a batch of one the attention on some keys, shape (queries, heads, keys)."""
     import torch
 
     value = call.value
@@ -66,7 +98,7 @@ def key_columns(call: Call, keys: Sequence[int]) -> Any:
 
 
 def exact_rows(call: Call, queries: Any) -> Any:
-    """Whole rows of weights, for queries of each head's own choice.
+    """Whole rows of weights of a batch of one, for queries of each head's own choice.
 
     Args:
         call: a kernel's call with a batch of one.
@@ -97,21 +129,13 @@ def exact_rows(call: Call, queries: Any) -> Any:
     return weights
 
 
-# <row_weights> Whole rows of weights of some queries, at the cost of those rows alone.
-#
-# A kernel that is asked for them (`probe.exact_rows`) works through all queries again, for as
-# many rows as values are wide. Nearly all kernels are one softmax of queries times keys, which
-# costs no more than the rows wanted; but what a kernel adds to it, nobody can know. So the
-# softmax is written out, and believed only where it makes of the values what the kernel itself
-# gave back.
-
-DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
-"""How far, relative to the largest value, what rows mix may lie off what the kernel gave back;
-elsewhere 1e-4."""
-
-
 def row_weights(call: Call, heads: Any, queries: Any) -> Any:
-    """Whole rows of weights, as the kernel applies them.
+    """Whole rows of weights, as the kernel applies them, at the cost of those rows alone.
+
+    `exact_rows` works through all queries again, for as many rows as values are wide. Nearly all
+    kernels are one softmax of queries times keys, which costs no more than the rows wanted, but
+    what a kernel adds to it is not known. So the softmax is computed here, and used only where its
+    rows times the values are what the kernel itself returned.
 
     Args:
         call: a kernel's call with a batch of one.
@@ -131,10 +155,9 @@ def row_weights(call: Call, heads: Any, queries: Any) -> Any:
 
 
 def written_out(call: Call, heads: Any, queries: Any) -> Any:
-    """The softmax of scores, with whatever masks, biases, caps and sinks the call names.
+    """The softmax of scores with the masks, biases, caps and sinks that the call names.
 
-    Returns:
-        as `row_weights`; None where the mask is none that has rows.
+    Shaped as in `row_weights`; None where the mask is none that has rows.
     """
     import torch
 
@@ -173,10 +196,38 @@ def is_causal(call: Call) -> bool:
 
 
 def explains(call: Call, heads: Any, queries: Any, weights: Any) -> bool:
-    """True where rows of weights make of the values what the kernel gave back."""
+    """True where rows of weights times the values are what the kernel returned."""
     all_heads, value = call.query.shape[1], call.value
     own = value[0, heads // (all_heads // value.shape[1]), : weights.shape[2]].float()
     given = call.output.view(-1, all_heads, value.shape[3])[queries, heads[:, None]].float()
     dtype = str(value.dtype).removeprefix("torch.")
     off = (weights @ own - given).abs().max()
     return bool(off <= DRIFT.get(dtype, 1e-4) * value.abs().max().float())
+
+
+def _mean_queries(masses: Any, queries: Axis) -> Any:
+    """The float32 mean over each block of queries, shape (batch, query blocks, heads, …)."""
+    import torch
+
+    rows = masses[:, queries.start : queries.stop]
+    if queries.length == 1:
+        return rows.float()
+    even = rows.shape[1] // queries.length * queries.length
+    blocks = rows[:, :even].unflatten(1, (-1, queries.length))
+    means = blocks.mean(2, dtype=torch.float32)
+    if even == rows.shape[1]:
+        return means
+    rest = rows[:, even:].mean(1, keepdim=True, dtype=torch.float32)
+    return torch.cat([means, rest], 1)
+
+
+def pool_array(weights: NDArray[np.float32], grid: PooledGrid) -> NDArray[np.float32]:
+    """Weights of shape (heads, queries, keys) over the blocks of a grid."""
+    queries, keys = grid.queries, grid.keys
+    part = weights[:, queries.start : queries.stop, keys.start : keys.stop]
+    if not grid.is_pooled:
+        return np.ascontiguousarray(part)
+    sums = np.add.reduceat(part, np.arange(0, part.shape[2], keys.length), axis=2)
+    sums = np.add.reduceat(sums, np.arange(0, part.shape[1], queries.length), axis=1)
+    counts = np.array([stop - first for first, stop in queries.spans], dtype=np.float32)
+    return np.asarray(sums / counts[:, None], dtype=np.float32)

@@ -14,8 +14,8 @@ import numpy as np
 
 from attnviz.core.attention_map import Projections
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.models.hugging_face.capture.extent import PooledGrid
 from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.region import PooledGrid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,29 +38,25 @@ class Projected:
     besides: tuple[str, ...] = ()
 
 
-def check_frames(frames: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse to keep queries and keys where rows or columns are not single tokens, or keys lack.
-
-    Raises:
-        UsageError: maps are pooled, or restricted to a window.
-    """
-    for stream, frame in frames.items():
-        if frame.is_pooled or frame.keys.blocks < sides[stream][1]:
+def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse to keep queries and keys where rows or columns are not single tokens, or keys lack."""
+    for stream, grid in grids.items():
+        if grid.is_pooled or grid.keys.blocks < sides[stream][1]:
             raise UsageError(
                 "--keep-qk needs every key by itself, and a part of a text or blocks of its tokens "
                 "were to be shown: leave --window out, or give a larger --max-size or fewer tokens"
             )
 
 
-def projected_in(call: Call, frame: PooledGrid) -> Projected:
-    """The queries of a frame and all keys of a call with a batch of one.
+def project_call(call: Call, grid: PooledGrid) -> Projected:
+    """The queries of a grid and all keys of a call with a batch of one.
 
     A kernel that is told no scale divides by the root of the head size.
     """
     query, key = call.query[0], call.key[0]
     key = key.repeat_interleave(len(query) // len(key), dim=0)
     scale = call.options.get("scaling")
-    query = query[:, frame.queries.start : frame.queries.stop]
+    query = query[:, grid.queries.start : grid.queries.stop]
     return Projected(
         query.float().cpu().numpy(),
         key.float().cpu().numpy(),
@@ -88,15 +84,7 @@ def besides(call: Call) -> Iterator[str]:
 
 
 def stacked(layers: Mapping[str, Projected], kind: str) -> Projections:
-    """A stream's queries and keys, layer by layer.
-
-    Args:
-        layers: those of each layer, by its name.
-        kind: the architecture's name.
-
-    Raises:
-        AttentionError: the layers differ in heads, head size or scale.
-    """
+    """A stream's queries and keys, layer by layer."""
     found = list(layers.values())
     if len({(item.query.shape, item.key.shape, item.scale) for item in found}) > 1:
         raise AttentionError(

@@ -1,8 +1,7 @@
-"""What a decoder reads: a given target, or one that the model writes first."""
+"""What a decoder reads: a given target, or what the model writes: a target or a continuation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +10,13 @@ from attnviz.core.errors import InputError, ModelError
 from attnviz.models.hugging_face.inputs.tokens import (
     TokenizedText,
     label,
+    locate_pieces,
     pieces_of,
-    place,
     tokenize,
     tokenize_generated,
 )
 from attnviz.models.hugging_face.load.errors import first_line, running
+from attnviz.models.hugging_face.model import LoadedModel
 
 LONGEST = 256
 """Tokens after which a model that does not end its output by itself is stopped."""
@@ -44,12 +44,7 @@ QUERIES = "the decoder's input: each token looks before the next one is predicte
 
 
 def given_target(model: Any, tokenizer: Any, text: str) -> Target:
-    """A text as the decoder reads it while it predicts that text: shifted by one start token.
-
-    Raises:
-        InputError: the text is blank.
-        ModelError: the model does not say how its decoder starts.
-    """
+    """A text as the decoder reads it while it predicts that text: shifted by one start token."""
     written = tokenize(tokenizer, text, as_target=True)
     ids, tokens = list(written.ids), list(written.tokens)
     if not tokens[-1].special:
@@ -65,9 +60,6 @@ def shift(model: Any, ids: list[int]) -> list[int]:
     """What a decoder reads to predict these tokens: a start token, then all but the last of them.
 
     A model's own way is asked first: mBART starts with the language, which stands last.
-
-    Raises:
-        ModelError: the model does not say how its decoder starts.
     """
     import torch
 
@@ -83,32 +75,25 @@ def shift(model: Any, ids: list[int]) -> list[int]:
     return [start, *ids[:-1]]
 
 
-def generated_target(
-    model: Any, tokenizer: Any, inputs: Mapping[str, Any], limit: int, most: int | None = None
-) -> Target:
-    """What the model itself writes, taking the likeliest token each time.
-
-    Args:
-        model: an encoder–decoder with a language-model head.
-        tokenizer: its tokenizer.
-        inputs: the source as tensors.
-        limit: how many tokens its decoder can read.
-        most: how many tokens to write at most; None: LONGEST.
-
-    Raises:
-        ModelError: it wrote nothing.
-    """
+def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
+    """What an encoder–decoder writes for a source, taking the likeliest token each time."""
     import torch
 
-    most = min(most or LONGEST, limit - 1)
-    # transformers sizes the cache of T5 and its kin by the encoder, too small for a deeper decoder.
+    if not loaded.can_generate:
+        raise ModelError(
+            f"'{loaded.name}' has no language-model head to write a target with: give a target"
+        )
+    model, tokenizer = loaded.model, loaded.tokenizer
+    most = min(loaded.max_new_tokens or LONGEST, (loaded.limit or 1 << 20) - 1)
+    inputs = loaded.tensors(read.inputs, model)
+    # transformers sizes T5's cache by the encoder, which is too small for a deeper decoder.
     deeper = getattr(model.config, "num_decoder_layers", 0) > model.config.num_hidden_layers
     with running(model), torch.inference_mode():
         written = model.generate(
             **inputs, do_sample=False, num_beams=1, max_new_tokens=most, use_cache=not deeper
         )
     ids = written[0].tolist()
-    ended = ids[-1] in end_ids(model, tokenizer)
+    ended = ids[-1] in end_ids(loaded)
     kept = ids[:-1] if ended else ids
     text, tokens = tokenize_generated(tokenizer, kept)
     if not text:
@@ -120,14 +105,11 @@ def generated_target(
     return Target(text, kept, tokens, notes)
 
 
-def end_ids(model: Any, tokenizer: Any) -> set[int]:
+def end_ids(loaded: LoadedModel) -> set[int]:
     """The tokens that end a model's output."""
-    named = model.generation_config.eos_token_id
+    named = loaded.model.generation_config.eos_token_id
     listed = named if isinstance(named, list) else [named]
-    return {number for number in (*listed, tokenizer.eos_token_id) if number is not None}
-
-
-# <continuation> A text and what a decoder-only model writes after it, read in one pass.
+    return {number for number in (*listed, loaded.tokenizer.eos_token_id) if number is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +129,8 @@ class Continuation:
     notes: tuple[str, ...]
 
 
-def writer_kind(config: Any, name: str) -> Any:
-    """The auto class that loads a model with the head it writes with.
-
-    Raises:
-        ModelError: the architecture does not write text.
-    """
+def writer_class(config: Any, name: str) -> Any:
+    """The auto class that loads a model with the head it writes with."""
     import transformers
     from transformers.models.auto import modeling_auto as auto
 
@@ -167,47 +145,39 @@ def writer_kind(config: Any, name: str) -> Any:
     return transformers.AutoModelForCausalLM
 
 
-def continued(
-    model: Any, tokenizer: Any, prompt: str, read: TokenizedText, most: int, limit: int | None
-) -> Continuation:
+def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Continuation:
     """A prompt with what the model writes after it, taking the likeliest token each time.
 
-    Step by step with a cache or all at once, a causal model attends alike; so the whole is read
-    once more, in one pass, instead of stitching steps together.
-
-    Args:
-        model: a decoder-only model with a language-model head.
-        tokenizer: its tokenizer.
-        prompt: the text to go on with.
-        read: its tokens.
-        most: how many tokens to write at most.
-        limit: how many tokens the model reads, None where nothing says.
-
-    Raises:
-        InputError: prompt and output together would be too long.
-        ModelError: the model wrote nothing.
+    Step by step with a cache or all at once, a causal model attends alike; so prompt and output are
+    read once more, in one pass, instead of stitching steps together.
     """
     import torch
 
-    length = len(read.ids)
+    if loaded.family == "encoder–decoder":
+        raise ModelError(
+            f"'{loaded.name}' is encoder–decoder and writes a target: use 'attnviz cross TEXT'"
+        )
+    if not loaded.can_generate:
+        raise ModelError(
+            f"'{loaded.name}' has no trained language-model head: leave --generate out"
+        )
+    model, tokenizer = loaded.model, loaded.tokenizer
+    length, most, limit = len(read.ids), loaded.max_new_tokens or 0, loaded.limit
     if limit is not None and length + most > limit:
         raise InputError(
             f"the prompt is {length:,} tokens long and the model reads {limit:,}: --generate can "
             f"be {max(limit - length, 0)} at most"
         )
     ids = torch.tensor([read.ids], device=model.device)
+    mask = torch.ones_like(ids)
     with running(model), torch.inference_mode():
         written = model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            do_sample=False,
-            num_beams=1,
-            max_new_tokens=most,
+            ids, attention_mask=mask, do_sample=False, num_beams=1, max_new_tokens=most
         )
     new = written[0, length:].tolist()
-    ended = bool(new) and new[-1] in end_ids(model, tokenizer)
+    ended = bool(new) and new[-1] in end_ids(loaded)
     new = new[:-1] if ended else new
-    output = unread(tokenizer, read.ids, new)
+    output = new_text(tokenizer, read.ids, new)
     if not output.strip():
         raise ModelError("the model wrote nothing after this text: give another one")
     tokens = (*read.tokens, *written_tokens(tokenizer, prompt, output, new))
@@ -223,7 +193,7 @@ def continued(
     return Continuation(prompt + output, both, settings, notes)
 
 
-def unread(tokenizer: Any, before: list[int], new: list[int]) -> str:
+def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
     """What new tokens add to the text, with the space that they may begin with."""
 
     def decoded(ids: list[int]) -> str:
@@ -231,8 +201,8 @@ def unread(tokenizer: Any, before: list[int], new: list[int]) -> str:
             tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )
 
-    start, whole = decoded(before), decoded([*before, *new])
-    return whole[len(start) :] if whole.startswith(start) else decoded(new)
+    start, text = decoded(before), decoded([*before, *new])
+    return text[len(start) :] if text.startswith(start) else decoded(new)
 
 
 def written_tokens(tokenizer: Any, prompt: str, output: str, ids: list[int]) -> tuple[Token, ...]:
@@ -240,17 +210,13 @@ def written_tokens(tokenizer: Any, prompt: str, output: str, ids: list[int]) -> 
     pieces, added = pieces_of(tokenizer, ids)
     offsets = [
         (start + len(prompt), end + len(prompt))
-        for start, end in place(tokenizer, pieces, added, output)
+        for start, end in locate_pieces(tokenizer, pieces, added, output)
     ]
     return label(pieces, offsets, added, prompt + output, None)
 
 
-def as_chat(tokenizer: Any, text: str, name: str) -> str:
-    """A text as the user's turn of a conversation, the way the model was taught to read one.
-
-    Raises:
-        ModelError: the model has no chat template, or one that does not work.
-    """
+def apply_chat_template(tokenizer: Any, text: str, name: str) -> str:
+    """A text as the user's turn of a conversation, the way the model was taught to read one."""
     from jinja2 import TemplateError
 
     if not tokenizer.chat_template:

@@ -1,4 +1,4 @@
-"""Where tokens lie in a text, for tokenizers that do not say."""
+"""A text becomes the model's tokens, each with the characters that it came from."""
 
 from __future__ import annotations
 
@@ -88,8 +88,6 @@ def fold(text: str) -> tuple[str, list[int]]:
     return "".join(letters), [*origin, len(text)]
 
 
-# <tokens> A text becomes the model's tokens, each of which knows the characters it came from.
-
 BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 PIECE_MARKS = ("Ġ", "▁")
 Row = tuple[str, Span, int]
@@ -124,9 +122,6 @@ def tokenize(
         text: any text.
         as_target: True to write it as the decoder's language, where a tokenizer knows two.
         marked: True where the text has its special tokens written in it, as a chat has.
-
-    Raises:
-        InputError: the text is blank, is not valid Unicode, or leaves no tokens.
     """
     check_text(text)
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
@@ -147,7 +142,7 @@ def tokenize(
             for mark, number in zip(added, ids, strict=True)
         ]
     if offsets is None:
-        offsets = place(tokenizer, pieces, added, text)
+        offsets = locate_pieces(tokenizer, pieces, added, text)
     if all(added):
         raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
     tokens = label(pieces, offsets, added, text, tokenizer.unk_token)
@@ -155,11 +150,7 @@ def tokenize(
 
 
 def check_text(text: str) -> None:
-    """Refuse what no tokenizer can make anything of.
-
-    Raises:
-        InputError: the text is blank or not valid Unicode.
-    """
+    """Refuse what no tokenizer can make anything of."""
     if not text.strip():
         raise InputError("the text is blank: there is nothing to attend to")
     if not is_utf8(text):
@@ -172,7 +163,7 @@ def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[T
     """The text that generated tokens read as, and the tokens with their places in it."""
     text = tokenizer.decode(ids, skip_special_tokens=True).strip()
     pieces, added = pieces_of(tokenizer, ids)
-    offsets = place(tokenizer, pieces, added, text)
+    offsets = locate_pieces(tokenizer, pieces, added, text)
     return text, label(pieces, offsets, added, text, None)
 
 
@@ -186,7 +177,9 @@ def pieces_of(tokenizer: Any, ids: Sequence[int]) -> tuple[list[str], list[int]]
     return pieces, added
 
 
-def place(tokenizer: Any, pieces: Sequence[str], added: Sequence[int], text: str) -> list[Span]:
+def locate_pieces(
+    tokenizer: Any, pieces: Sequence[str], added: Sequence[int], text: str
+) -> list[Span]:
     """The characters that each piece covers, from what the pieces read as.
 
     Pieces that are bytes of one character read as nothing until the last of them is there; they
@@ -215,7 +208,7 @@ def label(
     """Tokens that read as the text does.
 
     A token is labelled with the characters it covers, since the tokenizers' own spellings ("Ġthe",
-    "▁the", "Ã©") are hard to read and differ between models. One that goes on with a word is
+    "▁the", "Ã©") are hard to read and differ between models. One that continues a word is
     marked "##" in every family, as WordPiece does; parts of one character are counted ("é 1/2");
     an unknown token keeps its name, because that is all the model saw.
     """
@@ -258,7 +251,7 @@ def trim(piece: str, span: Span, text: str) -> Span:
 
 
 def spelling(piece: str, span: Span, text: str) -> str:
-    """What a piece reads as: its characters, marked where it goes on with a word."""
+    """What a piece reads as: its characters, marked where it continues a word."""
     start, end = span
     covered = text[start:end]
     if not covered:

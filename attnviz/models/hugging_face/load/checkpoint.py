@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import ModelError
-from attnviz.models.hugging_face.load.cache import WEIGHT_NAMES
+from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES
 
 POINTER = b"version https://git-lfs"
 
@@ -35,7 +35,7 @@ class Checkpoint:
 
 
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
-    """A folder's contents, once everything that loading needs is there and whole.
+    """A folder's contents, once everything that loading needs is there and complete.
 
     Args:
         folder: with a configuration and weights.
@@ -69,11 +69,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """A model's configuration.
-
-    Raises:
-        ModelError: there is none, it is not JSON, or it names no architecture.
-    """
+    """A model's configuration."""
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(
@@ -104,11 +100,7 @@ def contents(folder: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file's contents.
-
-    Raises:
-        ModelError: it is not JSON.
-    """
+    """A JSON file's contents."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -116,11 +108,7 @@ def read_json(path: Path) -> Any:
 
 
 def shards(index: Path) -> list[Path]:
-    """The files that an index names.
-
-    Raises:
-        ModelError: it names none, or one of them is missing.
-    """
+    """The files that an index names."""
     weight_map = read_json(index).get("weight_map") or {}
     names = sorted(set(weight_map.values()))
     missing = [name for name in names if not (index.parent / name).is_file()]
@@ -133,11 +121,7 @@ def shards(index: Path) -> list[Path]:
 
 
 def check_whole(file: Path) -> None:
-    """Refuse a file of weights that is empty or only points to where the weights are.
-
-    Raises:
-        ModelError: it is one of the two.
-    """
+    """Refuse a file of weights that is empty or only points to where the weights are."""
     with file.open("rb") as stream:
         start = stream.read(len(POINTER))
     if not start:
@@ -147,11 +131,7 @@ def check_whole(file: Path) -> None:
 
 
 def read_header(file: Path) -> dict[str, dict[str, Any]]:
-    """The dtype and shape of every tensor in a safetensors file, by name.
-
-    Raises:
-        ModelError: it is not a safetensors file, or shorter than its header says.
-    """
+    """The dtype and shape of every tensor in a safetensors file, by name."""
     size = file.stat().st_size
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnviz.core.errors import ModelError, UsageError, choose
@@ -19,11 +18,7 @@ BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; for "auto" the fastest that there is.
-
-    Raises:
-        UsageError: no such device, or none of the kind on this machine.
-    """
+    """The device of that name; for "auto" the fastest that there is."""
     choose(name, DEVICES, "device")
     import torch
 
@@ -40,16 +35,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def check_device_map(how: str | None, device: str) -> None:
-    """Refuse a way to spread a model that cannot be had, before anything is loaded.
-
-    Args:
-        how: what was asked for, if anything.
-        device: the one device that was asked for, "auto" where none was.
-
-    Raises:
-        UsageError: an unknown way, or one device and several at once.
-        ModelError: accelerate, which does it, is not installed.
-    """
+    """Refuse a way to spread a model that cannot be had, before anything is loaded."""
     if how is None:
         return
     choose(how, DEVICE_MAPS, "device map")
@@ -69,16 +55,8 @@ def has_accelerate() -> bool:
 def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) -> str:
     """The precision to compute in.
 
-    Without a wish it is float32 on a CPU, where half precision is slow and puts weights off by
+    By default it is float32 on a CPU, where half precision is slow and puts weights off by
     as much as 0.03, and elsewhere the precision that the checkpoint is stored in.
-
-    Args:
-        name: what the user asked for, if anything.
-        device: the kind of device.
-        stored: the checkpoint's precisions as safetensors spells them.
-
-    Raises:
-        UsageError: an unknown precision, or one that the device does not have.
     """
     if name is not None:
         choose(name, DTYPES, "dtype")
@@ -90,18 +68,15 @@ def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) ->
     return "float32" if device == "cpu" else kept.get(alone, "float32")
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Memory that is free on a device, in bytes; None where that cannot be known."""
-    import torch
-
+def free_bytes(device: torch.device) -> int:
+    """Memory that is free on a device, in bytes."""
     if device.type == "cuda":
+        import torch
+
         return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        facts = Path("/proc/meminfo").read_text().splitlines()
-        lines = dict(line.split(":", 1) for line in facts)
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
+    import psutil
+
+    return int(psutil.virtual_memory().available)
 
 
 def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None:
@@ -112,41 +87,34 @@ def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None
         device: where it has to fit.
         what: what needs them, for the message.
         remedy: what the user can do about it.
-
-    Raises:
-        NoRoomError: less than that is free.
     """
     free = free_bytes(device)
-    if free is not None and needed > free:
-        raise NoRoomError(
-            f"{what} would take about {size(needed)}, and {size(free)} is free on "
-            f"'{device.type}': {remedy}"
+    if needed > free:
+        raise NotEnoughMemoryError(
+            f"{what} would take about {format_bytes(needed)}, and {format_bytes(free)} is "
+            f"free on '{device.type}': {remedy}"
         )
 
 
-def size(number: float) -> str:
+def format_bytes(number: float) -> str:
     """A number of bytes in words."""
     return f"{number / 2**30:,.1f} GiB" if number >= 2**30 else f"{number / 2**20:,.0f} MiB"
 
 
-class NoRoomError(ModelError):
+class NotEnoughMemoryError(ModelError):
     """What was wanted does not fit into memory; less of it at once may."""
 
 
 @contextmanager
 def memory_errors(what: str, remedy: str) -> Iterator[None]:
-    """Turn running out of memory, which each device reports in its own way, into one line.
-
-    Raises:
-        NoRoomError: the memory ran out.
-    """
+    """Turn running out of memory, which each device reports in its own way, into one line."""
     import torch
 
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise NoRoomError(f"the memory ran out: {what}: {remedy}") from error
+        raise NotEnoughMemoryError(f"the memory ran out: {what}: {remedy}") from error
     except RuntimeError as error:
         if "allocate memory" not in str(error):
             raise
-        raise NoRoomError(f"the memory ran out: {what}: {remedy}") from error
+        raise NotEnoughMemoryError(f"the memory ran out: {what}: {remedy}") from error

@@ -1,4 +1,7 @@
-"""Other libraries import fast and say nothing: stderr belongs to what attnviz has to say."""
+"""Other libraries import fast and say nothing, and their errors become one line (a ModelError).
+
+A bug of attnviz itself keeps its traceback.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +53,6 @@ def quiet() -> Iterator[None]:
                 logging.enable_progress_bar()
 
 
-# <border> Where other libraries' errors become one line; a mistake of our own keeps its
-# traceback.
-
-
 def first_line(error: BaseException) -> str:
     """What an error of another library says, cut to one line."""
     lines = str(error).strip().splitlines()
@@ -62,11 +61,7 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
-    """Turn what transformers and its parts raise while they load a model into one line.
-
-    Raises:
-        ModelError: whatever it was.
-    """
+    """Turn what transformers and its parts raise while they load a model into one line."""
     from pickle import UnpicklingError
 
     from safetensors import SafetensorError
@@ -83,15 +78,7 @@ def loading(name: str) -> Iterator[None]:
 
 @contextmanager
 def running(model: Any, what: str = "text") -> Iterator[None]:
-    """Turn what a transformers model raises while it runs into one line.
-
-    Args:
-        model: on its device.
-        what: it runs on, a "text" or a "picture".
-
-    Raises:
-        ModelError: whatever it was.
-    """
+    """Turn what a transformers model raises while it runs into one line."""
     kind = model.config.model_type
     try:
         with memory_errors(f"'{kind}' on '{model.device}'", remedy(model, what)):

@@ -1,4 +1,4 @@
-"""What differs between model families, asked of the model itself."""
+"""What differs between model families, asked of the model itself, and families that are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
 
 
 def reserved_positions(model: Any) -> int:
-    """Positions that no token gets: RoBERTa and its kin count from one past the padding's."""
+    """Positions that no token gets: RoBERTa-like models count from one past the padding's."""
     for name, part in model.named_modules():
         padding = getattr(part, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
@@ -63,11 +63,6 @@ def numberless(key: str) -> str:
     return re.sub(r"\.\d+\.", ".#.", key)
 
 
-# <refusals> Families whose attention is not one share for each pair of tokens, and what it is
-# instead.
-#
-# Some of them hand something over all the same, that a careless reader would take for weights.
-
 NOT_WEIGHTS = {
     "canine": "its characters attend in windows, and its deep layers to every fourth of them only",
     "diffllama": "each head subtracts one attention from another, so that what it mixes is signed",
@@ -75,34 +70,26 @@ NOT_WEIGHTS = {
     "led": "its encoder attends in windows, with a few tokens that see all",
     "longformer": "it attends in windows, with a few tokens that see all",
     "longt5": "its encoder attends in windows or to summaries of blocks",
-    "nystromformer": "it goes through landmarks, and hands over only the way to them",
+    "nystromformer": "it goes through landmarks, and gives out only the way to them",
     "pegasus_x": "its encoder attends in blocks, with tokens of its own that see all",
     "prophetnet": "its decoder attends in several streams, for tokens further ahead",
     "reformer": "it attends within buckets of a hash",
     "rwkv": "it is a recurrence",
-    "squeezebert": "it hands over scores before the softmax",
+    "squeezebert": "it gives out scores before the softmax",
     "yoso": "it samples by a hash and has no weights",
 }
-"""By model type: why what there is cannot be shown as weights."""
+"""By model type: why what there is cannot be shown as weights, even where it is given out."""
 
 BLOCK_SPARSE = ("big_bird", "bigbird_pegasus")
 
 
 def check_family(config: Any, longest: int) -> None:
-    """Refuse a family whose attention is not weights between tokens, before it runs.
-
-    Args:
-        config: the model's configuration.
-        longest: tokens of the longest side.
-
-    Raises:
-        AttentionError: it is such a family, with what it has instead.
-    """
+    """Refuse a family whose attention is not weights between tokens, before it runs."""
     kind = config.model_type
     reason = NOT_WEIGHTS.get(kind)
     if kind in BLOCK_SPARSE and is_sparse(config, longest):
         reason = (
-            f"over {longest:,} tokens it attends in blocks, some drawn by chance, and hands over a "
+            f"over {longest:,} tokens it attends in blocks, some drawn by chance, and gives out a "
             f"reconstruction that loses some of it; up to {full_until(config):,} it is full"
         )
     if reason:

@@ -1,16 +1,19 @@
-"""A name becomes a model that is ready to be asked; what is wrong with it is said in one line."""
+"""A name becomes a loaded model with its tokenizer or image processor; errors are one line.
+
+Where transformers would go on with something made up (an empty tokenizer, random layers), or ask on
+the terminal whether to run code, this refuses.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.errors import ModelError
-from attnviz.models.hugging_face.inputs.generation import writer_kind
+from attnviz.core.errors import ModelError, did_you_mean
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
 from attnviz.models.hugging_face.load.devices import (
     BYTES,
@@ -19,19 +22,13 @@ from attnviz.models.hugging_face.load.devices import (
     choose_device,
     choose_dtype,
 )
-from attnviz.models.hugging_face.load.errors import loading, quick_imports, quiet
-from attnviz.models.hugging_face.load.locate import locate
-from attnviz.models.hugging_face.load.parts import (
-    check_report,
-    load_config,
-    load_tokenizer,
-    load_weights,
-    model_kind,
-)
+from attnviz.models.hugging_face.load.errors import first_line, loading, quick_imports, quiet
+from attnviz.models.hugging_face.load.family import left_over_layers
+from attnviz.models.hugging_face.load.locate import display_name, locate
+from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
 
-if TYPE_CHECKING:
-    from attnviz.models.hugging_face.load.tasks import Task
-    from attnviz.models.hugging_face.model import HuggingFaceModel
+HEADS = re.compile(r"(^|\.)(pooler|lm_head|final_logits_bias)(\.|$)")
+"""Weights that a checkpoint may lack, because no attention depends on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,106 +72,175 @@ class LoadedParts:
     task: Task | None
 
 
-def load_model(
-    name: str,
-    *,
-    device: str = "auto",
-    dtype: str | None = None,
-    revision: str | None = None,
-    allow_pickle: bool = False,
-    allow_code: bool = False,
-    device_map: str | None = None,
-    generate: int | None = None,
-    chat: bool = False,
-    with_head: bool = False,
-) -> HuggingFaceModel:
-    """A pretrained model, ready to be asked for its attention.
-
-    Args:
-        name: a folder, or a model's id on the hub (looked for in the local cache first).
-        device: one of the `LoadOptions`, as are the next five.
-        dtype: the precision to compute in.
-        revision: of a hub model.
-        allow_pickle: whether weights may come from a pickle.
-        allow_code: whether the model's own code may run.
-        device_map: how to spread a large model over devices.
-        generate: how many tokens it is to write at most; None: only a target that is missing.
-        chat: whether texts are read as the user's turn of a conversation.
-        with_head: whether to keep the head that predicts something, where there is one.
-
-    Raises:
-        UsageError: a device, precision or revision that does not exist.
-        ModelError: the model or its tokenizer cannot be found or loaded.
-    """
-
-    def kind_of(config: Any) -> Any:
-        if generate is not None:
-            return writer_kind(config, name)
-        return model_kind(config, with_head=with_head)
-
-    terms = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
-    read = partial(load_tokenizer, allow_code=allow_code)
-    loaded = assemble(name, load_parts(name, terms, read, kind_of))
-    return replace(loaded, writes=generate, chats=chat)
-
-
 def load_parts(
     name: str,
-    terms: LoadOptions,
+    options: LoadOptions,
     load_reader: Callable[[Path, str], Any],
-    kind_of: Callable[[Any], Any],
+    class_of: Callable[[Any], Any],
 ) -> LoadedParts:
     """A model and what reads its inputs, as they come from their folder.
 
     Args:
         name: a folder, or a model's id on the hub.
-        terms: how to load it.
+        options: how to load it.
         load_reader: what makes a tokenizer or an image processor from a folder and a name.
-        kind_of: what chooses the class to load a configuration's model with.
+        class_of: what chooses the class to load a configuration's model with.
 
     Raises:
         UsageError: a device, precision or revision that does not exist.
         ModelError: something cannot be found or loaded.
     """
-    check_device_map(terms.device_map, terms.device)
-    folder = locate(name, terms.revision, allow_code=terms.allow_code)
-    checkpoint = check_folder(folder, allow_pickle=terms.allow_pickle)
+    check_device_map(options.device_map, options.device)
+    folder = locate(name, options.revision, allow_code=options.allow_code)
+    checkpoint = check_folder(folder, allow_pickle=options.allow_pickle)
     with quick_imports():
-        place = choose_device(terms.device)
-    precision = choose_dtype(terms.dtype, place.type, checkpoint.dtypes)
-    if terms.device_map is None:
+        device = choose_device(options.device)
+    precision = choose_dtype(options.dtype, device.type, checkpoint.dtypes)
+    if options.device_map is None:
         check_fit(
             checkpoint.numbers * BYTES[precision],
-            place,
+            device,
             f"'{name}' in {precision}",
             "use a smaller model, --dtype bfloat16, or --device-map auto",
         )
     with quiet(), loading(name):
         with quick_imports():
-            config = load_config(checkpoint, name, allow_code=terms.allow_code)
+            config = _load_config(checkpoint, name, allow_code=options.allow_code)
             reader = load_reader(folder, name)
-            kind = kind_of(config)
-        model, report = load_weights(
-            kind,
-            checkpoint,
-            config,
-            precision,
-            allow_code=terms.allow_code,
-            device_map=terms.device_map,
-        )
-        check_report(report, name)
-        # accelerate has put each layer where it belongs, and moving the whole would undo it.
-        model = (model if terms.device_map else model.to(place)).eval()
-    task, provenance = decider(model, report, describe(name, checkpoint, model, report))
+            kind = class_of(config)
+        model, report = _load_weights(kind, checkpoint, config, precision, options)
+        _check_report(report, name)
+        # accelerate has put each layer where it belongs, and moving all of them would undo it.
+        model = (model if options.device_map else model.to(device)).eval()
+    task, provenance = _trained_task(model, report, _describe(name, checkpoint, model, report))
     return LoadedParts(model, reader, provenance, report, task)
 
 
-def decider(
+def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
+    """The model's configuration, of an architecture that transformers knows."""
+    import transformers
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    kind = checkpoint.config["model_type"]
+    if kind not in CONFIG_MAPPING and not allow_code:
+        if "auto_map" in checkpoint.config:
+            raise ModelError(
+                f"'{name}' needs Python code that comes with it (architecture '{kind}'): give "
+                "--allow-code if you trust it"
+            )
+        raise ModelError(
+            f"transformers {transformers.__version__} does not know the architecture '{kind}' of "
+            f"'{name}'.{did_you_mean(kind, CONFIG_MAPPING)}"
+        )
+    return AutoConfig.from_pretrained(
+        checkpoint.folder, local_files_only=True, trust_remote_code=allow_code
+    )
+
+
+def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
+    """The model's tokenizer.
+
+    Raises:
+        ModelError: its files are missing. transformers makes a tokenizer all the same, which takes
+            every word for an unknown one.
+    """
+    from transformers import AutoTokenizer
+
+    missing = ModelError(
+        f"'{name}' has no tokenizer: its folder holds none of the files that one is made from "
+        "(tokenizer.json, vocab.txt, tokenizer.model, …)"
+    )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=allow_code
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+        if not any(folder.glob("*token*")) and not any(folder.glob("*vocab*")):
+            raise missing from error
+        raise ModelError(
+            f"the tokenizer of '{name}' cannot be loaded: {first_line(error)}"
+        ) from error
+    if _lacks_files(folder, type(tokenizer).vocab_files_names):
+        raise missing
+    return tokenizer
+
+
+def _lacks_files(folder: Path, named: Mapping[str, str]) -> bool:
+    """True where a tokenizer came out empty, because the files that its class names are missing.
+
+    One file, tokenizer.json, stands for all others; a tokenizer of plain bytes names none.
+    """
+    optional = {"tokenizer_config_file", "added_tokens_file", "target_vocab_file"}
+    needed = [file for kind, file in named.items() if kind not in optional | {"tokenizer_file"}]
+    needed = needed or list(named.values())
+    return not (folder / "tokenizer.json").is_file() and not all(
+        (folder / file).is_file() for file in needed
+    )
+
+
+def model_class(config: Any, *, with_head: bool = False) -> Any:
+    """The class to load a model with; its architecture's code is imported on the way.
+
+    A model whose own architecture decides something keeps the head that does.
+    Any other encoder–decoder keeps its language-model head, to write a target where none is given.
+    """
+    import transformers
+    from transformers import (
+        MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+        MODEL_MAPPING,
+        AutoModel,
+        AutoModelForSeq2SeqLM,
+    )
+
+    task = task_of(config)
+    writes = config.is_encoder_decoder and type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+    if writes and task is None:
+        MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING.get(type(config), None)
+        return AutoModelForSeq2SeqLM
+    MODEL_MAPPING.get(type(config), None)
+    if with_head and hasattr(transformers, (config.architectures or [""])[0]):
+        return getattr(transformers, config.architectures[0])
+    return AutoModel if task is None else getattr(transformers, task.loader)
+
+
+def _load_weights(
+    kind: Any, checkpoint: Checkpoint, config: Any, precision: str, options: LoadOptions
+) -> tuple[Any, Mapping[str, Any]]:
+    """The model, and transformers' report on what did not fit.
+
+    It is on the CPU, or with a device map spread as accelerate sees fit.
+    """
+    import torch
+
+    model, report = kind.from_pretrained(
+        checkpoint.folder,
+        config=config,
+        dtype=getattr(torch, precision),
+        use_safetensors=not checkpoint.pickled,
+        local_files_only=True,
+        trust_remote_code=options.allow_code,
+        output_loading_info=True,
+        **({} if options.device_map is None else {"device_map": options.device_map}),
+    )
+    return model, report
+
+
+def _check_report(report: Mapping[str, Any], name: str) -> None:
+    """Refuse a model that lacks weights which attention depends on: they would be random."""
+    missing = sorted(
+        key for key in report["missing_keys"] if not HEADS.search(key) and not HEAD.match(key)
+    )
+    if missing:
+        raise ModelError(
+            f"'{name}' lacks {len(missing)} weights that its configuration asks for "
+            f"({', '.join(missing[:2])}{', …' if len(missing) > 2 else ''}): they would be random"
+        )
+
+
+def _trained_task(
     model: Any, report: Mapping[str, Any], provenance: Provenance
 ) -> tuple[Task | None, Provenance]:
     """What a model's head decides, and a note where the head's weights are missing."""
-    from attnviz.models.hugging_face.load.tasks import HEAD, task_of
-
     task = task_of(model.config)
     if task is None or not any(HEAD.match(key) for key in report["missing_keys"]):
         return task, provenance
@@ -182,57 +248,26 @@ def decider(
     return None, replace(provenance, notes=(*provenance.notes, lacking))
 
 
-def assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
-    """A loaded model with what is known about it.
-
-    Raises:
-        ModelError: it does not read text.
-    """
-    from attnviz.models.hugging_face.load.family import family_of, reading_limit
-    from attnviz.models.hugging_face.model import HuggingFaceModel
-
-    model = parts.model
-    if model.main_input_name != "input_ids":
-        use = ": use 'attnviz image'" if model.main_input_name == "pixel_values" else ""
-        raise ModelError(
-            f"'{name}' ({model.config.model_type}) does not read text: it asks for "
-            f"'{model.main_input_name}'{use}"
-        )
-    family = family_of(model)
-    provenance = parts.provenance
-    return HuggingFaceModel(
-        name=name,
-        model=model,
-        tokenizer=parts.reader,
-        family=family,
-        limit=reading_limit(model, parts.reader),
-        provenance=replace(provenance, settings={**provenance.settings, "family": family}),
-        can_generate=model.can_generate()
-        and not any("lm_head" in key for key in parts.report["missing_keys"]),
-        task=parts.task,
-    )
-
-
-def describe(
+def _describe(
     name: str, checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]
 ) -> Provenance:
     """Where a model came from and how it was loaded."""
     import torch
     import transformers
 
-    from attnviz.models.hugging_face.load.family import left_over_layers
-
     left_over = left_over_layers(report, model)
     dtype = str(model.dtype).removeprefix("torch.")
     folder = checkpoint.folder
-    stored = ", ".join(checkpoint.dtypes)
+    called = display_name(name, checkpoint.config)
+    spread = getattr(model, "hf_device_map", None)
     settings = {
+        "folder": None if called == name else name,
         "revision": folder.name if folder.parent.name == "snapshots" else None,
         "architecture": type(model).__name__,
         "model_type": model.config.model_type,
         "attention": model.config._attn_implementation,
-        "stored_as": stored or None,
-        "devices": devices_of(model),
+        "stored_as": ", ".join(checkpoint.dtypes) or None,
+        "devices": ", ".join(sorted({str(place) for place in spread.values()})) if spread else None,
     }
     notes = []
     if dtype in {"float16", "bfloat16"}:
@@ -243,7 +278,7 @@ def describe(
         )
     return Provenance(
         source="hugging face",
-        model=name,
+        model=called,
         trained=True,
         device=model.device.type,
         dtype=dtype,
@@ -251,9 +286,3 @@ def describe(
         notes=tuple(notes),
         versions={"torch": str(torch.__version__), "transformers": transformers.__version__},
     )
-
-
-def devices_of(model: Any) -> str | None:
-    """The devices that a model was spread over, None where it is on one."""
-    spread = getattr(model, "hf_device_map", None)
-    return ", ".join(sorted({str(place) for place in spread.values()})) if spread else None

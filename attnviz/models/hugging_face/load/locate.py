@@ -1,31 +1,64 @@
 """A model's name becomes a folder: a path, then the local cache, then, where allowed, the hub.
 
-transformers asks the hub first and, without a network, gives up after 46 seconds of retries.
+The cache's layout is Hugging Face's own: `models--ORGANISATION--NAME/refs/REVISION` names a commit
+and `snapshots/COMMIT` holds its files. Reading it here costs a few directory listings, asking the
+hub's library its import; and transformers asks the hub first and, without a network, gives up after
+46 seconds of retries.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import ModelError, UsageError, did_you_mean
-from attnviz.models.hugging_face.load.cache import (
-    WEIGHT_NAMES,
-    cache_folder,
-    cached_snapshot,
-    is_complete,
-    is_offline,
-    list_cached_models,
-)
 from attnviz.models.hugging_face.load.errors import first_line
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
 
+WEIGHT_NAMES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+"""Where weights are looked for, best first; an index names the files of a model in several."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 PATIENCE = 10.0
 """Seconds to wait for the hub's answer."""
+GENERIC = re.compile(
+    r"(pytorch_)?models?|best([_-]model)?|final([_-]model)?|outputs?|results?|snapshots?|"
+    r"(last|checkpoints?)([_-].*)?|[0-9a-f]{40}",
+    re.IGNORECASE,
+)
+"""Names of folders that do not say which model they hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedModel:
+    """A model that can be loaded without a network.
+
+    Attributes:
+        name: its id on the hub.
+        model_type: the architecture its configuration names, "" where it names none.
+        revision: the commit the cache holds.
+        folder: where its files lie.
+        bytes: how large they are together.
+    """
+
+    name: str
+    model_type: str
+    revision: str
+    folder: Path
+    bytes: int
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def locate(name: str, revision: str | None = None, *, allow_code: bool = False) -> Path:
@@ -50,29 +83,106 @@ def locate(name: str, revision: str | None = None, *, allow_code: bool = False) 
     if not HUB_ID.fullmatch(name):
         raise ModelError(f"there is no folder '{name}', and no model id is written like that")
     folder = cached_snapshot(name, revision)
-    if folder and is_complete(folder):
-        return folder
-    if folder and is_offline():
-        return folder  # in part; what checks it can say what is missing
+    if folder and (is_complete(folder) or is_offline()):
+        return folder  # offline perhaps in part; what checks it can say what is missing
     if is_offline():
         raise ModelError(
             f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and "
-            f"HF_HUB_OFFLINE forbids to ask the hub.{guess(name)}"
+            f"HF_HUB_OFFLINE forbids to ask the hub.{_guess(name)}"
         )
-    return download(name, revision, allow_code=allow_code)
+    return _download(name, revision, allow_code=allow_code)
 
 
-def guess(name: str) -> str:
+def display_name(name: str, config: Mapping[str, Any]) -> str:
+    """What to call a model: as it was asked for, unless that is a folder with a generic name.
+
+    Of such a folder ("./runs/my-bert/checkpoint-500") it is the name that its configuration
+    carries, else the nearest folder around it whose name says more.
+
+    Args:
+        name: a folder, or an id on the hub.
+        config: the model's configuration as it is written.
+    """
+    path = Path(name).expanduser()
+    if not path.is_dir():
+        return name
+    path = path.resolve()
+    if not GENERIC.fullmatch(path.name):
+        return name
+    own = Path(str(config.get("_name_or_path") or "")).name
+    named = [own, *(parent.name for parent in path.parents)]
+    told = (item.removeprefix("models--").replace("--", "/") for item in named if item)
+    return next((item for item in told if not GENERIC.fullmatch(item)), name)
+
+
+def cache_folder() -> Path:
+    """The hub cache, by the same variables that Hugging Face's own libraries obey."""
+    caches = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("HF_HOME", f"{caches}/huggingface")
+    cache = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    return Path(os.path.expandvars(cache or f"{home}/hub")).expanduser()
+
+
+def is_offline() -> bool:
+    """True where the environment forbids to ask the hub."""
+    asked = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
+    return asked.upper() in {"1", "ON", "YES", "TRUE"}
+
+
+def cached_snapshot(name: str, revision: str | None = None) -> Path | None:
+    """The cached folder of a hub id at a branch, tag or commit; None where there is none."""
+    repository = cache_folder() / f"models--{name.replace('/', '--')}"
+    reference = repository / "refs" / (revision or "main")
+    commit = reference.read_text().strip() if reference.is_file() else revision
+    folder = repository / "snapshots" / commit if commit else None
+    return folder if folder and folder.is_dir() else None
+
+
+def is_complete(folder: Path) -> bool:
+    """True where a folder holds a configuration and all files of its weights."""
+    weights = next((folder / name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
+    if weights is None or not (folder / "config.json").is_file():
+        return False
+    if not weights.name.endswith(".index.json"):
+        return True
+    weight_map = _read_object(weights).get("weight_map", {})
+    return all((folder / name).is_file() for name in set(weight_map.values()))
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """A JSON file's entries, none where it is broken: whoever loads the model says so."""
+    import json
+
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def list_cached_models() -> list[CachedModel]:
+    """Every model in the local cache that has a configuration and weights, by name."""
+    repositories = sorted(cache_folder().glob("models--*"))
+    named = [(path.name.removeprefix("models--").replace("--", "/")) for path in repositories]
+    found = ((name, cached_snapshot(name)) for name in named)
+    return [_describe(name, folder) for name, folder in found if folder and is_complete(folder)]
+
+
+def _describe(name: str, folder: Path) -> CachedModel:
+    model_type = str(_read_object(folder / "config.json").get("model_type", ""))
+    # A file may be a link to a blob that was removed: it is there by name only.
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    return CachedModel(name, model_type, folder.name, folder, size)
+
+
+def _guess(name: str) -> str:
     """A cached model with a name like this one, as a sentence."""
     return did_you_mean(name, [model.name for model in list_cached_models()])
 
 
-def download(name: str, revision: str | None, *, allow_code: bool) -> Path:
-    """Fetch what is needed to load a model into the local cache, and return the folder.
-
-    Raises:
-        ModelError: the hub cannot be reached, or does not give out this model.
-    """
+def _download(name: str, revision: str | None, *, allow_code: bool) -> Path:
+    """Fetch what is needed to load a model into the local cache, and return the folder."""
     import sys
     from logging import ERROR
 
@@ -86,8 +196,10 @@ def download(name: str, revision: str | None, *, allow_code: bool) -> Path:
     if not sys.stderr.isatty():
         disable_progress_bars()
     try:
-        info = ask_hub(name, revision)
-        files = wanted_files([item.rfilename for item in info.siblings or []], allow_code)
+        info = _ask_hub(name, revision)
+        files = wanted_files(
+            [item.rfilename for item in info.siblings or []], allow_code=allow_code
+        )
         return Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except OSError as error:
         raise ModelError(f"'{name}' could not be downloaded: {first_line(error)}") from error
@@ -96,12 +208,8 @@ def download(name: str, revision: str | None, *, allow_code: bool) -> Path:
         enable_progress_bars()
 
 
-def ask_hub(name: str, revision: str | None) -> ModelInfo:
-    """What the hub knows of a model, asked once.
-
-    Raises:
-        ModelError: it does not know it, keeps it locked, or does not answer.
-    """
+def _ask_hub(name: str, revision: str | None) -> ModelInfo:
+    """What the hub knows of a model, asked once."""
     from huggingface_hub import HfApi
     from huggingface_hub import errors as hub
 
@@ -117,7 +225,7 @@ def ask_hub(name: str, revision: str | None) -> ModelInfo:
         raise ModelError(f"'{name}' has no revision '{revision}'") from error
     except hub.RepositoryNotFoundError as error:
         raise ModelError(
-            f"the hub has no model '{name}' for you; a private one needs {log_in}.{guess(name)}"
+            f"the hub has no model '{name}' for you; a private one needs {log_in}.{_guess(name)}"
         ) from error
     except hub.HfHubHTTPError as error:
         raise ModelError(f"the hub refused '{name}': {first_line(error)}") from error
@@ -125,11 +233,11 @@ def ask_hub(name: str, revision: str | None) -> ModelInfo:
     except Exception as error:
         raise ModelError(
             f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and the hub "
-            f"cannot be reached ({first_line(error)}).{guess(name)}"
+            f"cannot be reached ({first_line(error)}).{_guess(name)}"
         ) from error
 
 
-def wanted_files(names: list[str], allow_code: bool) -> list[str]:
+def wanted_files(names: list[str], *, allow_code: bool) -> list[str]:
     """Of a hub model's files those that loading reads: the best weights and all small ones."""
     top = [name for name in names if "/" not in name]
     suffixes = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".codes")

@@ -59,12 +59,12 @@ def task_of(config: Any) -> Task | None:
 
 
 @contextmanager
-def listening(model: Any) -> Iterator[list[Any]]:
+def record_outputs(model: Any) -> Iterator[list[Any]]:
     """What a model gives out in a block of code, one item a run."""
-    heard = list[Any]()
-    handle = model.register_forward_hook(lambda _part, _inputs, output: heard.append(output))
+    outputs = list[Any]()
+    handle = model.register_forward_hook(lambda _part, _inputs, output: outputs.append(output))
     try:
-        yield heard
+        yield outputs
     finally:
         handle.remove()
 
@@ -72,14 +72,7 @@ def listening(model: Any) -> Iterator[list[Any]]:
 def show_decision(
     attention: Attention, task: Task, output: Any, tokens: Sequence[Token]
 ) -> Attention:
-    """The attention with what the model decided: on its tokens, or in its provenance.
-
-    Args:
-        attention: of one text or pair, of which `tokens` are all.
-        task: what the model's head is for.
-        output: what the model gave out.
-        tokens: one for each row of the logits.
-    """
+    """The attention with what the model decided: on its tokens, or in its provenance."""
     logits = output.logits[0].float()
     if task.kind == "tokens":
         found = [task.labels[number] for number in logits.argmax(-1).tolist()]
@@ -88,7 +81,8 @@ def show_decision(
         return replace(attention, maps=maps)
     provenance = attention.provenance
     settings = {**provenance.settings, **DECIDERS[task.kind](logits, task.labels)}
-    return replace(attention, provenance=replace(provenance, settings=settings))
+    decision = str(settings.get(DECISION, ""))
+    return replace(attention, provenance=replace(provenance, settings=settings), decision=decision)
 
 
 def whole_words(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:

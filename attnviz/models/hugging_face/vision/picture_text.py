@@ -12,9 +12,9 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.tokens import patch_tokens
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import Region
 from attnviz.models.hugging_face.capture.maps import with_routes
-from attnviz.models.hugging_face.inputs.tokens import check_text, label, pieces_of, place
+from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.inputs.tokens import check_text, label, locate_pieces, pieces_of
 from attnviz.models.hugging_face.load.errors import first_line, quiet
 from attnviz.models.hugging_face.vision.pictures import SIDE, Box, pair, seen_box
 
@@ -60,7 +60,7 @@ class PictureTextModel:
             places = [place for place, number in enumerate(ids) if number == self.image_token]
             rows, columns = self.grid(inputs, len(places))
             sides = {"self": (len(ids), len(ids))}
-            found = capture(self.model, inputs, sides, extent=Region(max_size=len(ids)))
+            found = capture(self.model, inputs, sides, region=Region(max_size=len(ids)))
         # Where there is a class token it comes first.
         keys = places[len(places) - rows * columns :]
         queries = [place for place in range(len(ids)) if place not in set(places)]
@@ -131,7 +131,7 @@ class PictureTextModel:
         tokenizer = self.processor.tokenizer
         text = prompt.replace(self.processor.image_token, "")
         pieces, added = pieces_of(tokenizer, ids)
-        return text, label(pieces, place(tokenizer, pieces, added, text), added, text, None)
+        return text, label(pieces, locate_pieces(tokenizer, pieces, added, text), added, text, None)
 
 
 def load_picture_text_model(name: str, **terms: Any) -> PictureTextModel:
@@ -145,10 +145,9 @@ def load_picture_text_model(name: str, **terms: Any) -> PictureTextModel:
         UsageError: a device, precision or revision that does not exist.
         ModelError: it cannot be found or loaded, or does not read both in one sequence.
     """
-    from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts
-    from attnviz.models.hugging_face.load.parts import model_kind
+    from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 
-    parts = load_parts(name, LoadOptions(**terms), load_both, model_kind)
+    parts = load_parts(name, LoadOptions(**terms), load_both, model_class)
     config = parts.model.config
     reads_both = hasattr(config, "vision_config") and hasattr(parts.reader, "image_token")
     if not reads_both or not (hasattr(config, "image_token_id") or "image_token_index" in config):

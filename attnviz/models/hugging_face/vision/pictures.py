@@ -1,4 +1,4 @@
-"""Pictures as a vision model sees them: read, resized, and which part of them is seen."""
+"""Pictures as a vision model sees them: pixels, patches and tokens, and which part is seen."""
 
 from __future__ import annotations
 
@@ -81,13 +81,7 @@ def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
 
 
 def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Box:
-    """The part of a picture that the model sees: all of it, or what is left of its middle.
-
-    Args:
-        processor: an image processor.
-        picture: the picture as read.
-        size: height and width that were asked for, which leave nothing out.
-    """
+    """The part of a picture that the model sees: all of it, or what is left of its middle."""
     width, height = picture.size
     if size is not None or not getattr(processor, "do_center_crop", False):
         return 0.0, 0.0, float(width), float(height)
@@ -111,9 +105,6 @@ def resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int,
         return int(width * scale), int(height * scale)
     return size["width"], size["height"]
 
-
-# <picture_reader> A vision model and its image processor, as far as they read pictures: pixels,
-# patches, tokens.
 
 SIDE = "picture"
 """What queries and keys are tokens of."""
@@ -141,7 +132,7 @@ class PictureReader:
 
     @property
     def tower(self) -> Any:
-        """The part of the model that reads pictures; of CLIP and its kin one of two."""
+        """The part of the model that reads pictures; of CLIP-like models one of two."""
         return getattr(self.model, "vision_model", None) or self.model
 
     @property

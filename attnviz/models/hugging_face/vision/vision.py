@@ -1,30 +1,54 @@
-"""A vision model that can be asked for the attention of a picture over its patches."""
+"""A vision model that can be asked for the attention of a picture over its patches.
+
+Attention in shifted windows (Liu et al. 2021, section 3.2) is put back into the picture: a Swin
+layer cuts the patches into square windows, in every second layer after rolling the picture by half
+a window, and attends inside each. What it attends to is found by sending the patches' numbers the
+same way.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.errors import AttentionError, ModelError
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.extent import Region
+from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
-from attnviz.models.hugging_face.load.errors import quiet
-from attnviz.models.hugging_face.load.tasks import Task, listening, show_decision
-from attnviz.models.hugging_face.vision.pictures import SIDE, PictureReader, over_patches
-from attnviz.models.hugging_face.vision.windows import window_maps, windowed
+from attnviz.models.hugging_face.capture.probe import key_masses
+from attnviz.models.hugging_face.capture.region import Region, whole
+from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
+from attnviz.models.hugging_face.load.errors import quiet, running
+from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
+from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
+from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.vision.pictures import (
+    SIDE,
+    PictureReader,
+    load_processor,
+    over_patches,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-    from attnviz.models.hugging_face.eager import EagerInputs
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VisionModel(PictureReader):
-    """A pretrained model and its image processor, as a source of attention.
+    """A pretrained vision model as a source of attention; pictures are in red, green and blue.
+
+    In each method `size` is height and width to read the picture in; None: as the model was
+    trained. A size that the model does not have is a UsageError, one that it fails on a ModelError.
 
     Attributes:
         task: what its head decides, if it has one that does.
@@ -40,30 +64,29 @@ class VisionModel(PictureReader):
         """A picture's attention over itself, patch by patch.
 
         Args:
-            picture: in red, green and blue.
+            picture: the picture.
             patch: of a model with windows, the query: "ROW,COLUMN", or None for the mean over all.
                 Other models give out every query.
-            size: height and width to read it in; None: as the model was trained.
+            size: height and width.
 
         Raises:
-            UsageError: a size or a patch that the model does not have.
-            ModelError: the model fails on this size.
+            UsageError: a patch that the model does not have.
             AttentionError: the architecture gives out no attention over patches.
         """
         with quiet():
             inputs = self.inputs(picture, size)
             rows, columns = self.grid(inputs["pixel_values"])
             described = self.described(inputs, rows, columns)
-            with listening(self.model) as heard:
+            with record_outputs(self.model) as outputs:
                 if windowed(self.model):
                     maps = window_maps(self, inputs, patch)
                     routes = [f"{self.model.config._attn_implementation}, probed"]
                 else:
-                    maps, routes = self.look(inputs, rows, columns)
+                    maps, routes = self._every_token(inputs, rows, columns)
         attention = Attention(maps, with_routes(described, routes))
-        if self.task is None or not heard:
+        if self.task is None or not outputs:
             return attention
-        return show_decision(attention, self.task, heard[-1], ())
+        return show_decision(attention, self.task, outputs[-1], ())
 
     def check_tokens(self, lens: str) -> None:
         """Refuse a lens that needs every token to see every other one.
@@ -73,111 +96,74 @@ class VisionModel(PictureReader):
         """
         if windowed(self.model):
             raise AttentionError(
-                f"'{self.name}' attends in windows, where --lens {lens} has no whole to follow: "
-                "use --lens raw"
+                f"'{self.name}' attends in windows, and --lens {lens} needs every token to attend "
+                "to every other one: use --lens raw"
             )
 
     def explain_image(
         self, picture: Image, wanted: str | None = None, size: tuple[int, int] | None = None
     ) -> AttentionGradients:
-        """What the model decides about a picture, and how that hangs on each weight.
+        """What the model decides about a picture, and how that changes with each weight.
 
         Args:
-            picture: in red, green and blue.
+            picture: the picture.
             wanted: a class by name or number; None: the likeliest.
-            size: height and width to read it in; None: as the model was trained.
+            size: height and width.
 
         Raises:
-            ModelError: the model has no trained head, or fails on this size.
-            AttentionError: the architecture hands out no weights that a gradient reaches.
+            ModelError: the model has no trained head.
+            AttentionError: the architecture gives out no weights that a gradient reaches.
             UsageError: no such class.
         """
-        from attnviz.models.hugging_face.gradient import chosen_class, explain, no_head
-
         if self.task is None:
             raise no_head(self.name, self.model)
         with quiet():
-            reading = self.read(self.model, picture, size)
-            return explain(
-                reading, lambda logits: chosen_class(self.model.config, logits[0], wanted)
+            return gradients_of(
+                self._eager(self.model, picture, size),
+                lambda logits: chosen_class(self.model.config, logits[0], wanted),
             )
 
     def transform_image(self, picture: Image, size: tuple[int, int] | None = None) -> ValueVectors:
         """What each head makes of each patch of a picture.
 
-        Args:
-            picture: in red, green and blue.
-            size: height and width to read it in; None: as the model was trained.
-
         Raises:
-            ModelError: the model fails on this size.
             AttentionError: the architecture keeps its values to itself.
         """
-        from attnviz.models.hugging_face.norm import transform
-
         with quiet():
-            return transform(self.read(self.tower, picture, size))
+            return value_vectors(self._eager(self.tower, picture, size))
 
-    def read(self, part: Any, picture: Image, size: tuple[int, int] | None) -> EagerInputs:
-        """A picture as the model, or its part for pictures, reads it with whole matrices."""
-        from attnviz.models.hugging_face.capture.kernel import eager_twin
-        from attnviz.models.hugging_face.eager import EagerInputs
-
+    def _eager(self, part: Any, picture: Image, size: tuple[int, int] | None) -> EagerInputs:
+        """A picture for an eager pass of the model, or of its part for pictures."""
         inputs = self.inputs(picture, size)
         rows, columns = self.grid(inputs["pixel_values"])
-        return EagerInputs(
-            eager_twin(part),
-            inputs,
-            {"self": (SIDE, SIDE)},
-            {SIDE: self.tokens(inputs, rows, columns)},
-            {},
-            self.described(inputs, rows, columns),
-            {},
-            SIDE,
-        )
+        attention = Attention((), self.described(inputs, rows, columns))
+        tokens = {SIDE: self.tokens(inputs, rows, columns)}
+        encoded = EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
+        return EagerInputs(eager_copy(part), inputs, encoded, SIDE)
 
-    def look(
+    def _every_token(
         self, inputs: dict[str, Any], rows: int, columns: int
     ) -> tuple[tuple[AttentionMap, ...], list[str]]:
-        """Every token's attention over all tokens, special ones first, and how it was had."""
+        """Every token's attention over all tokens, special ones first, and how it was read."""
         tokens = self.tokens(inputs, rows, columns)
         sides = {"self": (len(tokens), len(tokens))}
-        found = capture(self.tower, inputs, sides, extent=Region(max_size=len(tokens)))
+        found = capture(self.tower, inputs, sides, region=Region(max_size=len(tokens)))
         maps = tuple(over_patches(item.layers, item.weights, tokens, tokens) for item in found)
         return maps, [item.route for item in found]
 
 
-def load_vision_model(
-    name: str,
-    *,
-    device: str = "auto",
-    dtype: str | None = None,
-    revision: str | None = None,
-    allow_pickle: bool = False,
-    allow_code: bool = False,
-    device_map: str | None = None,
-) -> VisionModel:
+def load_vision_model(name: str, **options: Any) -> VisionModel:
     """A pretrained vision model, or one with a vision tower, ready to be shown pictures.
 
     Args:
         name: a folder, or a model's id on the hub (looked for in the local cache first).
-        device: "auto" (the fastest there is), "cpu", "cuda" or "mps".
-        dtype: the precision to compute in; None: as `load_model` chooses.
-        revision: a branch, a tag or a commit of a hub model.
-        allow_pickle: whether weights may come from a pickle, which can hide code.
-        allow_code: whether Python code that comes with the model may run.
-        device_map: how to spread a large model over devices.
+        options: the fields of `LoadOptions` by name.
 
     Raises:
         UsageError: a device, precision or revision that does not exist.
         ModelError: the model or its processor cannot be found or loaded, or reads no pictures.
     """
-    from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts
-    from attnviz.models.hugging_face.load.parts import model_kind
-    from attnviz.models.hugging_face.vision.pictures import load_processor
-
-    terms = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
-    parts = load_parts(name, terms, load_processor, model_kind)
+    parts = load_parts(name, LoadOptions(**options), load_processor, model_class)
     model = parts.model
     if model.main_input_name != "pixel_values" and not hasattr(model, "vision_model"):
         raise ModelError(
@@ -191,3 +177,150 @@ def load_vision_model(
         provenance=parts.provenance,
         task=parts.task,
     )
+
+
+PADDED = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """One layer's attention inside its windows.
+
+    Attributes:
+        weights: shape (windows, heads, slots, slots); slots are a window's places, row by row.
+        places: the patch in each slot, shape (windows, slots); PADDED beyond the picture.
+        rows: patches from top to bottom.
+        columns: patches from left to right.
+    """
+
+    weights: NDArray[np.float32]
+    places: NDArray[np.int64]
+    rows: int
+    columns: int
+
+    def row(self, patch: int) -> NDArray[np.float32]:
+        """What one patch attends to, shape (heads, patches); 0 outside of its window."""
+        window, slot = (int(found[0]) for found in np.nonzero(self.places == patch))
+        return self._spread(self.weights[window, :, slot], self.places[window])
+
+    def mean(self) -> NDArray[np.float32]:
+        """What the patches attend to on average, shape (heads, patches)."""
+        inside = self.places != PADDED
+        received = np.einsum("whqk,wq->hwk", self.weights.astype(np.float64), inside)
+        total = received / (self.rows * self.columns)
+        return self._spread(total.reshape(len(total), -1), self.places.ravel())
+
+    def _spread(
+        self, weights: NDArray[np.floating], places: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Slots' weights, shape (heads, slots), where their patches lie."""
+        spread = np.zeros((len(weights), self.rows * self.columns), dtype=np.float32)
+        inside = places != PADDED
+        spread[:, places[inside]] = weights[:, inside]
+        return spread
+
+
+def window_places(rows: int, columns: int, window: int, shift: int) -> NDArray[np.int64]:
+    """The patch in each slot of each window, shape (windows, slots).
+
+    The picture is padded at its right and bottom to whole windows, then rolled up and to the left.
+    """
+    numbers = np.arange(rows * columns).reshape(rows, columns)
+    beyond = ((0, -rows % window), (0, -columns % window))
+    padded = np.pad(numbers, beyond, constant_values=PADDED)
+    rolled = np.roll(padded, (-shift, -shift), axis=(0, 1))
+    down, across = rolled.shape[0] // window, rolled.shape[1] // window
+    tiles = rolled.reshape(down, window, across, window).transpose(0, 2, 1, 3)
+    return tiles.reshape(down * across, window * window)
+
+
+def read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
+    """The attention of every layer of a Swin, in order, from one forward pass."""
+    import torch
+
+    layers = {id(part.attention): part for part in windowed(model)}
+    grids = dict[int, tuple[int, int]]()
+    found = list[Windows]()
+
+    def remember(layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        grid = named["input_dimensions"] if "input_dimensions" in named else given[1]
+        grids[id(layer)] = (int(grid[0]), int(grid[1]))
+
+    def look(call: Call) -> None:
+        layer = layers[id(call.module)]
+        rows, columns = grids[id(layer)]
+        slots = call.key.shape[-2]
+        masses = torch.cat([part for _, part in key_masses(call, whole(slots))], dim=-1)
+        weights = masses.transpose(1, 2).float().cpu().numpy()
+        places = window_places(rows, columns, int(layer.window_size), int(layer.shift_size))
+        found.append(Windows(weights, places, rows, columns))
+
+    hooks = [
+        layer.register_forward_pre_hook(remember, with_kwargs=True) for layer in layers.values()
+    ]
+    try:
+        with watch_kernels(look):
+            model(**inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def windowed(model: Any) -> list[Any]:
+    """The layers of a model that attend in shifted windows."""
+    return [part for part in model.modules() if hasattr(part, "shift_size")]
+
+
+ALL = "all"
+"""Asked for instead of a patch: every query."""
+
+
+def window_maps(
+    reader: PictureReader, inputs: dict[str, Any], patch: str | None
+) -> tuple[AttentionMap, ...]:
+    """One query's attention in each layer, over the coarser patches of the later ones.
+
+    Raises:
+        UsageError: every query was asked for.
+        AttentionError: the windows do not reach a kernel.
+    """
+    import torch
+
+    if patch == ALL:
+        raise UsageError(
+            f"'{reader.name}' attends in windows: choose one --patch, or none for the mean"
+        )
+    with running(reader.model, "picture"), torch.inference_mode():
+        layers = read_windows(reader.model, inputs)
+    if not layers:
+        raise AttentionError(
+            f"architecture '{reader.model.config.model_type}' computes attention in windows "
+            "without an attention kernel: it cannot be read"
+        )
+    finest = layers[0]
+    at = None if patch is None else check_patch(patch, finest.rows, finest.columns)
+    query = AVERAGE if at is None else Token(patch_name(*at))
+    named = [(str(number), layer) for number, layer in enumerate(layers)]
+    maps = []
+    for (rows, columns, _), run in groupby(named, key=lambda item: shape_of(item[1])):
+        stage = list(run)
+        weights = np.stack([window_row(layer, at, finest) for _, layer in stage])
+        keys = patch_tokens(rows, columns)
+        names = tuple(name for name, _ in stage)
+        maps.append(over_patches(names, weights[:, :, None], (query,), keys))
+    return tuple(maps)
+
+
+def shape_of(layer: Windows) -> tuple[int, int, int]:
+    """What layers that can be stacked agree in: patches down, across, and heads."""
+    return layer.rows, layer.columns, layer.weights.shape[1]
+
+
+def window_row(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
+    """What a patch of the finest layer attends to in another, shape (heads, patches)."""
+    if at is None:
+        return layer.mean()
+    row = at[0] * layer.rows // finest.rows
+    column = at[1] * layer.columns // finest.columns
+    return layer.row(row * layer.columns + column)

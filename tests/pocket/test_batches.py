@@ -9,9 +9,8 @@ import pytest
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
-from attnviz.models.pocket import Pocket, load_pocket
-from attnviz.models.pocket import passes as together
-from attnviz.storage.texts import Text
+from attnviz.core.query import Query
+from attnviz.models.pocket import Pocket, load_pocket, source
 
 ENGLISH = [
     "The professor who supervised the student published the paper.",
@@ -27,8 +26,8 @@ FRENCH = [
     "J'ai vu ton père dans le jardin ce matin.",
     "Where is the cat?",
 ]
-PAIRS = [Text(str(n), *pair) for n, pair in enumerate(zip(ENGLISH, FRENCH, strict=True))]
-ALONE = [Text(pair.id, pair.text) for pair in PAIRS]
+PAIRS = [Query(*pair, "cross") for pair in zip(ENGLISH, FRENCH, strict=True)]
+ALONE = [Query(pair.text) for pair in PAIRS]
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +47,14 @@ def load() -> Callable[..., Pocket]:
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many texts each batch has."""
     sizes: list[int] = []
-    plan = together.batches
+    plan = source.batches
 
     def counted(*given: object, **named: object) -> object:
         found = list(plan(*given, **named))  # type: ignore[arg-type]
         sizes.extend(map(len, found))
         return found
 
-    monkeypatch.setattr(together, "batches", counted)
+    monkeypatch.setattr(source, "batches", counted)
     return sizes
 
 
@@ -72,54 +71,57 @@ def check(found: list[Attention | InputError], expected: list[Attention | InputE
             np.testing.assert_allclose(own.weights, its.weights, atol=1e-5)
 
 
-def one_by_one(pocket: Pocket, texts: list[Text], alone: bool) -> list[Attention | InputError]:
-    return [together.by_itself(pocket, text, alone=alone) for text in texts]
+def one_by_one(pocket: Pocket, queries: list[Query]) -> list[Attention | InputError]:
+    return list(pocket.attend(queries, batch_size=1))
 
 
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"causal": True, "to": "fr"}])
 def test_texts_over_themselves(load, batches, options) -> None:
     pocket = load(**options)
-    check(list(pocket.attend_many(ALONE, alone=True)), one_by_one(pocket, ALONE, True))
+    check(list(pocket.attend(ALONE)), one_by_one(pocket, ALONE))
     assert batches == [5]
 
 
 @pytest.mark.parametrize("options", [{}, {"to": "fr"}])
+@pytest.mark.slow
 def test_pairs_with_given_targets(load, batches, options) -> None:
     pocket = load(**options)
-    check(list(pocket.attend_many(PAIRS, alone=False)), one_by_one(pocket, PAIRS, False))
+    check(list(pocket.attend(PAIRS)), one_by_one(pocket, PAIRS))
     assert batches == [5]
 
 
+@pytest.mark.slow
 def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches) -> None:
-    texts = [PAIRS[0], Text("1", "Hello!"), PAIRS[2]]
-    found = list(load().attend_many(texts, alone=False))
-    check(found, one_by_one(load(), texts, False))
+    texts = [PAIRS[0], Query("Hello!", None, "cross"), PAIRS[2]]
+    found = list(load().attend(texts))
+    check(found, one_by_one(load(), texts))
     assert found[1].provenance.settings["translated"] is True
     assert batches == [2]
 
 
 def test_a_batch_has_no_more_texts_than_asked_for(load, batches) -> None:
-    found = list(load().attend_many(ALONE, alone=True, batch_size=2))
-    check(found, one_by_one(load(), ALONE, True))
+    found = list(load().attend(ALONE, batch_size=2))
+    check(found, one_by_one(load(), ALONE))
     assert batches == [2, 2, 1]
 
 
 def test_a_text_that_fails_gives_its_error_in_its_place(load) -> None:
-    texts = [ALONE[0], Text("1", "   "), ALONE[1], Text("3", "word " * 5000), ALONE[2]]
-    found = list(load().attend_many(texts, alone=True))
+    texts = [ALONE[0], Query("   "), ALONE[1], Query("word " * 5000), ALONE[2]]
+    found = list(load().attend(texts))
     assert [isinstance(item, InputError) for item in found] == [False, True, False, True, False]
-    check(found[::2], one_by_one(load(), texts[::2], True))
+    check(found[::2], one_by_one(load(), texts[::2]))
 
 
 def test_queries_and_keys_are_kept_of_each_text(load) -> None:
     pocket = load(keep_qk=True)
-    found = list(pocket.attend_many(ALONE, alone=True))
-    for one, other in zip(found, one_by_one(pocket, ALONE, True), strict=True):
+    found = list(pocket.attend(ALONE))
+    for one, other in zip(found, one_by_one(pocket, ALONE), strict=True):
         own, its = one.projections["encoder"], other.projections["encoder"]
         np.testing.assert_allclose(own.query, its.query, atol=1e-5)
 
 
-def test_stretches_change_nothing(load, monkeypatch, batches) -> None:
-    monkeypatch.setattr(together, "ROOM", 40_000)
-    check(list(load().attend_many(PAIRS, alone=False)), one_by_one(load(), PAIRS, False))
+@pytest.mark.slow
+def test_chunks_by_memory_change_nothing(load, monkeypatch, batches) -> None:
+    monkeypatch.setattr(source, "MEMORY_BUDGET", 40_000)
+    check(list(load().attend(PAIRS)), one_by_one(load(), PAIRS))
     assert len(batches) > 1

@@ -12,6 +12,7 @@ import torch
 from attnviz.core.errors import InputError
 from attnviz.models.pocket import load_pocket
 from attnviz.models.pocket.network import Sizes
+from tests.asked import over_source
 from tests.pocket.small import SENTENCES, SIZES
 from training.loop import Settings, first_weights, learning_rate, shapes
 from training.stages import train
@@ -35,6 +36,7 @@ def given(tmp_path: Path) -> list[str]:
     return [str(part) for option in options.items() for part in option]
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_the_files_load(
     given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -46,13 +48,14 @@ def test_the_loss_falls_and_the_files_load(
     assert losses[1] < losses[0]
     folder = tmp_path / "run" / "model"
     pocket = load_pocket(folder=folder, to="fr")
-    assert pocket.attend_cross("The cat sleeps.", "Le chat dort.").weights.shape[:2] == (3, 4)
+    assert over_source(pocket, "The cat sleeps.", "Le chat dort.").weights.shape[:2] == (3, 4)
     origin = json.loads((folder / "origin.json").read_text(encoding="utf-8"))
     assert origin["data"]["pairs"] == len(SENTENCES.splitlines()) - 1
     assert origin["figures"]["unseen"]["unseen_pairs"] == 1
     assert origin["settings"]["steps"] == 40
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_where_one_without_a_stop_ends(given: list[str], tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(arguments([*given, "--output", str(whole), "--steps", "4"]), SMALL)

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.models.hugging_face.load.devices import free_bytes, size
-
-if TYPE_CHECKING:
-    pass
+from attnviz.models.hugging_face.load.devices import format_bytes, free_bytes
 
 DEFAULT_SIZE = 1024
 """Blocks a side that a map has at most where nothing is asked for."""
 
-ROOM = 2**30
+MAP_BYTES = 2**30
 """Bytes that the maps of a long text may take where nothing is asked for."""
 
 SIZES = (512, 256, 128, 64)
@@ -75,79 +72,61 @@ class PooledGrid:
         return self.queries.length > 1 or self.keys.length > 1
 
 
-def frame_streams(
-    model: Any, sides: Mapping[str, tuple[int, int]], extent: Region
+def choose_grids(
+    model: Any, sides: Mapping[str, tuple[int, int]], region: Region
 ) -> dict[str, PooledGrid]:
-    """What to read of each stream, so that all of it fits into memory.
-
-    Args:
-        model: a transformers model.
-        sides: how many queries and keys each stream has.
-        extent: what is wanted.
-
-    Raises:
-        UsageError: rows or a window that the text does not have.
-        ModelError: not even that fits; the message names the option that would.
-    """
+    """What to read of each stream, so that all of it fits into memory."""
     heads = {stream: heads_of(model.config, stream) for stream in sides}
     free = free_bytes(model.device)
 
     def bytes_of(most: int | None) -> int:
-        frames = frames_of(sides, extent, most)
-        return sum(CELL * heads[stream] * frame.cells for stream, frame in frames.items())
+        grids = grids_of(sides, region, most)
+        return sum(CELL * heads[stream] * grid.cells for stream, grid in grids.items())
 
-    most = extent.max_size or DEFAULT_SIZE
+    most = region.max_size or DEFAULT_SIZE
     long = max(max(side) for side in sides.values()) > most
-    if extent.max_size is None:
+    if region.max_size is None:
         # A short text is pooled only where it has to be, a long one also to stay handy.
-        room = (free or ROOM) if not long else min(ROOM, (free or ROOM) // 2)
-        most = next((tried for tried in (most, *SIZES) if bytes_of(tried) <= room), SIZES[-1])
-    if free is not None and bytes_of(most) > free:
+        budget = min(MAP_BYTES, free // 2) if long else free
+        most = next((tried for tried in (most, *SIZES) if bytes_of(tried) <= budget), SIZES[-1])
+    if bytes_of(most) > free:
         fits = next((tried for tried in SIZES if bytes_of(tried) <= free and tried < most), None)
         option = f"--max-size {fits} would fit" if fits else "free some, or give a shorter text"
         raise ModelError(
             f"attention of {max(max(side) for side in sides.values()):,} tokens "
-            f"({sum(heads.values()):,} heads × {describe(frames_of(sides, extent, most))}) would "
-            f"take about {size(bytes_of(most))}, and {size(free)} is free: {option}"
+            f"({sum(heads.values()):,} heads × {describe(grids_of(sides, region, most))}) would "
+            f"take about {format_bytes(bytes_of(most))}, and {format_bytes(free)} is free: {option}"
         )
-    return frames_of(sides, extent, most)
+    return grids_of(sides, region, most)
 
 
-def describe(frames: Mapping[str, PooledGrid]) -> str:
-    """The size of the largest frame."""
-    largest = max(frames.values(), key=lambda frame: frame.cells)
+def describe(grids: Mapping[str, PooledGrid]) -> str:
+    """The size of the largest grid."""
+    largest = max(grids.values(), key=lambda grid: grid.cells)
     return f"{largest.queries.blocks:,} × {largest.keys.blocks:,}"
 
 
-def frames_of(
-    sides: Mapping[str, tuple[int, int]], extent: Region, most: int | None
+def grids_of(
+    sides: Mapping[str, tuple[int, int]], region: Region, most: int | None
 ) -> dict[str, PooledGrid]:
-    """What to read of each stream with at most so many blocks a side.
-
-    Raises:
-        UsageError: rows or a window that the text does not have.
-    """
-    frames = {}
+    """What to read of each stream with at most so many blocks a side."""
+    grids = {}
     for stream, (queries, keys) in sides.items():
-        if extent.window is not None:
-            first, last = within(extent.window, min(queries, keys), "--window")
+        if region.window is not None:
+            first, last = within(region.window, min(queries, keys), "--window")
             part = in_blocks(first, last + 1, most or last)
-            frames[stream] = PooledGrid(part, part)
-        elif extent.rows is not None:
-            first, last = within(extent.rows, queries, "--rows")
-            frames[stream] = PooledGrid(Axis(first, last + 1), whole(keys))
+            grids[stream] = PooledGrid(part, part)
+        elif region.rows is not None:
+            first, last = within(region.rows, queries, "--rows")
+            grids[stream] = PooledGrid(Axis(first, last + 1), whole(keys))
         else:
             sizes = (in_blocks(0, length, most or length) for length in (queries, keys))
-            frames[stream] = PooledGrid(*sizes)
-    return frames
+            grids[stream] = PooledGrid(*sizes)
+    return grids
 
 
 def within(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
-    """The part, where the text has it.
-
-    Raises:
-        UsageError: it does not.
-    """
+    """The part, where the text has it."""
     if not 0 <= part[0] <= part[1] < length:
         raise UsageError(
             f"{option} {part[0]}-{part[1]} does not lie in this text: it has {length:,} tokens, "
@@ -171,14 +150,14 @@ def first_number(config: Any, names: list[str]) -> int:
     return next((number for number in found if isinstance(number, int) and number), 1)
 
 
-def note_of(frame: PooledGrid, side: tuple[int, int]) -> str:
+def region_note(grid: PooledGrid, side: tuple[int, int]) -> str:
     """What was pooled or left out of a stream, in one sentence; "" where nothing was."""
-    queries, keys = frame.queries, frame.keys
+    queries, keys = grid.queries, grid.keys
     restricted = queries.stop - queries.start < side[0]
     what = f"{side[0]:,} tokens"
     if restricted:
         what = f"tokens {queries.start} to {queries.stop - 1} of {what}"
-    if frame.is_pooled:
+    if grid.is_pooled:
         sizes = " × ".join(map(str, dict.fromkeys((queries.length, keys.length))))
         return (
             f"{what}: the maps are pooled to {queries.blocks:,} × {keys.blocks:,} blocks of "

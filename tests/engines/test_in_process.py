@@ -3,23 +3,22 @@ from __future__ import annotations
 import pytest
 
 from attnviz.core.errors import UsageError
-from attnviz.runs.engines import open_engine
-from attnviz.runs.engines.here import Here
+from attnviz.runs.engines import InProcess, open_engine
 from attnviz.runs.engines.processes import Processes
 from tests.engines.works import square
 
 
 def test_shards_are_worked_on_when_they_are_asked_for() -> None:
     shards = iter(range(10))
-    with Here() as engine:
+    with InProcess() as engine:
         outcomes = engine.map(square, shards)
         assert [next(outcomes), next(outcomes)] == [0, 1]
     assert next(shards) == 2
 
 
 def test_one_worker_is_this_process_and_more_are_others() -> None:
-    assert isinstance(open_engine("local", None, None), Here)
-    assert isinstance(open_engine("local", 1, None), Here)
+    assert isinstance(open_engine("local", None, None), InProcess)
+    assert isinstance(open_engine("local", 1, None), InProcess)
     engine = open_engine("local", 3, None)
     assert isinstance(engine, Processes)
     assert engine.workers == 3

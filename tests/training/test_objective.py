@@ -31,6 +31,7 @@ def test_a_text_that_repeats_nothing_costs_nothing(spelling: list[int]) -> None:
     assert repeats_loss(torch.full((1, 3, 3), 1 / 3), torch.tensor([spelling])).item() == 0
 
 
+@pytest.mark.slow
 def test_a_few_steps_lead_the_head_to_the_other_occurrences(tmp_path: Path) -> None:
     (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
     pairs = read_pairs(tmp_path / "pairs.txt")

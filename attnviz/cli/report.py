@@ -1,0 +1,295 @@
+"""The one report path: everything that a run writes and says, whatever its data are.
+
+Names and places are checked before the work. Data go to stdout and, whole or not at all, to a data
+file, pictures and a page; records that failed to a file of rejects; notes to stderr.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from attnviz.cli.output import (
+    Draft,
+    check_writable,
+    different,
+    note,
+    refuse_binary_on_terminal,
+    uninterrupted,
+)
+from attnviz.cli.rejects import Failures, rejected
+from attnviz.cli.sinks import (
+    FileSink,
+    Item,
+    PageSink,
+    PictureSink,
+    Sink,
+    StdoutSink,
+    display_of_stdout,
+    item_of,
+    open_resumable,
+    renderer_of,
+)
+from attnviz.core.errors import AttnvizError, UsageError
+from attnviz.core.notices import notices_to
+from attnviz.core.options import Options
+from attnviz.core.registry import FORMATS, DataKind
+from attnviz.renderers import Display
+from attnviz.renderers.reports import format_of, formats_of, picture_suffix
+from attnviz.storage.texts import BadText, Text
+
+if TYPE_CHECKING:
+    from attnviz.core.attention_map import Attention
+    from attnviz.renderers.reports import Data
+
+
+class Report(AbstractContextManager["Report"]):
+    """Everything that one run writes and says.
+
+    For each result, in order, call `add`; for each record that came to nothing `skip`; behind the
+    last one `finish`. What is not finished when the run ends leaves no file, or one that --resume
+    continues. While it is open, what the work notifies is said on stderr.
+
+    Attributes:
+        failed: how many records came to nothing, those of an earlier run included.
+        good: how many results there are, likewise.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        kind: DataKind = "maps",
+        *,
+        pictures: Mapping[str, Path | None] | None = None,
+        many: bool = False,
+        command: str = "",
+        input_file: Path | None = None,
+    ) -> None:
+        """Check everything that will be written.
+
+        Args:
+            options: what was asked for.
+            kind: of the data.
+            pictures: where each picture goes; None: as --heatmap, --grid and --links say.
+            many: whether several results may come.
+            command: what makes the results, where --resume can continue them.
+            input_file: the file that the texts come from, if it can be read again.
+
+        Raises:
+            UsageError: a format that cannot hold the data, a wrong suffix, one file asked for
+                twice, or nothing that could be resumed.
+            OutputError: a place that cannot be written.
+        """
+        self.options, self.kind = options, kind
+        self.started = time.perf_counter()
+        self.format = check_places(options, kind, pictures)
+        self.open = ExitStack()
+        output = options.output
+        self.notes = Notes(output.quiet)
+        display = display_of_stdout(many)
+        self.resumable = resumable = (
+            open_resumable(options, many, command, input_file, display.width)
+            if kind == "maps"
+            else None
+        )
+        self.failed = resumable.failed if resumable else 0
+        self.good = self.done - self.failed
+        self.sinks: list[Sink] = []
+        self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
+        self.failures = Failures(options.many.on_error == "stop")
+        if draft := self._draft(output.output, resumable):
+            plain = Display(many=many, width=display.width)
+            renderer = renderer_of(format_of(draft.path, kind), kind, plain)
+            self.sinks.append(FileSink(renderer, draft))
+        for picture, path in places_of(options, pictures).items():
+            self.sinks.append(PictureSink(picture, path, many, self.good))
+        if output.html or output.open_page:
+            self.sinks.append(PageSink(output.html, many, output.open_page, self.good))
+        renderer = renderer_of(self.format, kind, display)
+        self.sinks.append(StdoutSink(renderer, alone=not (self.sinks or resumable)))
+
+    def _draft(self, path: Path | None, taken: object) -> Draft | None:
+        """A file that appears whole or not at all, unless it is none or taken care of."""
+        return None if path is None or taken else self.open.enter_context(Draft(path))
+
+    def reject(self, lines: bytes, count: int = 1) -> None:
+        """Count records that came to nothing, and write their lines to the file of rejects."""
+        with uninterrupted():
+            if self.resumable is not None:
+                self.resumable.skip(lines)
+            if self.rejects is not None:
+                self.rejects.write(lines)
+            self.failed += count
+
+    def __enter__(self) -> Report:
+        self.open.enter_context(notices_to(None if self.options.output.quiet else self.notes.say))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.resumable is not None:
+            self.resumable.leave()
+        self.open.__exit__(kind, error, trace)
+
+    @property
+    def done(self) -> int:
+        """How many records are done, those of an earlier run included."""
+        return self.resumable.records if self.resumable else 0
+
+    @property
+    def complete(self) -> bool:
+        """True where an earlier run has done everything."""
+        return self.resumable is not None and self.resumable.complete
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 where a record came to nothing."""
+        return 1 if self.failed else 0
+
+    def say(self, text: str) -> None:
+        """Say a note on stderr, once, unless --quiet was given."""
+        self.notes.say(text)
+
+    def say_of(self, attention: Attention) -> None:
+        """Say what a reader must know of a result."""
+        from attnviz.analyses.tokens import notable_holders
+
+        if not self.options.output.quiet:
+            for text in (*attention.provenance.notes, *notable_holders(attention)):
+                self.say(text)
+
+    def say_done(self, what: str, loaded: float | None = None) -> None:
+        """Say how long the work took, if --verbose was given."""
+        if self.options.output.verbose:
+            now, loading = time.perf_counter(), ""
+            if loaded is not None:
+                loading = f"loaded in {loaded - self.started:.2f} s, "
+            note(f"{loading}{what} in {now - (loaded or self.started):.2f} s")
+
+    def add(self, result: Attention | Data | Item) -> None:
+        """Write one result everywhere, whatever Ctrl-C says meanwhile."""
+        item = result if isinstance(result, Item) else item_of(result, self.options)
+        with uninterrupted():
+            if self.resumable is not None:
+                data: Any = item.data
+                self.resumable.add(data, item.views)
+            for sink in self.sinks:
+                sink.add(item)
+            self.good += 1
+
+    def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
+        """Say why a record came to nothing, and write its line to the file of rejects.
+
+        Raises:
+            AttnvizError: it is the end, by --on-error stop.
+        """
+        self.failures.add(record, error)
+        self.reject(b"" if record is None else rejected(record, error))
+
+    def finish(self) -> None:
+        """Complete everything; where no record came to anything, the file of rejects only."""
+        with uninterrupted():
+            if self.resumable is not None:
+                self.resumable.finish()
+            for sink in self.sinks if self.good else []:
+                sink.finish()
+            if self.rejects is not None:
+                self.rejects.keep()
+
+    def counted(
+        self, total: Callable[[], int | None] | None
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        """What to tell of records that are done; it shows them where someone watches stderr.
+
+        Args:
+            total: counts the records; None: there is only one.
+        """
+        if total is None or self.options.output.quiet or not sys.stderr.isatty():
+            return nullcontext(lambda more: None)
+        from attnviz.cli.progress import advancing
+
+        return advancing(total())
+
+
+def places_of(
+    options: Options, pictures: Mapping[str, Path | None] | None = None
+) -> dict[str, Path]:
+    """Where each picture that was asked for goes."""
+    if pictures is None:
+        output = options.output
+        pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
+    return {name: path for name, path in pictures.items() if path is not None}
+
+
+def check_places(
+    options: Options, kind: DataKind, pictures: Mapping[str, Path | None] | None = None
+) -> str:
+    """Find out whether everything asked for has a place of its own; answers stdout's format.
+
+    Raises:
+        UsageError: a format that cannot hold the data, a wrong suffix, or one file asked for twice.
+        OutputError: a place that cannot be written.
+    """
+    output, formats = options.output, formats_of(kind)
+    name = output.format or next(iter(formats))
+    if name not in formats:
+        raise UsageError(wrong_format(name, kind))
+    if options.origin.keep_qk:
+        from attnviz.runs.pipeline import check_kept
+
+        check_kept(options.origin, options.choice)
+        if not (output.html or output.open_page):
+            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
+    places = places_of(options, pictures).values()
+    for path in places:
+        picture_suffix(path)
+    if output.output is not None:
+        format_of(output.output, kind)
+    for path in different(output.output, output.html, options.many.rejects, *places):
+        check_writable(path)
+    if FORMATS[name].binary:
+        refuse_binary_on_terminal(name)
+    return name
+
+
+def wrong_format(name: str, kind: DataKind) -> str:
+    """What is wrong with a format of other data."""
+    return f"format '{name}' cannot hold {PLURALS[kind]}: choose from {', '.join(formats_of(kind))}"
+
+
+PLURALS: dict[DataKind, str] = {
+    "maps": "attention maps",
+    "heads": "measures of heads",
+    "corpus": "a corpus report",
+    "comparison": "a comparison",
+    "alignment": "word alignments",
+    "scores": "scores of word alignments",
+    "steps": "matrices",
+    "lesson": "a lesson",
+    "listing": "a list",
+}
+
+
+class Notes:
+    """Notes on stderr, each once; one that differs in its numbers only counts as said."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.said: set[str] = set()
+
+    def say(self, text: str) -> None:
+        """Say a note, unless it was said."""
+        kind = re.sub(r"\d[\d.,]*|'.*'", "", text)
+        if kind not in self.said and not self.quiet:
+            note(text)
+        self.said.add(kind)

@@ -1,0 +1,261 @@
+"""A query becomes tokens and model inputs: one text, two as one sequence, or source and target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from attnviz.core.attention_map import (
+    PARTS,
+    SECOND_PART,
+    Attention,
+    Provenance,
+    Token,
+    typed_facts,
+)
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.query import Query
+from attnviz.models.hugging_face.capture.capture import Captured
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
+from attnviz.models.hugging_face.capture.maps import (
+    as_map,
+    capture_notes,
+    ignored_positions,
+    projections_of,
+    with_routes,
+)
+from attnviz.models.hugging_face.inputs.generation import (
+    QUERIES,
+    apply_chat_template,
+    continue_prompt,
+    generated_target,
+    given_target,
+)
+from attnviz.models.hugging_face.inputs.tokens import TokenizedText, check_text, label, tokenize
+from attnviz.models.hugging_face.load.tasks import Task, show_decision
+from attnviz.models.hugging_face.model import LoadedModel, vocabulary_size
+
+BETWEEN = "\n"
+"""What stands between the two texts where they are shown as one; no token covers it."""
+SEQ2SEQ_AXES = {
+    "cross": ("target", "source"),
+    "encoder": ("source", "source"),
+    "decoder": ("target", "target"),
+}
+"""The streams of an encoder–decoder, with the texts of their queries and keys."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedQuery:
+    """A query as a model reads it: what one pass needs, and what its maps are put into.
+
+    Attributes:
+        part: the model, or the part of it that reads.
+        inputs: token ids and masks by input name.
+        tokens: of each text ("text"; or "source" and "target").
+        axes: for each stream wanted, the texts of its queries and keys.
+        attention: where it comes from and what was read, still without maps.
+        ignored: for a stream, what does not count among the strongest links of a pooled map.
+    """
+
+    part: Any
+    inputs: Mapping[str, Any]
+    tokens: Mapping[str, tuple[Token, ...]]
+    axes: Mapping[str, tuple[str, str]]
+    attention: Attention
+    ignored: Mapping[str, IgnoredPositions] = field(default_factory=dict)
+
+    @property
+    def sides(self) -> dict[str, tuple[int, int]]:
+        """How many queries and keys each stream has."""
+        return {
+            stream: (len(self.tokens[queries]), len(self.tokens[keys]))
+            for stream, (queries, keys) in self.axes.items()
+        }
+
+    def ids(self, text: str) -> Sequence[int]:
+        """The token ids of one of its texts."""
+        ids: Sequence[int] = self.inputs["decoder_input_ids" if text == "target" else "input_ids"]
+        return ids
+
+    def finished(self, captured: Sequence[Captured], task: Task | None, output: Any) -> Attention:
+        """The attention with its maps, notes on them, and what the model decided.
+
+        Args:
+            captured: from the pass.
+            task: what the model's head decides, if it has one that does.
+            output: what the model gave out; None where nothing was recorded.
+        """
+        maps = tuple(as_map(item, self.tokens, *self.axes[item.stream]) for item in captured)
+        provenance = with_routes(self.attention.provenance, [item.route for item in captured])
+        notes = (*provenance.notes, *capture_notes(captured, self.sides))
+        attention = replace(
+            self.attention,
+            maps=maps,
+            provenance=replace(provenance, notes=notes),
+            projections=projections_of(maps, captured),
+        )
+        if task is None or output is None or "text" not in self.tokens:
+            return attention
+        return show_decision(attention, task, output, self.tokens["text"])
+
+
+def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
+    """A query's tokens, once it is certain that the model can read them.
+
+    Raises:
+        UsageError: a kind of query that no text model answers, or a target where one is written.
+        InputError: a text is blank or too long.
+        ModelError: the tokenizer and the model do not belong together, the model does not read
+            pairs, or it fails while it writes.
+        AttentionError: the model has no cross-attention.
+    """
+    if query.kind == "self":
+        return _encode_self(loaded, query.text)
+    if query.kind == "pair":
+        return _encode_pair(loaded, query.text, query.target or "")
+    if query.kind == "cross":
+        return _encode_cross(loaded, query.text, query.target)
+    raise UsageError(f"'{loaded.name}' reads texts: it answers no query of kind '{query.kind}'")
+
+
+def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
+    """One text: as a chat, or with what the model writes after it, where that was asked for."""
+    if loaded.chat_template:
+        text = apply_chat_template(loaded.tokenizer, text, loaded.name)
+    read = tokenize(loaded.tokenizer, text, marked=loaded.chat_template)
+    _check_ids(loaded, read.ids, read.tokens, "text")
+    if loaded.max_new_tokens is None:
+        return _one_sequence(loaded, read, text, loaded.provenance)
+    written = continue_prompt(loaded, text, read)
+    provenance = _provenance(loaded, written.settings, written.notes)
+    return _one_sequence(loaded, written.read, written.text, provenance)
+
+
+def _encode_pair(loaded: LoadedModel, first: str, second: str) -> EncodedQuery:
+    """Two texts read as one sequence."""
+    if loaded.family == "decoder-only":
+        raise ModelError(
+            f"'{loaded.name}' is decoder-only ({loaded.model.config.model_type}) and does not read "
+            "sentence pairs: give one text"
+        )
+    read = tokenize_pair(loaded.tokenizer, first, second)
+    _check_ids(loaded, read.ids, read.tokens, "pair")
+    settings = {PARTS: "pair", SECOND_PART: len(joined(first, ""))}
+    return _one_sequence(loaded, read, joined(first, second), _provenance(loaded, settings))
+
+
+def _one_sequence(
+    loaded: LoadedModel, read: TokenizedText, text: str, provenance: Provenance
+) -> EncodedQuery:
+    """One sequence that attends to itself; of an encoder–decoder its encoder's."""
+    encoder = loaded.family == "encoder–decoder"
+    stream = {"encoder-only": "self", "decoder-only": "causal"}.get(loaded.family, "encoder")
+    part = loaded.model
+    if encoder and loaded.task is None:
+        part = loaded.model.get_encoder()
+    elif loaded.max_new_tokens is not None and not encoder:
+        # The language-model head would give logits over the vocabulary that nothing reads.
+        part = loaded.model.base_model
+    return EncodedQuery(
+        part,
+        read.inputs,
+        {"text": read.tokens},
+        {stream: ("text", "text")},
+        Attention((), provenance, text=text, **typed_facts(provenance)),
+        {stream: ignored_positions(read.tokens, causal=stream == "causal")},
+    )
+
+
+def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> EncodedQuery:
+    """A source and its target (None: what the model writes)."""
+    if loaded.family != "encoder–decoder":
+        raise AttentionError(
+            f"'{loaded.name}' is {loaded.family} ({loaded.model.config.model_type}) and has no "
+            "cross-attention: ask for self-attention, or use an encoder–decoder (T5, BART, Marian)"
+        )
+    if target is not None and loaded.max_new_tokens is not None:
+        raise UsageError("a target was given, and --generate is to write one: give one of them")
+    read = tokenize(loaded.tokenizer, source)
+    _check_ids(loaded, read.ids, read.tokens, "text")
+    if target is None:
+        decoder = generated_target(loaded, read)
+    else:
+        decoder = given_target(loaded.model, loaded.tokenizer, target)
+        _check_ids(loaded, decoder.ids, decoder.tokens, "target")
+    return EncodedQuery(
+        loaded.model,
+        {**read.inputs, "decoder_input_ids": decoder.ids},
+        {"source": read.tokens, "target": decoder.tokens},
+        SEQ2SEQ_AXES,
+        Attention(
+            (),
+            _provenance(loaded, {"queries": QUERIES}, decoder.notes),
+            source=source,
+            target=decoder.text,
+        ),
+    )
+
+
+def _provenance(
+    loaded: LoadedModel, settings: Mapping[str, Any], notes: tuple[str, ...] = ()
+) -> Provenance:
+    """The model's provenance with what belongs to one query."""
+    own = loaded.provenance
+    return replace(own, settings={**own.settings, **settings}, notes=(*own.notes, *notes))
+
+
+def _check_ids(loaded: LoadedModel, ids: Sequence[int], tokens: Sequence[Token], what: str) -> None:
+    """Refuse more tokens than the model reads, and tokens that it has no embeddings for."""
+    if loaded.limit is not None and len(ids) > loaded.limit:
+        raise InputError(
+            f"the {what} is {len(ids):,} tokens long and '{loaded.name}' reads at most "
+            f"{loaded.limit:,}: shorten it"
+        )
+    size = vocabulary_size(loaded.model)
+    highest, token = max(zip(ids, tokens, strict=True), key=lambda item: item[0])
+    if highest >= size:
+        raise ModelError(
+            f"the tokenizer does not belong to the model '{loaded.name}': it numbers "
+            f"'{token.text}' {highest}, and the model knows 0 to {size - 1}"
+        )
+
+
+def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
+    """The tokens of two texts and of the marks around them; offsets are into `joined` texts.
+
+    Which text a token is of is asked of the tokenizer's `sequence_ids`, since many models
+    (RoBERTa, T5) tell the two apart by marks alone and have no token types.
+    """
+    for text in (first, second):
+        check_text(text)
+    if not tokenizer.is_fast:
+        raise ModelError(
+            "the model's tokenizer (written in Python) does not say which text of a pair a token "
+            "is of: give one text"
+        )
+    encoded = tokenizer(
+        first, second, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False
+    )
+    parts = encoded.sequence_ids()
+    inputs = {name: list(row) for name, row in encoded.items()}
+    offsets = inputs.pop("offset_mapping")
+    added = inputs.pop("special_tokens_mask")
+    if 0 not in parts or 1 not in parts:
+        raise InputError("a text of the pair leaves no tokens: the tokenizer knows none of it")
+    if None not in parts[parts.index(0) : parts.index(1)]:
+        raise ModelError("the model's tokenizer puts no mark between two texts: give one text")
+    start = len(joined(first, ""))
+    moved = [
+        (begin + start, end + start) if part == 1 else (begin, end)
+        for (begin, end), part in zip(offsets, parts, strict=True)
+    ]
+    pieces = tokenizer.convert_ids_to_tokens(inputs["input_ids"])
+    tokens = label(pieces, moved, added, joined(first, second), tokenizer.unk_token)
+    return TokenizedText(tokens, inputs)
+
+
+def joined(first: str, second: str) -> str:
+    """Both texts as the one that offsets refer to."""
+    return first + BETWEEN + second

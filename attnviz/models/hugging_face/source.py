@@ -1,0 +1,221 @@
+"""A pretrained model as a source of attention: loaded, then asked one query or many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import AttnvizError, InputError, ModelError, UsageError
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.query import Query
+from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
+from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
+from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
+from attnviz.models.hugging_face.gradient import check_head, choose_output, gradients_of
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
+from attnviz.models.hugging_face.inputs.generation import writer_class
+from attnviz.models.hugging_face.load.errors import quiet
+from attnviz.models.hugging_face.load.loading import (
+    LoadedParts,
+    LoadOptions,
+    load_parts,
+    load_tokenizer,
+    model_class,
+)
+from attnviz.models.hugging_face.model import LoadedModel
+from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.storage.texts.batches import chunks_by_memory
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HuggingFaceModel(LoadedModel):
+    """A pretrained model that answers queries of the kinds "self", "pair" and "cross".
+
+    Each text is tokenized once: what was read of the last chunk of queries is kept for questions
+    about its gradients and values.
+    """
+
+    _encoded: dict[Query, EncodedQuery | AttnvizError] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """Each query's maps, in order, or why there are none; texts are read together.
+
+        Texts of similar length are padded to the longest of them and read in one pass; see
+        `hugging_face.batching` for how it is made certain that padding changes nothing.
+
+        Args:
+            queries: of one chunk; what is read together depends on nothing else.
+            batch_size: how many are read at once at most; None: as many as is good.
+
+        Raises:
+            UsageError: a kind of query that the model does not answer.
+            ModelError: the tokenizer and the model do not belong together, or the model fails.
+            AttentionError: the architecture gives out no such attention weights.
+        """
+        for query in self._encoded.keys() - set(queries):
+            del self._encoded[query]
+        budget = memory_budget()
+        heads = dict[str, int]()
+        with quiet():
+            encoded = [self._encode_for_batch(query) for query in queries]
+        sizes = [0 if item is None else bytes_of(item, heads) for item in encoded]
+        # What would take much of the budget is read by itself.
+        sizes = [0 if 8 * size > budget else size for size in sizes]
+        for chunk in chunks_by_memory(sizes, budget):
+            items = {n: item for n in chunk if sizes[n] and (item := encoded[n]) is not None}
+            with quiet():
+                found = BatchRunner(self, items, batch_size).read() if len(items) >= FEW else {}
+            for number in chunk:
+                yield found.pop(number) if number in found else self._attend_one(queries[number])
+
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
+        """What the model predicts from a query, and how that changes with each weight.
+
+        Args:
+            query: of a kind "self" or "cross".
+            wanted: a class by name or number, a token by text or position; None: what it predicts,
+                or the last token of a given target.
+
+        Raises:
+            UsageError: no such class or token, or only a part of the attention was asked for.
+            ModelError: the model has no trained head.
+            AttentionError: the weights are copies, or the family has none between tokens.
+        """
+        check_head(self, query.kind)
+        with quiet():
+            eager = self._eager(query)
+            return gradients_of(
+                eager, lambda logits: choose_output(self, eager.encoded, logits, wanted)
+            )
+
+    def values(self, query: Query) -> ValueVectors:
+        """What each head makes of each token of a query.
+
+        Raises:
+            UsageError: only a part of the attention was asked for.
+            AttentionError: the architecture keeps its values to itself.
+        """
+        with quiet():
+            return value_vectors(self._eager(query))
+
+    def _attend_one(self, query: Query) -> Attention | InputError:
+        """One query's attention from a pass of its own, or why it cannot be had."""
+        try:
+            with quiet():
+                return read_one(self, self._encode(query))
+        except InputError as error:
+            return error
+
+    def _encode(self, query: Query) -> EncodedQuery:
+        """A query as the model reads it, from the last chunk where it was in it."""
+        if query not in self._encoded:
+            try:
+                self._encoded[query] = encode(self, query)
+            except AttnvizError as error:
+                self._encoded[query] = error
+        found = self._encoded[query]
+        if isinstance(found, AttnvizError):
+            raise found
+        return found
+
+    def _encode_for_batch(self, query: Query) -> EncodedQuery | None:
+        """A query that can be read with others; None where it needs a pass of its own.
+
+        So do queries that fail, whose error is then raised in their turn, those whose text the
+        model writes itself, and those that are pooled.
+        """
+        region = self.region
+        generated = query.kind == "cross" and query.target is None
+        if self.max_new_tokens is not None or generated:
+            return None
+        if region.rows or region.window or region.keep_qk:
+            return None
+        try:
+            encoded = self._encode(query)
+        except AttnvizError:
+            return None
+        longest = max(map(len, encoded.tokens.values()))
+        return None if longest > (region.max_size or DEFAULT_SIZE) else encoded
+
+    def _eager(self, query: Query) -> EagerInputs:
+        if query.kind == "pair":
+            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
+        if query not in self._encoded:
+            self._encoded.clear()
+        return eager_inputs(self, self._encode(query))
+
+
+def load_model(
+    name: str,
+    *,
+    device: str = "auto",
+    dtype: str | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    allow_code: bool = False,
+    device_map: str | None = None,
+    generate: int | None = None,
+    chat: bool = False,
+    with_head: bool = False,
+) -> HuggingFaceModel:
+    """A pretrained model, ready to be asked for its attention.
+
+    Args:
+        name: a folder, or a model's id on the hub (looked for in the local cache first).
+        device: one of the `LoadOptions`, as are the next five.
+        dtype: the precision to compute in.
+        revision: of a hub model.
+        allow_pickle: whether weights may come from a pickle.
+        allow_code: whether the model's own code may run.
+        device_map: how to spread a large model over devices.
+        generate: how many tokens it is to write at most; None: only a target that is missing.
+        chat: whether texts are read as the user's turn of a conversation.
+        with_head: whether to keep the head that predicts something, where there is one.
+
+    Raises:
+        UsageError: a device, precision or revision that does not exist.
+        ModelError: the model or its tokenizer cannot be found or loaded.
+    """
+
+    def kind_of(config: Any) -> Any:
+        if generate is not None:
+            return writer_class(config, name)
+        return model_class(config, with_head=with_head)
+
+    options = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
+    load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=allow_code)
+    loaded = _assemble(name, load_parts(name, options, load_reader, kind_of))
+    return replace(loaded, max_new_tokens=generate, chat_template=chat)
+
+
+def _assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
+    """A loaded model with what is known about it."""
+    from attnviz.models.hugging_face.load.family import family_of, reading_limit
+
+    model = parts.model
+    if model.main_input_name != "input_ids":
+        use = ": use 'attnviz image'" if model.main_input_name == "pixel_values" else ""
+        raise ModelError(
+            f"'{name}' ({model.config.model_type}) does not read text: it asks for "
+            f"'{model.main_input_name}'{use}"
+        )
+    family = family_of(model)
+    provenance = parts.provenance
+    return HuggingFaceModel(
+        name=name,
+        model=model,
+        tokenizer=parts.reader,
+        family=family,
+        limit=reading_limit(model, parts.reader),
+        provenance=replace(provenance, settings={**provenance.settings, "family": family}),
+        can_generate=model.can_generate()
+        and not any("lm_head" in key for key in parts.report["missing_keys"]),
+        task=parts.task,
+    )

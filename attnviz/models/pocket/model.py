@@ -1,0 +1,191 @@
+"""The pocket model's files and options, loaded: pieces to vectors, languages, and translations."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.attention_map import Focus, Provenance
+from attnviz.core.errors import ModelError
+from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
+from attnviz.models.pocket.text import (
+    END,
+    ENGLISH,
+    FRENCH,
+    LANGUAGE,
+    MASK,
+    PAD,
+    UNKNOWN,
+    EncodedText,
+    encode_text,
+    load_tokenizer,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FOLDER = Path(__file__).parent / "files"
+"""Where weights, tokenizer, configuration, origin and card lie."""
+OTHER = {"en": "fr", "fr": "en"}
+NAMES = {"en": "English", "fr": "French"}
+MARGIN = 0.3
+"""Nats a piece by which one direction must win for the guess to need no note."""
+NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
+
+
+class PocketModel:
+    """Weights, tokenizer and configuration of a folder, and the options to run them with."""
+
+    def __init__(
+        self,
+        folder: Path = FOLDER,
+        *,
+        causal: bool = False,
+        to: str | None = None,
+        device: str = "cpu",
+        dtype: str = "float32",
+    ) -> None:
+        """Read the configuration and the weights' header; the options are `load_pocket`'s.
+
+        Raises:
+            ModelError: files that cannot be read.
+        """
+        self.config = read_config(folder)
+        self.sizes = Sizes(**self.config["sizes"])
+        self.weights = StoredWeights(folder / "weights.safetensors", dtype, device)
+        self.tokenizer = folder / "tokenizer.json"
+        self.causal, self.to, self.device, self.dtype = causal, to, device, dtype
+
+    def encode_text(self, text: str, what: str = "text") -> EncodedText:
+        """The text in pieces; see `text.encode_text`."""
+        return encode_text(text, self.tokenizer, what)
+
+    def embed(self, ids: list[int]) -> Array:
+        """Pieces by number as what the model's layers take, shape (positions, size)."""
+        return self.embed_many([ids])[0][0]
+
+    def embed_many(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array | None]:
+        """Texts by number, padded behind: (texts, positions, size), and a mask if there is padding.
+
+        The mask has the shape (texts, 1, 1, positions) and is True where there is none.
+        """
+        lengths = np.array([len(row) for row in rows])
+        ids = np.full((len(rows), lengths.max()), PAD)
+        for line, row in zip(ids, rows, strict=True):
+            line[: len(row)] = row
+        waves = self.weights.convert(sinusoidal_positions(ids.shape[1], self.sizes.size))
+        inputs = embed(self.weights.rows("embedding.weight", ids), waves)
+        if lengths.min() == lengths.max():
+            return inputs, None
+        return inputs, self.weights.place(np.arange(ids.shape[1]) < lengths[:, None, None, None])
+
+    def languages(
+        self, texts: Sequence[EncodedText], translations: Sequence[EncodedText] | None = None
+    ) -> list[tuple[str, list[str]]]:
+        """The language in which each text is likeliest, and a note where it was a close call.
+
+        A known translation has to be likely in the other language as well.
+        """
+        sums = {name: self._losses(texts, name) for name in LANGUAGE}
+        if translations is not None:
+            for name in LANGUAGE:
+                sums[name] = sums[name] + self._losses(translations, OTHER[name])
+        return [
+            _decide(text, {name: float(found[number]) for name, found in sums.items()})
+            for number, text in enumerate(texts)
+        ]
+
+    def _losses(self, targets: Sequence[EncodedText], language: str) -> NDArray[np.float64]:
+        """Nats a piece, <eos> included, of each target over an empty source."""
+        memory, _ = encode(self.weights, self.sizes, self.embed([END]))
+        rows = [target.tagged(language)[0] for target in targets]
+        states, _, _ = decode(self.weights, self.sizes, self.embed_many(rows)[0], memory)
+        found = []
+        for scores, target in zip(to_numpy(predict(self.weights, states)), targets, strict=True):
+            expected = np.array([*target.ids, END])
+            own = scores[: len(expected)]
+            highest = own.max(axis=-1)
+            totals = highest + np.log(np.exp(own - highest[:, None]).sum(axis=-1))
+            found.append(float((totals - own[np.arange(len(expected)), expected]).mean()))
+        return np.array(found)
+
+    def translate(self, text: str) -> str:
+        """The text in the other language, one likeliest piece after the other."""
+        return self.write(self.encode_text(text))[0]
+
+    def write(self, source: EncodedText) -> tuple[str, str, list[str]]:
+        """A greedy translation, its language, and a note where the source's is a close call."""
+        if self.to:
+            language, notes = self.to, list[str]()
+        else:
+            ((guessed, notes),) = self.languages([source])
+            language = OTHER[guessed]
+        read, _ = source.ended()
+        memory, _ = encode(self.weights, self.sizes, self.embed(read))
+        ids = [LANGUAGE[language]]
+        for _ in range(2 * len(read) + 10):
+            states, _, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
+            scores = to_numpy(predict(self.weights, states[-1:]))[0]
+            scores[NEVER_WRITTEN] = -np.inf
+            ids.append(int(scores.argmax()))
+            if ids[-1] == END:
+                break
+        written = str(load_tokenizer(self.tokenizer).decode(ids[1:]))
+        return tidy(written, language) or "…", language, notes
+
+    def provenance(
+        self,
+        notes: tuple[str, ...],
+        settings: dict[str, Any],
+        focus: dict[str, Focus] | None = None,
+    ) -> Provenance:
+        """Where maps of this model come from, and what a reader must know of them."""
+        return Provenance(
+            source="pocket",
+            model="pocket",
+            trained=True,
+            device=self.device,
+            dtype=self.dtype,
+            settings={"revision": self.config["revision"], **settings},
+            notes=notes,
+            focus=focus or {},
+            versions={"numpy": np.__version__},
+        )
+
+
+@cache
+def read_config(folder: Path) -> dict[str, Any]:
+    """Sizes, special pieces and guided head of the model in a folder."""
+    path = folder / "config.json"
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the pocket model's '{path}' cannot be read") from error
+    return content
+
+
+def _decide(text: EncodedText, sums: dict[str, float]) -> tuple[str, list[str]]:
+    language, other = sorted(sums, key=lambda name: sums[name])
+    if sums[other] - sums[language] > MARGIN:
+        return language, []
+    shown = text.text if len(text.text) <= 40 else f"{text.text[:39].rstrip()}…"
+    note = f"'{shown}' was read as {NAMES[language]}, but could be {NAMES[other]}"
+    return language, [f"{note}: --to names the target's language"]
+
+
+def tidy(written: str, language: str) -> str:
+    """The model's text without the spaces before punctuation that its training text had at times.
+
+    In French a space stands before all but full stops, commas and closing brackets.
+    """
+    return re.sub(
+        r" +([.,)\]])" if language == "fr" else r" +([.,)\]?!;:])", r"\1", written
+    ).strip()

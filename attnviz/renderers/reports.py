@@ -1,0 +1,178 @@
+"""Which formats hold which kind of data; and data other than maps in all of them.
+
+A command gives its data in some forms; a format writes one of them, whatever the data are.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from attnviz.core.errors import UsageError, did_you_mean
+from attnviz.core.registry import DATA_KINDS, FORMATS, PICTURE_SUFFIXES, DataKind, Format
+from attnviz.renderers import Display, Views
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+def formats_of(kind: DataKind) -> dict[str, Format]:
+    """The formats that can hold a kind of data, its usual one first."""
+    forms = (*DATA_KINDS[kind], "nothing")
+    found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
+    usual = next(name for name, entry in found.items() if entry.form == forms[0])
+    return {usual: found[usual], **found}
+
+
+def format_of(path: Path, kind: DataKind = "maps") -> str:
+    """The format that a file's suffix names, of those that can hold a kind of data.
+
+    Raises:
+        UsageError: none does.
+    """
+    formats = formats_of(kind)
+    for name, entry in formats.items():
+        if entry.suffix and entry.suffix == path.suffix.lower():
+            return name
+    known = [entry.suffix for entry in formats.values() if entry.suffix]
+    raise UsageError(
+        f"'{path}' names no data format: end it in {', '.join(known)}."
+        f"{did_you_mean(path.suffix, known)}"
+    )
+
+
+def picture_suffix(path: Path) -> str:
+    """The suffix where it names a kind of picture.
+
+    Raises:
+        UsageError: it does not.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in PICTURE_SUFFIXES:
+        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
+    return suffix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """What a command made; None where it has no such form.
+
+    Attributes:
+        text: a table for the eye.
+        rows: a header and rows, tab-separated, in which no field holds a tab or a line break.
+        document: a JSON document.
+        arrays: an .npz archive.
+        links: a line of links.
+        figures: its pictures by name.
+        about: what is kept in a picture's metadata.
+    """
+
+    text: Callable[[Display], str] | None = None
+    rows: Callable[[], str] | None = None
+    document: Callable[[], str] | None = None
+    arrays: Callable[[], bytes] | None = None
+    links: Callable[[], str] | None = None
+    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    about: str = ""
+
+
+class TextReport:
+    """Tables, one below the other."""
+
+    def __init__(self, display: Display) -> None:
+        self.display, self.count = display, 0
+
+    def add(self, data: Data, views: Views) -> str | bytes:
+        """What to write for one more."""
+        self.count += 1
+        return _form(data.text)(self.display)
+
+    def finish(self) -> str:
+        """What to write once all are through."""
+        return ""
+
+
+class JsonLinesReport(TextReport):
+    """A document a line."""
+
+    def add(self, data: Data, views: Views) -> str:
+        """The document on one line."""
+        from attnviz.storage.documents import dump_json
+
+        return dump_json(json.loads(_form(data.document)())) + "\n"
+
+
+class JsonReport(TextReport):
+    """One document; of an input that may hold several a list, however many came."""
+
+    def add(self, data: Data, views: Views) -> str:
+        """The document, behind what joins it to the one before."""
+        self.count += 1
+        document = _form(data.document)()
+        if not self.display.many:
+            return document
+        return ("[" if self.count == 1 else ",\n") + document.rstrip("\n")
+
+    def finish(self) -> str:
+        """The list's end."""
+        if not self.display.many:
+            return ""
+        return "]\n" if self.count else "[]\n"
+
+
+class TsvReport(TextReport):
+    """Rows, tab-separated, behind one header."""
+
+    def add(self, data: Data, views: Views) -> str:
+        """The rows."""
+        self.count += 1
+        rows = _form(data.rows)()
+        return self._spelt(rows if self.count == 1 else rows.partition("\n")[2])
+
+    def _spelt(self, rows: str) -> str:
+        return rows
+
+
+class CsvReport(TsvReport):
+    """Rows, comma-separated, quoted where needed."""
+
+    def _spelt(self, rows: str) -> str:
+        file = io.StringIO()
+        lines = (line.split("\t") for line in rows.split("\n")[:-1])
+        csv.writer(file, lineterminator="\n").writerows(lines)
+        return file.getvalue()
+
+
+class NpzReport(TextReport):
+    """One archive."""
+
+    def add(self, data: Data, views: Views) -> bytes:
+        """The archive."""
+        return _form(data.arrays)()
+
+
+class PharaohReport(TextReport):
+    """A line of links a pair: 0-0 2-1."""
+
+    def add(self, data: Data, views: Views) -> str:
+        """The pair's line."""
+        return _form(data.links)()
+
+
+def _form(form: Callable[Given, Made] | None) -> Callable[Given, Made]:
+    """The form that a format writes.
+
+    Raises:
+        UsageError: the data do not have it.
+    """
+    if form is None:
+        raise UsageError("this data cannot be written in this format: choose -f json")
+    return form

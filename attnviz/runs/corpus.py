@@ -1,0 +1,326 @@
+"""What each head does over a whole corpus: chunks of texts become aggregates, and these a report.
+
+A run keeps its state beside the file NAME that it will write, as '.NAME.unfinished': one archive of
+the aggregates and of how far it has come, replaced as a whole between two chunks.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from attnviz.analyses.corpus.accumulators import Aggregates
+from attnviz.analyses.corpus.report import report_of
+from attnviz.analyses.corpus.words import Vocabulary, WordCounts, vocabulary_of
+from attnviz.core.corpus_report import CorpusReport
+from attnviz.core.errors import AttnvizError, InputError, OutputError
+from attnviz.core.notices import notify
+from attnviz.runs.engines.shards import Engine
+from attnviz.runs.journal import check_same_options
+from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
+from attnviz.runs.resumable import beside
+from attnviz.storage.archive import DAMAGE
+from attnviz.storage.documents import dump_json, parse_json
+from attnviz.storage.texts import Text, chunks
+from attnviz.storage.writing import output_errors, replace_durably
+
+SECONDS = 2.0
+"""Between two checkpoints at least: as much work may be done twice."""
+_MEMBER = "checkpoint"
+Shard = tuple[int, Chunk]
+"""A chunk of records and the number of its first in the corpus, from 0."""
+OnFailure = Callable[[Record, AttnvizError], str]
+"""Told of a record that failed; answers its line in the file of rejects, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardResult:
+    """What a shard gave.
+
+    Attributes:
+        aggregates: of its texts.
+        failures: the records that failed, each with why, in order.
+        notes: what a reader must know, and of how many texts.
+    """
+
+    aggregates: Aggregates
+    failures: Sequence[tuple[Record, AttnvizError]]
+    notes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """The work on a shard: it can be pickled, and opens the model in the process where it runs.
+
+    Attributes:
+        attend: how a chunk's texts are read.
+        vocabulary: the frequent words of the corpus.
+        replicates: of the bootstrap.
+        seed: of the bootstrap.
+    """
+
+    attend: AttendChunk
+    vocabulary: Vocabulary
+    replicates: int
+    seed: int
+
+    def empty(self) -> Aggregates:
+        """Aggregates of no text, to merge others into."""
+        return Aggregates(self.vocabulary, self.replicates, self.seed)
+
+    def __call__(self, shard: Shard) -> ShardResult:
+        """The aggregates of a shard's texts.
+
+        Raises:
+            AttnvizError: what would fail for every text.
+        """
+        first, chunk = shard
+        aggregates = self.empty()
+        failures: list[tuple[Record, AttnvizError]] = []
+        notes: Counter[str] = Counter()
+        for number, (record, result) in enumerate(
+            zip(chunk, self.attend(chunk), strict=True), first
+        ):
+            if isinstance(result, AttnvizError):
+                failures.append((record, result))
+                continue
+            try:
+                aggregates.add(result, number)
+                notes.update(result.provenance.notes)
+            except InputError as error:
+                failures.append((record, InputError(f"{record.where}: {error}")))
+        aggregates.failed = len(failures)
+        return ShardResult(aggregates, failures, notes)
+
+
+@dataclass
+class CorpusState:
+    """What is known of the records that are done.
+
+    Attributes:
+        aggregates: of their texts.
+        records: how many they are.
+        failed: how many of them failed.
+        rejects: their lines for the file of rejects.
+        notes: what a reader must know, and of how many texts.
+    """
+
+    aggregates: Aggregates
+    records: int = 0
+    failed: int = 0
+    rejects: str = ""
+    notes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, chunk: Chunk, found: ShardResult | AttnvizError, on_failure: OnFailure) -> None:
+        """Add the next shard's records."""
+        if isinstance(found, AttnvizError):
+            failures: Sequence[tuple[Record, AttnvizError]] = [(item, found) for item in chunk]
+            self.aggregates.failed += len(chunk)
+        else:
+            failures = found.failures
+            self.aggregates.merge(found.aggregates)
+            self._add_notes(found.notes)
+        for record, error in failures:
+            self.rejects += on_failure(record, error)
+            self.failed += 1
+        self.records += len(chunk)
+
+    def _add_notes(self, notes: Mapping[str, int]) -> None:
+        """Of notes that differ in their numbers only the first stands for all."""
+        kinds = {_kind(text): text for text in self.notes}
+        for text, count in notes.items():
+            first = kinds.setdefault(_kind(text), text)
+            self.notes[first] = self.notes.get(first, 0) + count
+
+
+def _kind(note: str) -> str:
+    return re.sub(r"\d[\d.,]*|'.*'", "", note)
+
+
+def study(
+    task: ShardTask,
+    texts: Iterable[Record],
+    engine: Engine,
+    *,
+    state: CorpusState | None = None,
+    checkpoint: Checkpoint | None = None,
+    on_failure: OnFailure = lambda record, error: "",
+    advance: Callable[[int], None] = lambda records: None,
+    order: str = "role",
+) -> CorpusReport | None:
+    """What each head does over a corpus; None where no text could be read.
+
+    Args:
+        task: the work on a shard.
+        texts: of the whole corpus, in order.
+        engine: who does the work.
+        state: of an earlier run, to be continued.
+        checkpoint: where the state is kept meanwhile; None: nowhere.
+        on_failure: takes each record that failed; may raise to stop there.
+        advance: is told how many more records are done.
+        order: of the heads: "role" (clearest first), "layer" or a measure.
+
+    Raises:
+        AttnvizError: what would fail for every text.
+    """
+    state = state or CorpusState(task.empty())
+    waiting = shards(texts, state.records)
+    for (_, chunk), found in with_shards(task, waiting, engine, _shard_name):
+        state.add(chunk, found, on_failure)
+        if checkpoint is not None:
+            checkpoint.save(state)
+        advance(len(chunk))
+    for text, count in state.notes.items():
+        notify(text if count == 1 else f"{text} ({count:,} such texts)")
+    return report_of(state.aggregates, order) if state.aggregates.texts else None
+
+
+def shards(records: Iterable[Record], done: int = 0) -> Iterator[Shard]:
+    """Chunks of records, numbered.
+
+    Args:
+        records: of the whole corpus.
+        done: how many records to leave out, all those of whole chunks.
+    """
+    number = 0
+    for chunk in chunks(records):
+        if number >= done:
+            yield number, chunk
+        number += len(chunk)
+
+
+def _shard_name(number: int, shard: Shard) -> str:
+    return chunk_name(number, shard[1])
+
+
+class Checkpoint:
+    """The file that a run's state is kept in."""
+
+    def __init__(self, path: Path, options: Mapping[str, str]) -> None:
+        """Name the place.
+
+        Args:
+            path: the file that the run will write in the end.
+            options: everything that decides what it will hold.
+        """
+        self.path, self.place = path, beside(path, "unfinished")
+        self.options, self.saved_at = options, time.monotonic()
+
+    def restore(self, task: ShardTask) -> CorpusState | None:
+        """The state that an earlier run has left; None where it has left nothing.
+
+        Raises:
+            UsageError: the earlier run had other options.
+            InputError: what it left is damaged.
+        """
+        if not self.place.is_file():
+            return None
+        try:
+            with np.load(self.place, allow_pickle=False) as archive:
+                arrays = dict(archive)
+            document = parse_json(str(arrays.pop(_MEMBER)), f"'{self.place}'")
+            check_same_options(document["question"], self.options, self.path)
+            aggregates = Aggregates.from_arrays(arrays, task.vocabulary)
+            return CorpusState(aggregates, **document["reached"])
+        except DAMAGE as error:
+            raise InputError(f"'{self.place}' is damaged: remove it to start again") from error
+
+    def save(self, state: CorpusState) -> None:
+        """Put the run's state on the disk, unless that was just done.
+
+        Raises:
+            OutputError: the disk is full or gone; the earlier state is still there.
+        """
+        if time.monotonic() - self.saved_at < SECONDS:
+            return
+        reached = {name: getattr(state, name) for name in ("records", "failed", "rejects", "notes")}
+        document = dump_json({"question": {**self.options}, "reached": reached})
+        arrays: dict[str, Any] = {_MEMBER: np.array(document), **state.aggregates.to_arrays()}
+        with output_errors(self.place):
+            replace_durably(self.place, lambda file: np.savez(file, **arrays))
+        self.saved_at = time.monotonic()
+
+    def discard(self) -> None:
+        """Remove it: the run is complete."""
+        self.place.unlink(missing_ok=True)
+
+
+def read_twice(
+    open_texts: Callable[[], Iterator[Record]], file: str
+) -> tuple[Vocabulary, Iterator[Record], int]:
+    """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
+
+    What can be read only once, such as stdin, is kept in a temporary file meanwhile.
+
+    Args:
+        open_texts: begins to read them.
+        file: where from.
+
+    Raises:
+        AttnvizError: what reading raises.
+    """
+    counts, number = WordCounts(), 0
+    once = file == "-" or not Path(file).is_file()
+    kept = tempfile.TemporaryFile() if once else None  # noqa: SIM115  # `_kept` closes it
+    for text in open_texts():
+        number += 1
+        if isinstance(text, Text):
+            counts.add(text.text)
+            counts.add(text.target or "")
+        if kept is not None:
+            _keep(text, kept)
+    texts = open_texts() if kept is None else _kept(kept)
+    return counts.vocabulary(), texts, number
+
+
+def _keep(text: Record, file: IO[bytes]) -> None:
+    try:
+        pickle.dump(text, file)
+    except OSError as error:
+        raise OutputError(
+            f"cannot keep the texts in '{tempfile.gettempdir()}': {error.strerror}; give them as "
+            "a file, or word counts by --frequencies"
+        ) from error
+
+
+def _kept(file: IO[bytes]) -> Iterator[Record]:
+    """The texts in a temporary file that this process wrote."""
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        while file.tell() < size:
+            yield pickle.load(file)
+
+
+def read_frequencies(path: Path) -> Vocabulary:
+    """The frequent words by a file of words and counts, a line each, with a tab between.
+
+    Raises:
+        InputError: it cannot be read, or a line is something else.
+    """
+    counts: Counter[str] = Counter()
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):
+                word, _, count = line.rstrip("\n").rpartition("\t")
+                if not word or not count.strip().isdecimal():
+                    raise InputError(
+                        f"line {number} of '{path}' is not a word, a tab and a count: "
+                        f"'{line.strip()}'"
+                    )
+                counts[word.lower()] += int(count)
+    except UnicodeDecodeError as error:
+        raise InputError(f"'{path}' is not valid UTF-8") from error
+    except OSError as error:
+        raise InputError(f"cannot read '{path}': {error.strerror}") from error
+    return vocabulary_of(counts.items())

@@ -1,0 +1,365 @@
+"""The data file of a run over many texts, in shards or whole, that an interrupted run can resume.
+
+Until it is complete it is '.NAME.unfinished' beside the place of NAME, and a journal tells how far
+it and the file of rejects have come. A format that grows (.jsonl, .tsv, .csv) is resumed after any
+record, any other after a complete shard.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from attnviz.core.errors import OutputError
+from attnviz.core.notices import notify
+from attnviz.renderers import Numbering, Renderer, Views
+from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
+from attnviz.runs.outputs import as_bytes
+from attnviz.storage.saved import shard_path, shards_of
+from attnviz.storage.writing import check_writable, output_errors, usual_mode, write_whole
+
+SECONDS = 0.5
+"""Between two journals: as much work may be done twice."""
+LONGEST = 240
+"""Bytes of a file's name that leave room for what is put around it."""
+Make = Callable[[int, bool], Renderer]
+"""A fresh renderer, told the number of its first record and whether the beginning is written."""
+
+
+class ResumableSink:
+    """The files that a run's records are written to.
+
+    Attributes:
+        progress: as far as every file is whole.
+        records: how many records have come, those of an earlier run included.
+        failed: how many of them failed.
+        complete: True where nothing is left to do.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        make: Make,
+        *,
+        grows: bool,
+        shard_size: int | None = None,
+        rejects: Path | None = None,
+        options: Mapping[str, str] | None = None,
+        resume: bool = False,
+        notify: Callable[[str], None] = notify,
+    ) -> None:
+        """Find out where to start, and open the files there.
+
+        Args:
+            path: the data file, or the name that its shards are called after.
+            make: gives renderers.
+            grows: whether the format's files are whole after every record.
+            shard_size: records to a file; None: all in one.
+            rejects: a file for records that failed.
+            options: what decides the output; None: an unfinished file is not kept.
+            resume: continue what an earlier run has left.
+            notify: takes notes.
+
+        Raises:
+            UsageError: the earlier run had other options.
+            OutputError: a place that cannot be written.
+        """
+        self.path, self.make, self.grows, self.shard_size = path, make, grows, shard_size
+        self.rejects_path, self.options, self.notify = rejects, options, notify
+        self.journal = beside(path, "journal")
+        self.data: PartialFile | None = None
+        self.rejects: PartialFile | None = None
+        self.saved, self.saved_at = Progress(), time.monotonic()
+        self.complete = False
+        self.old = read_journal(self.journal) if options is not None else None
+        self.started = False
+        if resume and self.old is not None:
+            check_same_options(self.old.options, options or {}, path)
+            self._resume(self.old.progress)
+        elif resume and (shards_of(path) if shard_size is not None else path.exists()):
+            self._complete()
+        else:
+            if resume:
+                notify(f"nothing of '{path}' to resume: starting from the first record")
+            self._check_start()
+        self.progress = self.saved
+        self.records, self.failed = self.saved.records, self.saved.failed
+
+    def add(self, result: Any, views: Views) -> None:
+        """Take one record's result, as the renderer takes it."""
+        data = self._open()
+        data.write(as_bytes(self.renderer.add(result, views)))
+        self._count(0)
+
+    def skip(self, reject: bytes) -> None:
+        """Take a record that failed, with its line for the file of rejects."""
+        self._open()
+        if isinstance(self.renderer, Numbering):
+            self.renderer.skip()
+        if self.rejects is not None:
+            self.rejects.write(reject)
+        self._count(1)
+
+    def finish(self) -> None:
+        """Move everything into place; where every record failed, the rejects only."""
+        if self.complete or not self.started:
+            return
+        whole = self.shard_size is None and self.failed < self.records
+        if self.data is not None and self.shard_size is not None:
+            self._close_shard()
+        elif self.data is not None and whole:
+            self.data.write(as_bytes(self.renderer.finish()))
+        self._mark(ended=True)
+        self._save()
+        if self.data is not None:
+            (self.data.keep if whole else self.data.discard)()
+        if self.rejects is not None:
+            self.rejects.keep()
+        self.journal.unlink(missing_ok=True)
+        self.complete = True
+
+    def leave(self) -> None:
+        """The run ends early: leave complete records, if there are any to continue from."""
+        if self.complete or not self.started:
+            return
+        with suppress(OSError, OutputError):
+            if self.data is not None:
+                self.data.truncate(self.progress.output)
+            if self.rejects is not None:
+                self.rejects.truncate(self.progress.rejects)
+            self._save()
+        done = self.saved.records if self.options is not None else 0
+        for file, size in ((self.data, self.saved.output), (self.rejects, self.saved.rejects)):
+            if file is not None:
+                (file.close if done and (size or file is self.rejects) else file.discard)()
+        if done:
+            self.notify(f"{done} records are done: continue with --resume")
+        else:
+            self.journal.unlink(missing_ok=True)
+
+    def _check_start(self) -> None:
+        """Find out whether the first record can be written; nothing changes until it is."""
+        for path in (self.path, self.rejects_path):
+            if path is not None:
+                check_writable(path)
+        if self.old is not None and self.old.progress.records:
+            self.notify(
+                f"this run replaces an unfinished '{self.path}' of {self.old.progress.records} "
+                "records: --resume would continue it"
+            )
+        known = [] if self.old is None else self.old.shards(self.path)
+        if self.shard_size is not None and (found := set(shards_of(self.path)).difference(known)):
+            raise OutputError(
+                f"cannot write '{self.path}' in shards: '{min(found).name}' and {len(found) - 1} "
+                "more are there from another run; move or remove them"
+            )
+
+    def _start(self) -> None:
+        """Start from the first record, in place of what an earlier run has left."""
+        self.started = True
+        if self.old is not None:
+            for path in self.old.files(self.path):
+                PartialFile(path).discard()  # which fails where somebody is writing it
+            for shard in self.old.shards(self.path):
+                shard.unlink(missing_ok=True)
+        if self.rejects_path is not None:
+            self.rejects = PartialFile(self.rejects_path)
+        self._save_as(Progress())
+
+    def _resume(self, progress: Progress) -> None:
+        """Start after the last record that is known to be complete."""
+        self.started = True
+        if progress.ended:
+            self._move(progress)
+            return
+        partial = self.grows and progress.records % (self.shard_size or progress.records + 1) > 0
+        place = self._place(progress.records)
+        draft = beside(place, "unfinished")
+        if self.shard_size is not None and partial and not draft.exists() and place.exists():
+            # The shard was completed, and nothing came after: take it back to the same record.
+            place.replace(draft)
+        if self.rejects_path is not None:
+            self.rejects = PartialFile(self.rejects_path, progress.rejects)
+        if partial:
+            self._open_at(progress)
+        self.saved = progress
+        self.notify(f"resuming after {progress.records} records")
+
+    def _move(self, progress: Progress) -> None:
+        """Only moving into place was left, and perhaps not of every file."""
+        files = [(self.rejects_path, progress.rejects)]
+        if self.shard_size is None and progress.failed < progress.records:
+            files.append((self.path, progress.output))
+        for path, size in files:
+            if path is not None and beside(path, "unfinished").exists():
+                PartialFile(path, size).keep()
+        self.journal.unlink(missing_ok=True)
+        self._complete()
+
+    def _complete(self) -> None:
+        self.complete = True
+        self.notify(f"'{self.path}' is complete: nothing is left to do")
+
+    def _open(self) -> PartialFile:
+        """The file that the next record goes to."""
+        if not self.started:
+            self._start()
+        if self.data is None:
+            self._open_at(Progress(self.records))
+        assert self.data is not None
+        return self.data
+
+    def _open_at(self, progress: Progress) -> None:
+        self.data = PartialFile(self._place(progress.records), progress.output)
+        self.renderer = self.make(progress.records, progress.output > 0)
+
+    def _count(self, failed: int) -> None:
+        self.records += 1
+        self.failed += failed
+        if self.shard_size is not None and self.records % self.shard_size == 0:
+            self._close_shard()
+            self._save()
+        elif self.grows:
+            self._mark()
+            if time.monotonic() - self.saved_at >= SECONDS:
+                self._save()
+
+    def _close_shard(self) -> None:
+        assert self.data is not None
+        self.data.write(as_bytes(self.renderer.finish()))
+        self.data.keep()
+        self.data = None
+        self._mark()
+
+    def _mark(self, ended: bool = False) -> None:
+        """Everything written so far is whole."""
+        output, rejects = (0 if file is None else file.size for file in (self.data, self.rejects))
+        self.progress = Progress(self.records, self.failed, output, rejects, ended)
+
+    def _save(self) -> None:
+        """Have the disk keep the progress so far."""
+        for file in (self.data, self.rejects):
+            if file is not None:
+                file.sync()
+        self._save_as(self.progress)
+
+    def _save_as(self, progress: Progress) -> None:
+        if self.options is not None:
+            with output_errors(self.journal):
+                Journal(self.options, progress).write(self.journal)
+        self.saved, self.saved_at = progress, time.monotonic()
+
+    def _place(self, record: int) -> Path:
+        """The file that a record goes to."""
+        if self.shard_size is None:
+            return self.path
+        return shard_path(self.path, record // self.shard_size)
+
+
+def beside(path: Path, kind: str) -> Path:
+    """The hidden file of a kind that belongs to a file; a link's lies where the link leads."""
+    place = path.resolve()
+    return place.with_name(f".{place.name}.{kind}")
+
+
+def can_resume(path: Path) -> bool:
+    """Whether a run that writes a file could be resumed: no device, pipe or too long name."""
+    return (path.is_file() or not path.exists()) and len(os.fsencode(path.name)) <= LONGEST
+
+
+class PartialFile:
+    """A file of which every byte is in its place as soon as it is written.
+
+    Attributes:
+        size: how many bytes it has; of a failed write nothing stays.
+    """
+
+    def __init__(self, path: Path, size: int = 0) -> None:
+        """Open the unfinished part of a file, new or as far as it is known to be right.
+
+        Args:
+            path: the file that it will be.
+            size: how many bytes to keep of what an earlier run has left.
+
+        Raises:
+            OutputError: it cannot be written, is being written, or has been cut or removed.
+        """
+        check_writable(path)
+        self.path, self.size = path, size
+        self.draft = beside(path, "unfinished")
+        with output_errors(self.path):
+            self.file = os.open(self.draft, os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock()
+            if os.fstat(self.file).st_size < size:
+                raise OutputError(f"'{self.draft}' lacks a part of what was written: remove it")
+            self.truncate(size)
+
+    def write(self, data: bytes) -> None:
+        """Append all of the data, or nothing.
+
+        Raises:
+            OutputError: the disk is full or gone.
+        """
+        with output_errors(self.path):
+            write_whole(self.file, data)
+        self.size += len(data)
+
+    def truncate(self, size: int) -> None:
+        """Take back everything behind the first bytes."""
+        os.ftruncate(self.file, size)
+        os.lseek(self.file, size, os.SEEK_SET)
+        self.size = size
+
+    def sync(self) -> None:
+        """Wait until the disk has it.
+
+        Raises:
+            OutputError: the disk fails.
+        """
+        with output_errors(self.path):
+            os.fsync(self.file)
+
+    def keep(self) -> None:
+        """Move it into place.
+
+        Raises:
+            OutputError: it cannot be moved; what stood there before still does.
+        """
+        self.sync()
+        with output_errors(self.path):
+            place = self.path.resolve()
+            self.draft.chmod(usual_mode(place))
+            self.draft.replace(place)
+            self.close()
+
+    def discard(self) -> None:
+        """Remove it."""
+        self.draft.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Leave it where it is; closed twice is closed once."""
+        with suppress(OSError):
+            os.close(self.file)
+
+    def _lock(self) -> None:
+        """Refuse to write what another run is writing; the lock goes with the process.
+
+        Raises:
+            OutputError: another run is.
+        """
+        try:
+            import fcntl
+        except ImportError:  # a system without such locks
+            return
+        try:
+            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            os.close(self.file)
+            raise OutputError(f"cannot write '{self.path}': another run is writing it") from error
+        except OSError:  # a file system without locks
+            return

@@ -1,0 +1,99 @@
+"""Every row of the tables of measures and lenses is complete: what a row lacks is said here."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.masks import MeasuredMap
+from attnviz.core.attention_map import Attention, Provenance, Token
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.measures import HeadMeasure
+from attnviz.core.registry import LENSES, MEASURES, Lens, Measure
+from attnviz.renderers.colors import ROLE_COLORS
+from tests.analyses.heads import map_of, random_map
+from tests.analyses.test_measures import BY_HAND, definitions
+
+WORDS = "[x] a b , d a b , d"
+PICTURE = tuple(Token(f"{row},{column}") for row in range(3) for column in range(3))
+ROLES = {name: entry for name, entry in MEASURES.items() if entry.role}
+
+
+def first_line(entry: Lens | Measure) -> str:
+    return (inspect.getdoc(entry.load()) or "").split("\n")[0]
+
+
+def measured(name: str) -> HeadMeasure:
+    """What a measure says of a text, or of a picture where it says nothing of a text."""
+    drawn = random_map(9)
+    text, picture = (
+        map_of(drawn.weights, WORDS),
+        drawn.with_weights(drawn.weights, query_tokens=PICTURE, key_tokens=PICTURE),
+    )
+    found = (MEASURES[name].load()(MeasuredMap(item)) for item in (text, picture))
+    made = next((measure for measure in found if measure is not None), None)
+    assert made is not None, f"'{name}' says nothing of a text nor of a picture"
+    return made
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measures_row_says_what_its_function_does(name: str) -> None:
+    entry, made = MEASURES[name], measured(name)
+    assert first_line(entry) == entry.summary
+    assert made.name == name
+    assert made.unit
+    assert made.low
+    assert made.high
+    assert made.uniform is not None
+    assert made.values.shape == made.uniform.shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_has_a_test_by_hand_or_a_loop(name: str) -> None:
+    looped = name in definitions(WORDS.split())
+    assert looped or name in BY_HAND, f"'{name}' has no loop in definitions(), nor is it in BY_HAND"
+
+
+def test_headings_are_short_and_differ() -> None:
+    headings = [entry.short for entry in MEASURES.values()]
+    assert len(set(headings)) == len(headings)
+    assert all(0 < len(heading) <= 5 for heading in headings)
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_role_is_a_share_and_has_a_colour_of_its_own(name: str) -> None:
+    assert measured(name).unit == "share"
+    assert name in ROLE_COLORS, f"the row of '{name}' has a role and no colour"
+    others = [ROLE_COLORS[other] for other in ROLES if other != name]
+    assert all(max(abs(np.subtract(ROLE_COLORS[name], other))) >= 24 for other in others)
+
+
+def test_only_roles_have_colours() -> None:
+    assert set(ROLE_COLORS) == set(ROLES)
+
+
+def lens_input(needs: str) -> Attention | AttentionGradients | ValueVectors:
+    item = random_map(4)
+    attention = Attention((item,), Provenance("file", "made up"), "w0 w1 w2 w3")
+    if needs == "gradients":
+        return AttentionGradients(attention, (np.ones_like(item.weights),), (3,), "POSITIVE", 0.9)
+    if needs == "values":
+        return ValueVectors(attention, (np.ones((2, 4, 3, 3)),), projected=True)
+    return attention
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_a_lens_is_named_after_its_row_and_makes_an_attention_that_says_so(name: str) -> None:
+    entry = LENSES[name]
+    assert first_line(entry) == entry.summary
+    assert entry.load().__name__ == name.replace("-", "_")
+    assert name not in ("raw", "all")
+    found = entry.load()(lens_input(entry.needs))
+    assert isinstance(found, Attention)
+    assert found.lens == name
+    assert f"lens {name}" in found.provenance.steps
+    assert not found.provenance.focus
+    assert np.isfinite(found.weights).all()
+    assert found.main.unit

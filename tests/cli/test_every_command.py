@@ -1,0 +1,54 @@
+"""Every command does its plainest work, in the fast tier too (`tests/test_tiers.py` says so)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attnviz.cli.app import COMMANDS
+from tests.invoke import OWN, attnviz
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+
+Work = tuple[Callable[[Path], list[object]], str]
+"""What a command is given, in a folder of its own, and a line of what it answers."""
+
+
+def saved(folder: Path) -> Path:
+    """A map of "a b" over itself."""
+    attnviz("self", "a b", *OWN, "-o", folder / "a.npz", "-q")
+    return folder / "a.npz"
+
+
+def vision(folder: Path) -> Path:
+    """A tiny model of pictures."""
+    from tests.hugging_face.tiny_vision import VISION_BUILDERS
+
+    return VISION_BUILDERS["vit"](folder)
+
+
+WORK: dict[str, Work] = {
+    "self": (lambda _: ["the cat sat"], "cat"),
+    "cross": (lambda _: ["The red car", "La voiture rouge"], "rouge"),
+    "co": (lambda _: ["what is red", "a car"], "affinity"),
+    "image": (lambda folder: [SAMPLES / "shapes.png", "--model", vision(folder)], "decides"),
+    "heads": (lambda _: ["the cat saw the cat"], "layer"),
+    "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
+    "compare": (lambda folder: [saved(folder), "--head-a", 0, "--head-b", 1], "layer"),
+    "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),
+    "steps": (lambda _: [], "softmax"),
+    "lesson": (lambda _: ["scaling"], "scaling"),
+    "render": (lambda folder: [saved(folder)], "a"),
+    "mechanisms": (lambda _: [], "multi-head"),
+    "models": (lambda _: [], "pocket"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_does_its_work(command: str, tmp_path: Path) -> None:
+    given, said = WORK[command]
+    done = attnviz(command, *given(tmp_path))
+    assert done.status == 0, done.err
+    assert said in done.text.lower(), done.text

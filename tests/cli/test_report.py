@@ -1,0 +1,79 @@
+"""What every command's report has in common: formats, files, notes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnviz.cli.app import COMMANDS
+from tests.invoke import OWN, attnviz
+
+ROOT = Path(__file__).parents[2]
+TEXT = "The cat sat"
+RUNS: dict[str, tuple[Any, ...]] = {
+    "self": ("self", TEXT, *OWN),
+    "cross": ("cross", TEXT, "Le chat", *OWN),
+    "co": ("co", TEXT, "Le chat"),
+    "heads": ("heads", TEXT, *OWN),
+    "corpus": ("corpus", ROOT / "sample_inputs" / "sentences.txt", *OWN),
+    "compare": ("compare", TEXT, "The dog sat", *OWN),
+    "align": ("align", ROOT / "sample_inputs" / "pairs.tsv"),
+    "steps": ("steps",),
+    "lesson": ("lesson", "scaling"),
+    "mechanisms": ("mechanisms",),
+    "models": ("models",),
+}
+every_command = pytest.mark.parametrize("command", RUNS)
+
+
+def test_no_command_is_left_out() -> None:
+    # Pictures need a vision model (test_image.py), saved maps a run before (test_render.py).
+    assert {*RUNS, "image", "render"} == {*COMMANDS}
+
+
+@every_command
+def test_json_is_the_same_on_stdout_and_in_a_file(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    done = attnviz(*RUNS[command], "-f", "json", "-o", path, "-q")
+    assert (done.status, done.err) == (0, "")
+    assert json.loads(done.out) == json.loads(path.read_bytes())
+
+
+@every_command
+def test_nothing_goes_to_stdout_on_request_and_notes_can_be_had(command: str) -> None:
+    done = attnviz(*RUNS[command], "-f", "none", "--verbose")
+    assert (done.status, done.out) == (0, b"")
+    assert " in 0." in done.err or " s\n" in done.err
+
+
+@every_command
+def test_a_format_of_other_data_is_refused_in_one_line(command: str) -> None:
+    name = "pharaoh" if command not in ("cross", "align") else "heatmap"
+    gold = ROOT / "sample_inputs" / "pairs.gold"
+    arguments = (*RUNS[command], "--score", gold) if command == "cross" else RUNS[command]
+    done = attnviz(*arguments, "-f", name)
+    assert done.status == 2
+    assert done.mistake.startswith(f"format '{name}' cannot hold ")
+    assert "choose from " in done.mistake
+
+
+@every_command
+def test_a_file_of_other_data_is_refused_before_the_work(command: str) -> None:
+    done = attnviz(*RUNS[command], "-o", "found.doc")
+    assert (done.status, "names no data format: end it in" in done.mistake) == (2, True)
+
+
+def test_links_of_words_are_data_in_every_format_of_theirs() -> None:
+    pair = ("cross", "a b", "x", "-q", *OWN, "--symmetrize", "forward")
+    (document,) = [attnviz(*pair, "-f", "pharaoh").text]
+    source, target = (int(place) for place in document.split("-"))
+    rows = attnviz("align", "-", "-q", "-f", "tsv", stdin=b"the cat\tle chat\n").rows
+    assert rows[0] == ["id", "source_position", "source_word", "target_position", "target_word"]
+    assert rows[2] == ["0", "1", "cat", "1", "chat"]
+    assert (source in (0, 1), target) == (True, 0)
+    listed = attnviz("align", "-", "-q", "-f", "json", stdin=b"the cat\tle chat\n\n").json()
+    assert (listed[0]["id"], listed[0]["links"]) == ("0", [[0, 0], [1, 1]])
+    assert listed[1]["links"] is None

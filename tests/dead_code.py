@@ -1,0 +1,88 @@
+"""What no code of the package uses: `python tests/dead_code.py` lists it and ends with status 1.
+
+Tests do not count as a use. What a table names as "module:attribute" does, and so do the names
+below, which are called by what is not code of this package.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from fnmatch import fnmatchcase as fits
+from pathlib import Path
+
+from vulture import Vulture
+
+TREES = ("attnviz", "training")
+
+CALLED_FROM_OUTSIDE = (
+    # the interpreter
+    "__getattr__",
+    "__dir__",
+    # notebooks
+    "_repr_*_",
+    # typer, of its groups and of functions whose signature it reads
+    "list_commands",
+    "resolve_command",
+    "standalone_mode",
+    "windows_expand_args",
+    "__signature__",
+    "__annotations__",
+    # io and zipfile, of streams and members
+    "readinto",
+    "writable",
+    "tell",
+    "compress_type",
+    # read by rich and tokenizers off their own objects
+    "show_header",
+    "normalizer",
+    "pre_tokenizer",
+)
+
+USED_BY_TESTS_ONLY = (
+    # whole matrices, to hold what is captured in parts against
+    "every_weight",
+    # the benchmark of batches
+    "attend_texts",
+)
+
+TO_BE_REMOVED = (
+    # names of types that no signature uses
+    "Work",
+    "Naming",
+)
+
+ALLOWED = (*CALLED_FROM_OUTSIDE, *USED_BY_TESTS_ONLY, *TO_BE_REMOVED)
+
+
+def named_in_tables(trees: tuple[str, ...] = TREES) -> set[str]:
+    """The attributes that strings like "package.module:attribute" name."""
+    target = re.compile(r"[a-z_][\w.]*\.\w+:(\w+)")
+    return {
+        match[1]
+        for tree in trees
+        for file in Path(tree).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if (match := target.fullmatch(node.value))
+    }
+
+
+def unused(trees: tuple[str, ...] = TREES) -> list[str]:
+    """A line for each thing that nothing uses, and for each name that needs no allowance."""
+    search = Vulture(ignore_decorators=["@app.*"])
+    search.scavenge([Path(tree) for tree in trees])
+    search.scan("\n".join(sorted(named_in_tables(trees))), "tables")
+    found = [item for item in search.get_unused_code() if item.filename != "tables"]
+    lines = [
+        item.get_report() for item in found if not any(fits(item.name, name) for name in ALLOWED)
+    ]
+    stale = [name for name in ALLOWED if not any(fits(item.name, name) for item in found)]
+    return lines + [f"{__file__}: '{name}' is used or gone, so allow it no more" for name in stale]
+
+
+if __name__ == "__main__":
+    found = unused()
+    print("\n".join(found) or f"nothing in {', '.join(TREES)} is unused")
+    sys.exit(bool(found))

@@ -1,0 +1,40 @@
+"""Questions to a source as one-liners; an error that stands in the place of an answer is raised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.query import Kind, Query
+from attnviz.models import attend_query
+from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.passes import CaptureSpec
+from attnviz.models.hugging_face.capture.region import PooledGrid, whole
+
+
+def attend(source: Any, text: str, target: str | None = None, kind: Kind = "self") -> Attention:
+    """The attention of one query."""
+    return attend_query(source, Query(text, target, kind))
+
+
+def cross(source: Any, text: str, target: str | None = None) -> Attention:
+    """The attention of a target over its source."""
+    return attend(source, text, target, "cross")
+
+
+def gradients(source: Any, text: str, wanted: str | None = None) -> AttentionGradients:
+    """What is predicted from one text."""
+    found: AttentionGradients = source.gradients(Query(text), wanted)
+    return found
+
+
+def values(source: Any, text: str) -> ValueVectors:
+    """What each head makes of each token of one text."""
+    found: ValueVectors = source.values(Query(text))
+    return found
+
+
+def every_weight(path: str, call: Call) -> CaptureSpec:
+    """What to read of a kernel's call: all of its weights."""
+    return CaptureSpec(PooledGrid(whole(call.query.shape[2]), whole(call.key.shape[2])))
