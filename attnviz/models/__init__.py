@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.core.query import Kind, Query
+
+if TYPE_CHECKING:
+    # Listing the cached models must not wait for numpy.
+    from attnviz.core.attention_map import Attention
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.core.query import Kind, Query
 
 REFUSALS: dict[Kind, str] = {
     "self": "co-attention needs two texts: attnviz co A B",
