@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnviz.storage.read import read_attention
 from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import Attention
@@ -22,6 +21,7 @@ from attnviz.runs.outputs import (
     picture_suffix,
     views_of,
 )
+from attnviz.storage.saved import read_attention
 from tests.samples import attention_of, self_map
 
 TEXTS = [
