@@ -9,8 +9,8 @@ import pytest
 from attnviz.core.errors import InputError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Origin
-from attnviz.runs.many_texts import AlignChunk, opened
-from attnviz.runs.word_alignment import Aligned, Aligner
+from attnviz.runs.many_texts import opened
+from attnviz.runs.word_alignment import AlignChunk, Aligned, Aligner
 from attnviz.storage.texts import BadText, Text
 
 PAIRS = [

@@ -10,21 +10,19 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from typing import TypeVar
 
 from attnviz.core.errors import AttnvizError
-from attnviz.core.notices import notify
-from attnviz.core.options import Choice, Language, Origin
+from attnviz.core.options import Choice, Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.pipeline import Result, attend_chunk
-from attnviz.runs.word_alignment import Aligned, Aligner
 from attnviz.storage.texts import BadText, Text
 
 Record = Text | BadText
@@ -32,8 +30,6 @@ Outcome = Result | AttnvizError
 Chunk = Sequence[Record]
 Shard = TypeVar("Shard")
 Made = TypeVar("Made")
-_OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
-"""The language that a translation into one comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,48 +137,3 @@ def chunk_name(number: int, chunk: Chunk) -> str:
     """A chunk by its first and last record, for messages."""
     first, last = chunk[0], chunk[-1]
     return f"{first.where or 'the first text'} to {last.where or 'the last'}"
-
-
-@dataclass(frozen=True, slots=True)
-class AlignChunk:
-    """The work on a chunk of pairs whose words are to be aligned.
-
-    Attributes:
-        origin: where attention comes from.
-        layer: layers to read; None: the one in focus, else all.
-        head: heads to read, likewise.
-        how: how two directions are joined; None: as the model is made for.
-        against: what a decoder's row stands for: "input" or "output".
-        batch_size: pairs that a model reads at once at most; None: as many as fit.
-    """
-
-    origin: Origin
-    layer: str | None = None
-    head: str | None = None
-    how: str | None = None
-    against: str = "input"
-    batch_size: int | None = None
-
-    def __call__(self, chunk: Chunk) -> list[Aligned | AttnvizError]:
-        """The alignment of each record, or why it has none.
-
-        Raises:
-            AttnvizError: what would fail for every pair.
-        """
-        source = opened(self.origin, "cross")
-        other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
-        backward = opened(replace(self.origin, to=other), "cross") if other else source
-        aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
-        pairs = [record for record in chunk if isinstance(record, Text)]
-        aligned = aligner.align(pairs, self.batch_size)
-        found = [r.error if isinstance(r, BadText) else _named(next(aligned), r) for r in chunk]
-        for text in aligner.notes:
-            notify(text)
-        return found
-
-
-def _named(found: Aligned | AttnvizError, pair: Text) -> Aligned | AttnvizError:
-    """The same; an error says which pair it is about."""
-    if isinstance(found, AttnvizError) and pair.where:
-        return type(found)(f"{pair.where}: {found}")
-    return found

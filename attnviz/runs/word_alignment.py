@@ -20,10 +20,16 @@ from attnviz.analyses.alignment import (
 from attnviz.analyses.select import reduce_map, select
 from attnviz.analyses.words import merge_attention
 from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
-from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
+from attnviz.core.notices import notify
+from attnviz.core.options import Language, Origin
 from attnviz.core.query import Query
 from attnviz.models import Source
-from attnviz.storage.texts import Text
+from attnviz.runs.many_texts import Chunk, opened
+from attnviz.storage.texts import BadText, Text
+
+_OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
+"""The language that a translation into one comes from."""
 
 AGAINST = ("input", "output")
 """A decoder's row belongs to the token it has just read, or to the one that it predicts next."""
@@ -226,3 +232,48 @@ class Scores:
         """Layer, head and score, the best first."""
         ordered = sorted(self.heads.items(), key=lambda entry: entry[1].error)
         return ((layer, head, score) for (layer, head), score in ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class AlignChunk:
+    """The work on a chunk of pairs whose words are to be aligned.
+
+    Attributes:
+        origin: where attention comes from.
+        layer: layers to read; None: the one in focus, else all.
+        head: heads to read, likewise.
+        how: how two directions are joined; None: as the model is made for.
+        against: what a decoder's row stands for: "input" or "output".
+        batch_size: pairs that a model reads at once at most; None: as many as fit.
+    """
+
+    origin: Origin
+    layer: str | None = None
+    head: str | None = None
+    how: str | None = None
+    against: str = "input"
+    batch_size: int | None = None
+
+    def __call__(self, chunk: Chunk) -> list[Aligned | AttnvizError]:
+        """The alignment of each record, or why it has none.
+
+        Raises:
+            AttnvizError: what would fail for every pair.
+        """
+        source = opened(self.origin, "cross")
+        other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
+        backward = opened(replace(self.origin, to=other), "cross") if other else source
+        aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
+        pairs = [record for record in chunk if isinstance(record, Text)]
+        aligned = aligner.align(pairs, self.batch_size)
+        found = [r.error if isinstance(r, BadText) else _named(next(aligned), r) for r in chunk]
+        for text in aligner.notes:
+            notify(text)
+        return found
+
+
+def _named(found: Aligned | AttnvizError, pair: Text) -> Aligned | AttnvizError:
+    """The same; an error says which pair it is about."""
+    if isinstance(found, AttnvizError) and pair.where:
+        return type(found)(f"{pair.where}: {found}")
+    return found

@@ -49,8 +49,9 @@ def run_alignment(
     from attnviz.cli.run import count_texts, more_of_stdin, sharing
     from attnviz.models.open import check_origin
     from attnviz.runs.engines import open_engine
-    from attnviz.runs.many_texts import AlignChunk, chunk_name, with_records, with_shards
+    from attnviz.runs.many_texts import chunk_name, with_records, with_shards
     from attnviz.runs.pipeline import check_choice
+    from attnviz.runs.word_alignment import AlignChunk
     from attnviz.storage.texts import chunks
 
     choice = options.choice
