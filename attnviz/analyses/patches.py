@@ -162,7 +162,7 @@ def said_looks(item: AttentionMap) -> str:
     beside = f"; {elsewhere:.0%} {goes}" if whole and elsewhere >= 0.005 else ""
     if output:
         decided = query.text.removeprefix("→ ")
-        return f"what speaks for {decided}: rows and columns of patches{beside}"
+        return f"attribution of {decided}: rows and columns of patches{beside}"
     looks = "the patches look on average" if query == AVERAGE else f"{who} looks"
     return f"where {looks}: rows and columns of patches{beside}"
 

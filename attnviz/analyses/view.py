@@ -194,12 +194,14 @@ def views(
     focus = first_focus(attention, item, as_chosen=as_chosen or every_layer)
     if every_layer:
         return [_view(attention, item, layer, links, top, focus) for layer in item.layers]
-    view = _view(attention, item, focus.layer if focus else item.layers[-1], links, top, focus)
-    if as_chosen or focus is None or len(item.heads) == 1:
+    alone = as_chosen or focus is None or len(item.heads) == 1
+    layer = focus.layer if focus else item.layers[-1]
+    view = _view(attention, item, layer, links, top, focus, lines=alone)
+    if alone:
         return [view]
-    behind = _view(attention, item, focus.layer, links, top)
+    behind = _view(attention, item, layer, links, top)
     return [
-        replace(view, heads=(), strongest=None),
+        replace(view, strongest=None),
         replace(behind, caption=behind.which, orientation="", second=True),
     ]
 
@@ -289,6 +291,8 @@ def _view(
     links: tuple[Link, ...],
     top: int,
     focus: Focus | None = None,
+    *,
+    lines: bool = True,
 ) -> View:
     place = item.layers.index(layer)
     of_layer = item.with_weights(
@@ -303,7 +307,7 @@ def _view(
         map=shown,
         caption=f"{run} · {which}",
         orientation=orientation(item),
-        heads=head_lines(of_layer) if many else (),
+        heads=head_lines(of_layer) if many and lines else (),
         strongest=links[0] if links and (many or len(item.layers) > 1) else None,
         run=run,
         which=which,
@@ -353,7 +357,7 @@ def orientation(item: AttentionMap) -> str:
     if item.values == "signed" and item.query_side != item.key_side:
         return f"rows ({item.query_side}) against columns ({item.key_side})"
     if item.query_side == "output":
-        return f"the row is what is predicted, columns ({item.key_side}) what speaks for it"
+        return f"the row is what is predicted, columns ({item.key_side}) its attribution"
     if item.query_side == item.key_side:
         return "rows attend to columns"
     return f"rows ({item.query_side}) attend to columns ({item.key_side})"
@@ -386,7 +390,7 @@ def sides(item: AttentionMap) -> str:
     if item.values == "signed" and item.query_side != item.key_side:
         return f"left ({item.query_side}) against right ({item.key_side})"
     if item.query_side == "output":
-        return f"left is what is predicted, right ({item.key_side}) what speaks for it"
+        return f"left is what is predicted, right ({item.key_side}) its attribution"
     if item.query_side == item.key_side:
         return "left attends to right"
     return f"left ({item.query_side}) attends to right ({item.key_side})"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from attnviz.analyses.view import divisions, first_focus, views
-from attnviz.core.attention_map import Attention, AttentionMap, Focus, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import OutputError, choose
 from attnviz.core.registry import FORMATS, PICTURES
 from attnviz.renderers import Display, Renderer, Views
@@ -109,7 +110,7 @@ def page_html(
         return word_numbers(tokens, text) if text else []
 
     return page(
-        attention,
+        _focused(attention, (shown or views_of(attention))()),
         title=" · ".join([provenance.title, *provenance.steps]),
         command=command,
         measures={
@@ -133,19 +134,19 @@ def page_html(
         patches={
             number: _patches(picture, item) for number, item in enumerate(attention.maps) if picture
         },
-        focus=_focus(attention, (shown or views_of(attention))()),
         most_weights=most_weights or MOST_WEIGHTS,
     )
 
 
-def _focus(attention: Attention, shown: Sequence[View]) -> dict[int, Focus]:
-    """The head that the page opens each map on: the main map's as its view says."""
+def _focused(attention: Attention, shown: Sequence[View]) -> Attention:
+    """The attention with the head of each stream that the page opens on, as the views say."""
     as_chosen = not any(view.second for view in shown)
-    found = {0: shown[0].focus} | {
-        number: first_focus(attention, item, as_chosen=as_chosen)
-        for number, item in enumerate(attention.maps[1:], 1)
-    }
-    return {number: focus for number, focus in found.items() if focus is not None}
+    found = {
+        item.stream: first_focus(attention, item, as_chosen=as_chosen)
+        for item in attention.maps[1:]
+    } | {attention.main.stream: shown[0].focus}
+    focus = {stream: one for stream, one in found.items() if one is not None}
+    return replace(attention, provenance=replace(attention.provenance, focus=focus))
 
 
 def _patches(picture: bytes, item: AttentionMap) -> Patches:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from attnviz.analyses.lenses.flow import UNIT as FLOW
 from attnviz.analyses.patches import (
     look_from,
+    look_from_token,
     one_picture,
     over_picture,
     picture_views,
+    query_place,
     said_looks,
     strongest_patch,
 )
@@ -84,3 +87,120 @@ def test_what_goes_to_other_tokens_is_said() -> None:
     link = strongest_patch(item)
     assert (link.query, link.key, link.weight, link.key_position) == ("[CLS]", "0,0", 0.5, 1)
     assert one_picture(item)[1] == "layer 0 head 0"
+
+
+TEXT = tuple(Token(word) for word in ("what", "is", "this"))
+
+
+def over_text() -> AttentionMap:
+    """Three words of a text over a picture of two rows and three columns."""
+    weights = weights_of((2, 2, 3, 6))
+    return AttentionMap("cross", TEXT, patch_tokens(2, 3), weights, query_side="text",
+                        key_side="picture")  # fmt: skip
+
+
+@pytest.mark.parametrize(("which", "place"), [(None, 2), ("0", 0), ("1", 1), ("2", 2)])
+def test_a_token_looks_at_the_picture(which: str | None, place: int) -> None:
+    item = over_text()
+    found = look_from_token(attention_of(item), which)
+    assert np.array_equal(found.weights, item.weights[:, :, place : place + 1])
+    assert found.main.query_tokens == (TEXT[place],)
+    assert found.provenance.steps == (f"look from token {place} ('{TEXT[place].text}')",)
+
+
+@pytest.mark.parametrize("which", ["3", "-1", "a"])
+def test_a_token_that_is_not_there_is_told(which: str) -> None:
+    with pytest.raises(UsageError, match=r"the text has 0 to 2 \(0:what 1:is 2:this\)"):
+        look_from_token(attention_of(over_text()), which)
+
+
+@pytest.mark.parametrize(
+    ("patch", "marks", "place"),
+    [(None, 1, 0), (None, 0, None), ("0,0", 0, 0), ("0,0", 2, 2), ("1,2", 1, 6), ("1,0", 1, 4)],
+)
+def test_a_query_stands_where_its_patch_does(
+    patch: str | None, marks: int, place: int | None
+) -> None:
+    assert query_place((*(CLASS,) * marks, *patch_tokens(2, 3)), patch) == place
+
+
+def test_one_query_alone_is_the_one_that_looks() -> None:
+    item = picture_map(2, 3, marked=True)
+    one = item.with_weights(item.weights[:, :, :1], query_tokens=(CLASS,))
+    assert look_from(attention_of(one), None).main is one
+
+
+def test_the_last_layer_comes_first_and_every_layer_where_it_was_chosen() -> None:
+    item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
+    found = picture_views(attention_of(item), every_layer=True)
+    for layer, view in enumerate(found):
+        mean = over_picture(item)[layer].mean(0)
+        np.testing.assert_allclose(view.map.weights[0, 0], mean / mean.max(), atol=1e-6)
+        assert view.caption.endswith(f"mean over the heads of layer {layer}")
+        assert [token.text for token in view.map.query_tokens] == ["0", "1"]
+        assert [token.text for token in view.map.key_tokens] == ["0", "1", "2"]
+        assert view.map.unit == f"share of the largest weight, {mean.max():.2g}"
+    (last,) = picture_views(attention_of(item))
+    assert last.caption == found[1].caption
+    one = item.with_weights(item.weights[:, :1], heads=("0",))
+    assert picture_views(attention_of(one))[0].heads == ()
+
+
+def test_a_picture_that_gets_nothing_stays_empty() -> None:
+    weights = np.zeros((1, 1, 1, 3), np.float32)
+    item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
+    (view,) = picture_views(attention_of(item))
+    assert view.map.weights.tolist() == [[[[0, 0]]]]
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "which"),
+    [
+        (("0", "7"), ("3",), "layer 7 head 3"),
+        (("0", "7"), ("sum",), "layer 7, its heads summed"),
+        (("mean",), ("3",), "mean layer head 3"),
+        (("rollout",), ("mean",), "through all layers"),
+        (("0",), ("0", "1"), "mean over the heads of layer 0"),
+    ],
+)
+def test_one_matrix_is_named(layers: tuple[str, ...], heads: tuple[str, ...], which: str) -> None:
+    item = AttentionMap(
+        "self", (CLASS,), patch_tokens(1, 2), weights_of((len(layers), len(heads), 1, 2)),
+        layers=layers, heads=heads,
+    )  # fmt: skip
+    shown, said = one_picture(item)
+    assert said == which
+    np.testing.assert_allclose(shown.weights[0, 0], item.weights[-1].mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("token", "side", "inside", "said"),
+    [
+        (CLASS, "text", 0.75, "where [CLS] looks: rows and columns of patches; 25% goes elsewhere"),
+        (CLASS, "text", 0.996, "where [CLS] looks: rows and columns of patches"),
+        (CLASS, "text", 0.99, "where [CLS] looks: rows and columns of patches; 1% goes elsewhere"),
+        (AVERAGE, "text", 1, "where the patches look on average: rows and columns of patches"),
+        (Token("0,1"), "text", 1, "where patch 0,1 looks: rows and columns of patches"),
+        (Token("dog"), "words", 1, "where 'dog' looks: rows and columns of patches"),
+        (
+            Token("→ dog"),
+            "output",
+            0.5,
+            "attribution of dog: rows and columns of patches; 50% lies in other tokens",
+        ),
+    ],
+)
+def test_who_looks_is_said(token: Token, side: str, inside: float, said: str) -> None:
+    weights = np.array([[[[1 - inside, inside / 2, inside / 2]]]], np.float32)
+    item = AttentionMap("s", (token,), (CLASS, *patch_tokens(1, 2)), weights, query_side=side)
+    assert said_looks(item) == said
+    assert "elsewhere" not in said_looks(item.with_weights(weights, unit=FLOW))
+
+
+def test_the_strongest_patch_is_told_with_its_place_among_the_tokens() -> None:
+    weights = np.full((2, 2, 1, 7), 0.1, np.float32)
+    weights[1, 0, 0, 6] = 0.4
+    item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(2, 3)), weights)
+    link = strongest_patch(item)
+    assert (link.key, link.layer, link.head) == ("1,2", "1", "0")
+    assert (link.query_position, link.key_position) == (0, 6)

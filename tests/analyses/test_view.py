@@ -3,7 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.view import describe_run, head_worth_showing, orientation, views
+from attnviz.analyses.view import (
+    describe_run,
+    few_heads,
+    head_worth_showing,
+    orientation,
+    sides,
+    views,
+)
 from attnviz.core.attention_map import AttentionMap, Focus, Token
 from tests.samples import attention_of, self_map
 
@@ -146,3 +153,31 @@ def test_the_run_says_whether_it_was_trained_and_the_rows_who_attends() -> None:
     assert orientation(cross) == "rows (target) attend to columns (source)"
     signed = cross.with_weights(item.weights, values="signed")
     assert orientation(signed) == "rows (target) against columns (source)"
+
+
+@pytest.mark.parametrize(("heads", "kept"), [(1, 1), (2, 2), (8, 8), (9, 1)])
+def test_eight_heads_at_most_stand_side_by_side(heads: int, kept: int) -> None:
+    found = attention_of(self_map(WORDS, 1, heads))
+    item, title = few_heads(found, views(found)[0])
+    assert item.weights.shape[1] == kept
+    listed = ", ".join(map(str, range(heads)))
+    assert title.endswith(f"layer 0 · heads {listed}") == (1 < heads < 9)
+
+
+def test_both_layers_are_named_where_their_heads_stand_side_by_side() -> None:
+    found = attention_of(self_map(WORDS, 2, 1))
+    item, title = few_heads(found, views(found)[0])
+    assert item is found.main
+    assert title == "sample · self · 2 layers × 1 head · layers 0, 1 · head 0"
+
+
+def test_sides_say_which_is_which() -> None:
+    item = self_map(WORDS)
+    assert sides(item) == "left attends to right"
+    cross = item.with_weights(item.weights, query_side="target", key_side="source")
+    assert sides(cross) == "left (target) attends to right (source)"
+    signed = cross.with_weights(item.weights, values="signed")
+    assert sides(signed) == "left (target) against right (source)"
+    output = item.with_weights(item.weights, query_side="output")
+    assert sides(output) == "left is what is predicted, right (text) its attribution"
+    assert orientation(output) == "the row is what is predicted, columns (text) its attribution"

@@ -30,9 +30,11 @@ print(torch.cat(output.attentions).tolist())
 
 OURS = """
 import sys
+from attnviz.core.query import Query
+from attnviz.models import attend_query
 from attnviz.models.hugging_face import load_model
 folder, text = sys.argv[1:]
-print(load_model(folder, device="cpu").attend_self(text).weights.tolist())
+print(attend_query(load_model(folder, device="cpu"), Query(text)).weights.tolist())
 """
 
 

@@ -111,7 +111,7 @@ def test_the_gradient_lens_explains_the_class_decided_or_named(
         assert item["query_tokens"][0]["text"].startswith(f"→ {name or decided} ")
         assert np.array(item["weights"]).sum() == pytest.approx(1, abs=1e-5)
         assert page.stat().st_size > 10_000
-    assert "what speaks for dog" in attnviz(*asked, "--target", "dog").text
+    assert "attribution of dog" in attnviz(*asked, "--target", "dog").text
 
 
 @pytest.mark.parametrize(

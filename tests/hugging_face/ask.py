@@ -10,7 +10,7 @@ from attnviz.core.query import Kind, Query
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec
-from attnviz.models.hugging_face.capture.region import PooledGrid, whole
+from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 
 
 def attend(source: Any, text: str, target: str | None = None, kind: Kind = "self") -> Attention:
@@ -37,4 +37,4 @@ def values(source: Any, text: str) -> ValueVectors:
 
 def every_weight(path: str, call: Call) -> CaptureSpec:
     """What to read of a kernel's call: all of its weights."""
-    return CaptureSpec(PooledGrid(whole(call.query.shape[2]), whole(call.key.shape[2])))
+    return CaptureSpec(PooledGrid(each_token(call.query.shape[2]), each_token(call.key.shape[2])))

@@ -194,17 +194,19 @@ def test_nothing_is_printed_whatever_happens(copy_of, folder_of):
     rewrite(broken, num_hidden_layers=5)
     code = f"""
 from attnviz.core.errors import AttnvizError
+from attnviz.core.query import Query
+from attnviz.models import attend_query
 from attnviz.models.hugging_face import load_model
 
 def attempt(folder, **options):
     try:
         model = load_model(folder, device="cpu", **options)
-        model.attend_self("The professor. " * 30)
+        attend_query(model, Query("The professor. " * 30))
     except AttnvizError:
         pass
     else:
         if model.family == "encoder–decoder":
-            model.attend_cross("The car")
+            attend_query(model, Query("The car", kind="cross"))
 
 for folder in {[str(folder_of(kind)) for kind in ("bert", "t5", "mamba", "gpt2")] + [str(broken)]}:
     attempt(folder)

@@ -11,7 +11,7 @@ from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import check_mixture, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses, pool_array, read_grid
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, in_blocks, whole
+from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_token, in_blocks
 from tests.hugging_face.ask import every_weight
 
 
@@ -60,7 +60,7 @@ def rounding(call):
 @pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2), (8, 1)])
 def test_indicators_of_single_keys_give_the_weights(heads, groups, causal):
     call, weights = sdpa(heads=heads, groups=groups, causal=causal)
-    found = torch.cat([masses for _, masses in key_masses(call, whole(21))], -1)
+    found = torch.cat([masses for _, masses in key_masses(call, each_token(21))], -1)
     torch.testing.assert_close(found[0].transpose(0, 1), weights, atol=rounding(call), rtol=0)
 
 
@@ -92,7 +92,7 @@ def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
 @pytest.mark.parametrize(
     "frame",
     [
-        PooledGrid(Axis(3, 5), whole(21)),
+        PooledGrid(Axis(3, 5), each_token(21)),
         PooledGrid(Axis(3, 9), Axis(3, 9)),
         PooledGrid(Axis(2, 21, 4), Axis(5, 20, 3)),
     ],

@@ -12,7 +12,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, Token
 from attnviz.core.query import Query
 from attnviz.models.hugging_face import load_model
-from attnviz.models.hugging_face.load.tasks import any_of, one_of, whole_words
+from attnviz.models.hugging_face.load.tasks import any_of, one_of, word_labels
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
@@ -136,7 +136,7 @@ def test_words_by_hand():
         Token("é 2/2", 7, 8),
         Token("x", 9, 10),
     )
-    found = whole_words(["B", "B-LOC", "O", "B-PER", "O", "O"], tokens, "Newark é x")
+    found = word_labels(["B", "B-LOC", "O", "B-PER", "O", "O"], tokens, "Newark é x")
     assert found == (None, "B-LOC", "B-LOC", "B-PER", "B-PER", None)
 
 

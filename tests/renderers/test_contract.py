@@ -6,22 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnviz.storage.read import read_attention
 from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES, Entry, Format
 from attnviz.renderers import Display
+from attnviz.renderers.reports import format_of, formats_of, picture_suffix
 from attnviz.runs.outputs import (
     as_bytes,
     draw,
-    format_of,
     make_renderer,
     picture_bytes,
-    picture_suffix,
     views_of,
 )
+from attnviz.storage.saved import read_attention
 from tests.samples import attention_of, self_map
 
 TEXTS = [
@@ -70,12 +69,12 @@ def check_format(name: str, entry: Format) -> None:
             assert [text.id for text in found] == [text.id for text in texts]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", formats_of("maps"))
 def test_every_format_is_complete(name: str) -> None:
     check_format(name, FORMATS[name])
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", formats_of("maps"))
 def test_a_format_is_found_by_its_name_and_by_its_suffix(name: str) -> None:
     assert type(make_renderer(name, Display())) is FORMATS[name].load()
     if suffix := FORMATS[name].suffix:
@@ -87,7 +86,7 @@ def test_what_is_no_format_is_refused_with_those_that_are() -> None:
         make_renderer("tvs", Display())
     with pytest.raises(UsageError) as refused:
         format_of(Path("x.jsn"))
-    assert all(entry.suffix in str(refused.value) for entry in FORMATS.values())
+    assert all(entry.suffix in str(refused.value) for entry in formats_of("maps").values())
     assert "Did you mean '.json'" in str(refused.value)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.storage.texts import CHUNK_SIZE, BadText, Text, chunks
-from attnviz.storage.texts.batches import batches, chunks_by_memory
+from attnviz.storage.texts import CHUNK_SIZE, BadText, Text, batches, chunks, chunks_by_memory
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), max_size=60)
 

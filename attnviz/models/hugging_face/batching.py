@@ -27,7 +27,7 @@ from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_
 from attnviz.models.hugging_face.load.errors import first_line
 from attnviz.models.hugging_face.load.tasks import record_outputs
 from attnviz.models.hugging_face.model import LoadedModel, input_names, vocabulary_size
-from attnviz.storage.texts.batches import MEMORY_BUDGET, batches
+from attnviz.storage.texts import MEMORY_BUDGET, batches
 
 FEW = 4
 """Fewer texts than this are read one by one: a batch of them would save nothing."""

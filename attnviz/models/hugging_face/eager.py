@@ -51,7 +51,7 @@ class EagerInputs:
 
 def eager_inputs(loaded: LoadedModel, encoded: EncodedQuery) -> EagerInputs:
     """A query for the model, or for the encoder of one with two halves."""
-    if not loaded.region.is_whole:
+    if not loaded.region.is_default:
         raise UsageError(
             "gradients and norms need every weight: leave --max-size, --rows and --window out, or "
             "use --lens raw"

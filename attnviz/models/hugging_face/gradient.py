@@ -188,9 +188,9 @@ def chosen_word(
 ) -> Chosen:
     """A token that a language model predicts.
 
-    Of a masked one the mask, else the last token that stands for text; of one that writes the
+    Of a masked model the mask, else the last token that stands for text; of one that writes the
     next token, or the last of a given target. A word that the text does not hold is looked for in
-    the vocabulary: what speaks for it in place of the predicted one.
+    the vocabulary, and explained in place of the predicted one.
     """
     side = next(iter(encoded.axes.values()))[0]
     tokens, ids = encoded.tokens[side], list(encoded.ids(side))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.models.hugging_face.capture.region import WHOLE, Region
+from attnviz.models.hugging_face.capture.region import ALL_TOKENS, Region
 from attnviz.models.hugging_face.load.family import Family
 from attnviz.models.hugging_face.load.tasks import Task
 
@@ -40,7 +40,7 @@ class LoadedModel:
     max_new_tokens: int | None = None
     chat_template: bool = False
     task: Task | None = None
-    region: Region = WHOLE
+    region: Region = ALL_TOKENS
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
         """The inputs that a part of the model takes, as a batch of one on the model's device."""

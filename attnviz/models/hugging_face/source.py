@@ -27,7 +27,7 @@ from attnviz.models.hugging_face.load.loading import (
 )
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
-from attnviz.storage.texts.batches import chunks_by_memory
+from attnviz.storage.texts import chunks_by_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -17,7 +17,7 @@ from attnviz.models import attend_each, check_device, check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
 from attnviz.models.pocket.network import decode, encode
 from attnviz.models.pocket.text import LANGUAGE, EncodedQuery, EncodedText
-from attnviz.storage.texts.batches import MEMORY_BUDGET, batches, chunks_by_memory
+from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

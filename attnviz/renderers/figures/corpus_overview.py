@@ -77,6 +77,6 @@ def _notes(report: CorpusReport) -> list[str]:
     failed = f"{report.failed:,} texts could not be read" if report.failed else ""
     told = (
         f"measures: heads in the order of their means; dark: {report.interval}; pale: one standard "
-        "deviation between texts; dashed: an even look"
+        "deviation between texts; dashed: uniform attention"
     )
     return [text for text in (told, only, failed) if text]

@@ -40,7 +40,9 @@ _LARGEST_CELL, _ROW = 92, 40
 _TILE_CELL = 40
 _RAMP = 44
 _SMALLEST_TILE = 300
-_SUBTITLE = "layers run down, heads across; a role is named where a head clearly beats an even look"
+_SUBTITLE = (
+    "layers run down, heads across; a role is named where a head clearly beats uniform attention"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class _Heads:
         return row.values.get(name, math.nan) if row else math.nan
 
     def uniform(self, meaning: Meaning) -> str:
-        """What an even look gives, as one number or, where masks differ, as a range."""
+        """What uniform attention gives, as one number or, where masks differ, as a range."""
         found = [row.uniform.get(meaning.name, math.nan) for row in self.rows.values()]
         known = [value for value in found if not math.isnan(value)]
         low, high = (number(end(known), meaning) for end in (min, max))
@@ -76,7 +78,7 @@ def head_overview(report: HeadReport) -> Figure:
     """Every head of the first stream: its role on top, then its measures on common scales.
 
     In the tiles a colour is the share of the largest value a measure can have; behind its name
-    stands what an even look would give.
+    stands what uniform attention would give.
 
     Args:
         report: heads of at least one stream.

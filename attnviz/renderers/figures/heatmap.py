@@ -161,7 +161,7 @@ def _ordinal(count: int) -> str:
 
 
 QUERY_AXIS, KEY_AXIS = "query (attends)", "key (attended)"
-OUTPUT_AXES = "output", "what speaks for it"
+OUTPUT_AXES = "output", "attribution"
 _MOST_NUMBERS = 400
 _SMALLEST_NUMBER, _LARGEST_NUMBER = 5.0, 8.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attnviz.core.attention_map import Attention, Focus, Projections
+from attnviz.core.attention_map import Attention, Projections
 from attnviz.core.measures import HeadMeasure
 from attnviz.renderers.page.data import Patches
 from attnviz.renderers.page.document import Extras, assemble, framed, page_document
@@ -32,7 +32,6 @@ def page(
     words: Mapping[int, tuple[Words, Words]] | None = None,
     projections: Mapping[int, Projections] | None = None,
     patches: Mapping[int, Patches] | None = None,
-    focus: Mapping[int, Focus] | None = None,
     most_weights: int = MOST_WEIGHTS,
 ) -> str:
     """An HTML page with every map of one text, to be looked at in a browser.
@@ -51,7 +50,6 @@ def page(
             token; None for a token that is no word's; nothing where tokens are all there is.
         projections: for a map, the queries and keys behind its scores.
         patches: for a map, the picture that its keys are patches of.
-        focus: for a map, the head to show first; by default the source's.
         most_weights: how many weights are kept one by one.
 
     Returns:
@@ -60,10 +58,6 @@ def page(
     Raises:
         InputError: words, projections or patches that do not fit their map.
     """
-    if focus is None:
-        known = attention.provenance.focus
-        streams = enumerate(item.stream for item in attention.maps)
-        focus = {number: known[stream] for number, stream in streams if stream in known}
-    extras = Extras(measures or {}, words or {}, projections or {}, patches or {}, focus)
+    extras = Extras(measures or {}, words or {}, projections or {}, patches or {})
     document, blobs = page_document(attention, extras, title, command, most_weights)
     return assemble(document, blobs)

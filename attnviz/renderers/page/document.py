@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure
 from attnviz.core.sinks import sink_place
@@ -172,7 +172,6 @@ class Extras:
     words: Mapping[int, tuple[Words, Words]]
     projections: Mapping[int, Projections]
     patches: Mapping[int, Patches]
-    focus: Mapping[int, Focus]
 
 
 def page_document(
@@ -220,7 +219,7 @@ def _map(
     shown = within(item, room)
     codes = encode(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
-    focus = extras.focus.get(number)
+    focus = attention.provenance.focus.get(item.stream)
     words = extras.words.get(number, ((), ()))
     stream, lens = _called(attention, item)
     return {

@@ -22,7 +22,7 @@ from attnviz.renderers.text.heads import UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading, what an even look gives, and a cell for each head."""
+    """One column: its heading, what uniform attention gives, and a cell for each head."""
 
     heading: str
     even: list[str]
@@ -38,7 +38,7 @@ class Column:
 def grid(
     stream: StreamReport, columns: dict[str, Column], display: Display, role: bool = True
 ) -> list[Text]:
-    """A line a head under the headings and an even look, in as many columns as fit."""
+    """A line a head under the headings and uniform attention, in as many columns as fit."""
     names = [names_of(row, role) for row in stream.rows]
     headings = ("layer", "head", *(("role",) if role else ()))
     widths = [max(map(cell_len, column)) for column in zip(headings, *names, strict=True)]
@@ -83,7 +83,7 @@ def named_line(names: Sequence[str], widths: Sequence[int]) -> Text:
 
 
 def dim_line(names: Sequence[str], widths: Sequence[int], cells: Sequence[str]) -> Text:
-    """A line that is no head's: headings, or an even look."""
+    """A line that is no head's: headings, or uniform attention."""
     parts = [named_line(names, widths).plain, *cells]
     return Text(" ".join(parts), style="dim", no_wrap=True)
 
@@ -149,7 +149,7 @@ def _told_measures(report: CorpusReport, stream: StreamReport) -> str:
         if meaning.unit != "share":
             named.setdefault(meaning.unit, []).append(meaning.name)
     others = "".join(f", {' and '.join(names)} in {unit}" for unit, names in named.items())
-    return f"mean ± half the {report.interval}; shares{others}; uniform: an even look"
+    return f"mean ± half the {report.interval}; shares{others}; uniform: every key alike"
 
 
 _READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
@@ -160,7 +160,7 @@ _READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
     ),
     "classes": lambda *_: (
         "share of all attention by what the key is: a special token, a "
-        "punctuation mark, or a word by its rank in this corpus; uniform: an even look"
+        "punctuation mark, or a word by its rank in this corpus; uniform: every key alike"
     ),
     "pairs": lambda report, stream: (
         f"mean weight of query → key over so many occurrences (at "

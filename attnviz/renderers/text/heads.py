@@ -44,7 +44,7 @@ class _Layout:
 
 
 def measures_table(report: HeadReport, display: Display, keep: str | None = None) -> str:
-    """A line for each head under lines for an even look, in as many columns as fit.
+    """A line for each head under lines for uniform attention, in as many columns as fit.
 
     Args:
         report: the heads.
@@ -80,7 +80,7 @@ def number(value: float, meaning: Meaning) -> str:
 def _reading(measures: Sequence[Meaning]) -> str:
     others = [f"{names} in {unit}" for unit, names in _by_unit(measures) if unit != "share"]
     told = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
-    return f"uniform: an even look at all it may see; {told}"
+    return f"uniform: all it may see attended to alike; {told}"
 
 
 def _by_unit(measures: Iterable[Meaning]) -> list[tuple[str, str]]:

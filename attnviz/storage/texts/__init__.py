@@ -1,8 +1,11 @@
-"""Texts as they come in, one at a time: from arguments, or from files of several formats."""
+"""Texts as they come in, one at a time, and which of them are read together.
+
+That is decided by their number and lengths alone, so that it is reproducible.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from attnviz.core.errors import InputError
@@ -13,6 +16,11 @@ CHUNK_SIZE = 1024
 CHUNK_LENGTHS = 1 << 25
 """The sum of squared lengths, in characters, at which a chunk is full: long texts have large maps,
 and a worker returns those of a whole chunk at once."""
+MEMORY_BUDGET = 2**29
+"""Bytes of maps that are held at once."""
+
+Lengths = tuple[int, ...]
+"""How many tokens each of a record's texts has: one text, or a source and its target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +107,50 @@ def chunks(
             chunk, lengths = [], 0
     if chunk:
         yield chunk
+
+
+def chunks_by_memory(sizes: Sequence[int], budget: int) -> Iterator[range]:
+    """Records in order, as many at a time as fit into the budget, but one at least.
+
+    Args:
+        sizes: bytes of each record's maps.
+        budget: bytes that are held at once at most.
+    """
+    first, held = 0, 0
+    for number, size in enumerate(sizes):
+        if number > first and held + size > budget:
+            yield range(first, number)
+            first, held = number, 0
+        held += size
+    if first < len(sizes):
+        yield range(first, len(sizes))
+
+
+def batches(
+    numbers: Sequence[int],
+    lengths: Callable[[int], Lengths],
+    *,
+    tokens: int,
+    most: int | None,
+    even: bool,
+) -> Iterator[list[int]]:
+    """Records of similar length together, shortest first.
+
+    Args:
+        numbers: of the records.
+        lengths: a record's.
+        tokens: in a batch at most, padding counted.
+        most: records in a batch at most; None: only tokens count.
+        even: only records of equal lengths come together.
+    """
+    batch, widest = list[int](), Lengths()
+    for own, number in sorted((lengths(number), number) for number in numbers):
+        wider = tuple(map(max, widest, own)) if batch else own
+        full = (len(batch) + 1) * sum(wider) > tokens or len(batch) == most
+        if batch and (full or (even and own != widest)):
+            yield batch
+            batch, wider = [], own
+        batch.append(number)
+        widest = wider
+    if batch:
+        yield batch

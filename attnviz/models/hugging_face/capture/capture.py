@@ -31,13 +31,13 @@ from attnviz.models.hugging_face.capture.passes import (
 from attnviz.models.hugging_face.capture.probe import pool_array
 from attnviz.models.hugging_face.capture.projections import check_grids, stacked
 from attnviz.models.hugging_face.capture.region import (
-    WHOLE,
+    ALL_TOKENS,
     Axis,
     PooledGrid,
     Region,
     choose_grids,
+    each_token,
     region_note,
-    whole,
 )
 from attnviz.models.hugging_face.load.family import check_family
 
@@ -88,7 +88,7 @@ def capture(
     inputs: Mapping[str, Any],
     sides: Sides,
     *,
-    region: Region = WHOLE,
+    region: Region = ALL_TOKENS,
     ignored: Mapping[str, IgnoredPositions] | None = None,
 ) -> list[Captured]:
     """The attention of one forward pass over one text.
@@ -242,7 +242,9 @@ def capture_many(
             }
             for item in group(stream, own):
                 check_rows(item.weights, ", ".join(item.layers), model)
-                items.append(replace(item, queries=whole(queries), keys=whole(keys), route=route))
+                items.append(
+                    replace(item, queries=each_token(queries), keys=each_token(keys), route=route)
+                )
         found.append(items)
     return found
 
@@ -257,7 +259,7 @@ def _all_layers(
     """Each stream's layers by name, shape (batch, heads, queries, keys), and how they were read."""
     specs = {
         stream: CaptureSpec(
-            PooledGrid(whole(queries), whole(keys)), first=sides[0][stream][0], given=True
+            PooledGrid(each_token(queries), each_token(keys)), first=sides[0][stream][0], given=True
         )
         for stream, (queries, keys) in longest.items()
     }

@@ -10,7 +10,7 @@ import numpy as np
 from attnviz.core.attention_map import AttentionMap, Link, Projections, Provenance, Token
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, links_note
-from attnviz.models.hugging_face.capture.region import PooledGrid, region_note, whole
+from attnviz.models.hugging_face.capture.region import PooledGrid, each_token, region_note
 
 SECOND_PASS = "this family calls no attention kernel: its weights are those of a second, eager pass"
 
@@ -24,8 +24,8 @@ def as_map(
     language models), and some encoders do not. Of one token only the family can tell.
     """
     stream = item.stream
-    queries = item.queries or whole(len(tokens[side]))
-    keys = item.keys or whole(len(tokens[key_side]))
+    queries = item.queries or each_token(len(tokens[side]))
+    keys = item.keys or each_token(len(tokens[key_side]))
     if stream in {"self", "causal"} and len(tokens[side]) > 1:
         first = (queries.start - keys.start) // keys.length
         ahead = any(np.triu(layer, 1 + first).any() for layer in item.weights)

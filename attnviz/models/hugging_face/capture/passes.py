@@ -199,9 +199,6 @@ def check_mixture(path: str, call: Call, weights: Any, queries: int | None = Non
         call: its call.
         weights: what was read of it.
         queries: how many the first text has; None: all.
-
-    Raises:
-        AttentionError: they do not: the kernel is not linear in its values.
     """
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
@@ -298,11 +295,7 @@ def _wrong_shape(
 
 
 def check_rows(array: NDArray[np.float32], number: str, model: Any) -> None:
-    """Refuse numbers that are no shares of attention (scores before the softmax, for one).
-
-    Raises:
-        AttentionError: a value that is negative or not finite, or a row that sums to over 1.
-    """
+    """Refuse numbers that are no shares of attention (scores before the softmax, for one)."""
     most = 1 + TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-3)
     lowest, largest = float(array.min()), float(array.sum(axis=-1).max())
     if not (lowest >= 0 and largest <= most):

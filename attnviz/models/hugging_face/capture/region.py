@@ -46,12 +46,12 @@ class Region:
     keep_qk: bool = False
 
     @property
-    def is_whole(self) -> bool:
+    def is_default(self) -> bool:
         """True where no part and no size was asked for."""
         return self.max_size is None and self.rows is None and self.window is None
 
 
-WHOLE = Region()
+ALL_TOKENS = Region()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def grids_of(
             grids[stream] = PooledGrid(part, part)
         elif region.rows is not None:
             first, last = within(region.rows, queries, "--rows")
-            grids[stream] = PooledGrid(Axis(first, last + 1), whole(keys))
+            grids[stream] = PooledGrid(Axis(first, last + 1), each_token(keys))
         else:
             sizes = (in_blocks(0, length, most or length) for length in (queries, keys))
             grids[stream] = PooledGrid(*sizes)
@@ -199,7 +199,7 @@ class Axis:
         return tuple(_joined(tokens[first:stop], first) for first, stop in self.spans)
 
 
-def whole(length: int) -> Axis:
+def each_token(length: int) -> Axis:
     """Every token by itself."""
     return Axis(0, length)
 

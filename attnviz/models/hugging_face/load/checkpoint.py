@@ -56,7 +56,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
         )
     files = shards(folder / name) if name.endswith(".index.json") else [folder / name]
     for file in files:
-        check_whole(file)
+        check_file(file)
     headers = [] if pickled else [read_header(file) for file in files]
     tensors = [tensor for header in headers for tensor in header.values()]
     return Checkpoint(
@@ -120,7 +120,7 @@ def shards(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def check_whole(file: Path) -> None:
+def check_file(file: Path) -> None:
     """Refuse a file of weights that is empty or only points to where the weights are."""
     with file.open("rb") as stream:
         start = stream.read(len(POINTER))

@@ -76,7 +76,7 @@ def show_decision(
     logits = output.logits[0].float()
     if task.kind == "tokens":
         found = [task.labels[number] for number in logits.argmax(-1).tolist()]
-        labels = whole_words(found, tokens, attention.text or "")
+        labels = word_labels(found, tokens, attention.text or "")
         maps = tuple(with_labels(item, tokens, labels) for item in attention.maps)
         return replace(attention, maps=maps)
     provenance = attention.provenance
@@ -85,7 +85,7 @@ def show_decision(
     return replace(attention, provenance=replace(provenance, settings=settings), decision=decision)
 
 
-def whole_words(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
+def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
     """A label for each token: a word's pieces all get that of its first.
 
     Models are trained on first pieces; what they say about the others means nothing.

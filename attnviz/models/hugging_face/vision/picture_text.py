@@ -16,6 +16,7 @@ from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.tokens import check_text, label, locate_pieces, pieces_of
 from attnviz.models.hugging_face.load.errors import first_line, quiet
+from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, Box, pair, seen_box
 
 if TYPE_CHECKING:
@@ -105,11 +106,7 @@ class PictureTextModel:
         return f"{self.processor.image_token}\n{text}"
 
     def grid(self, inputs: dict[str, Any], count: int) -> tuple[int, int]:
-        """How many patches a picture has from top to bottom and from left to right.
-
-        Raises:
-            AttentionError: there is not one token for each.
-        """
+        """How many patches a picture has from top to bottom and from left to right."""
         config = self.model.config.vision_config
         if "image_grid_thw" in inputs:
             merged = getattr(config, "spatial_merge_size", 1)
@@ -134,20 +131,18 @@ class PictureTextModel:
         return text, label(pieces, locate_pieces(tokenizer, pieces, added, text), added, text, None)
 
 
-def load_picture_text_model(name: str, **terms: Any) -> PictureTextModel:
+def load_picture_text_model(name: str, **options: Any) -> PictureTextModel:
     """A pretrained model of pictures and text, ready to be asked for its attention.
 
     Args:
         name: a folder, or a model's id on the hub.
-        terms: the fields of `attnviz.models.hugging_face.load.loading.Terms` by name.
+        options: the fields of `LoadOptions` by name.
 
     Raises:
         UsageError: a device, precision or revision that does not exist.
         ModelError: it cannot be found or loaded, or does not read both in one sequence.
     """
-    from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-
-    parts = load_parts(name, LoadOptions(**terms), load_both, model_class)
+    parts = load_parts(name, LoadOptions(**options), load_both, model_class)
     config = parts.model.config
     reads_both = hasattr(config, "vision_config") and hasattr(parts.reader, "image_token")
     if not reads_both or not (hasattr(config, "image_token_id") or "image_token_index" in config):
@@ -159,11 +154,7 @@ def load_picture_text_model(name: str, **terms: Any) -> PictureTextModel:
 
 
 def load_both(folder: Path, name: str) -> Any:
-    """What makes a model's inputs of a picture and a text.
-
-    Raises:
-        ModelError: its files are missing or damaged.
-    """
+    """What makes a model's inputs of a picture and a text."""
     import transformers
 
     auto: Any = transformers.AutoProcessor

@@ -53,11 +53,7 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 def load_processor(folder: Path, name: str) -> Any:
-    """What resizes and normalises pictures for a model.
-
-    Raises:
-        ModelError: the model's folder has none.
-    """
+    """What resizes and normalises pictures for a model."""
     import transformers
 
     if not any((folder / file).is_file() for file in PROCESSORS):
@@ -141,11 +137,7 @@ class PictureReader:
         return getattr(self.model.config, "vision_config", None) or self.model.config
 
     def inputs(self, picture: Image, size: tuple[int, int] | None) -> dict[str, Any]:
-        """The picture as the model takes it.
-
-        Raises:
-            UsageError: patches do not fit into the size evenly.
-        """
+        """The picture as the model takes it."""
         import inspect
 
         high, wide = self.patch_size
@@ -165,11 +157,7 @@ class PictureReader:
 
     @property
     def patch_size(self) -> tuple[int, int]:
-        """Height and width of a patch in pixels.
-
-        Raises:
-            AttentionError: the model has no patches of one size.
-        """
+        """Height and width of a patch in pixels."""
         size = getattr(self.config, "patch_size", None)
         if size is None or (not isinstance(size, int) and len(size) != 2):
             raise AttentionError(
@@ -185,11 +173,7 @@ class PictureReader:
         return -(-height // high), -(-width // wide)
 
     def tokens(self, inputs: dict[str, Any], rows: int, columns: int) -> tuple[Token, ...]:
-        """What the model makes of a picture: special tokens, then the patches.
-
-        Raises:
-            AttentionError: it makes something else.
-        """
+        """What the model makes of a picture: special tokens, then the patches."""
         length = self.length(inputs)
         if length - rows * columns not in self.special_counts:
             raise AttentionError(

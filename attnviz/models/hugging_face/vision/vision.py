@@ -22,7 +22,7 @@ from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.probe import key_masses
-from attnviz.models.hugging_face.capture.region import Region, whole
+from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -250,7 +250,7 @@ def read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
         layer = layers[id(call.module)]
         rows, columns = grids[id(layer)]
         slots = call.key.shape[-2]
-        masses = torch.cat([part for _, part in key_masses(call, whole(slots))], dim=-1)
+        masses = torch.cat([part for _, part in key_masses(call, each_token(slots))], dim=-1)
         weights = masses.transpose(1, 2).float().cpu().numpy()
         places = window_places(rows, columns, int(layer.window_size), int(layer.shift_size))
         found.append(Windows(weights, places, rows, columns))
@@ -279,12 +279,7 @@ ALL = "all"
 def window_maps(
     reader: PictureReader, inputs: dict[str, Any], patch: str | None
 ) -> tuple[AttentionMap, ...]:
-    """One query's attention in each layer, over the coarser patches of the later ones.
-
-    Raises:
-        UsageError: every query was asked for.
-        AttentionError: the windows do not reach a kernel.
-    """
+    """One query's attention in each layer, over the coarser patches of the later ones."""
     import torch
 
     if patch == ALL:
