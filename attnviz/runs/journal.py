@@ -11,11 +11,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from attnviz import __version__
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.options import Option, Options
+from attnviz.core.options import Options
 from attnviz.storage.documents import dump_json, parse_json
 from attnviz.storage.saved import shard_path
 from attnviz.storage.writing import replace_durably
@@ -110,10 +110,9 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
     """
     given: dict[str, Any] = {"attnviz": __version__, "command": command, "--input": input_file}
     for half in (options.origin, options.choice, options.many):
-        for name, hint in get_type_hints(type(half), include_extras=True).items():
-            option = next(item for item in hint.__metadata__ if isinstance(item, Option))
-            if half is not options.many or name in DECIDING:
-                given[option.names.split()[0]] = getattr(half, name)
+        for item in fields(half):
+            if half is not options.many or item.name in DECIDING:
+                given[item.metadata["option"].names.split()[0]] = getattr(half, item.name)
     given |= _fingerprint(input_file)
     return {name: str(value) for name, value in given.items() if value is not None}
 
