@@ -165,11 +165,7 @@ def pharaoh(links: Links) -> str:
 
 
 def read_pharaoh(line: str) -> Links:
-    """The links of a Pharaoh line.
-
-    Raises:
-        InputError: a part that is not two numbers joined by a hyphen.
-    """
+    """The links of a Pharaoh line."""
     links = set()
     for part in line.split():
         source, hyphen, target = part.partition("-")

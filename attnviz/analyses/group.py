@@ -124,12 +124,7 @@ def placed_in(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], 
 
 
 def named_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -> list[int | None]:
-    """The group of each token, None where none names it.
-
-    Raises:
-        InputError: a piece that the text lacks, a position that does not exist, a token in two
-            groups, or a group without a token.
-    """
+    """The group of each token, None where none names it."""
     numbers: list[int | None] = [None] * len(tokens)
     cursor = 0
     for number, group in enumerate(groups):
@@ -185,11 +180,7 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
 
 
 def read_groups(path: Path) -> list[list[Group]]:
-    """The groups of each text: of one, or of a source and a target.
-
-    Raises:
-        InputError: the file cannot be read, holds no group, or more than two lists of them.
-    """
+    """The groups of each text: of one, or of a source and a target."""
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

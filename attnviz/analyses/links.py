@@ -15,17 +15,7 @@ if TYPE_CHECKING:
 
 
 def strongest_links(item: AttentionMap, count: int, between_words: bool = True) -> list[Link]:
-    """The cells of largest size over all layers and heads, largest first, equal ones as they come.
-
-    Args:
-        item: any map.
-        count: at most how many.
-        between_words: leave out links from and to special tokens, to a sink, and from a token to
-            itself, which would hide the others; where nothing else is left, they count after all.
-
-    Returns:
-        Links with their layer, head and weight; of a map of blocks the exact ones it brings along.
-    """
+    """The cells of largest size over all layers and heads, largest first, equal ones as they come."""
     if item.is_pooled and item.links:
         return sorted(item.links, key=lambda link: -link.weight)[:count]
     allowed = cells_between_words(item) if between_words else None

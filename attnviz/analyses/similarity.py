@@ -20,15 +20,7 @@ Square = NDArray[np.float64]
 
 
 def head_divergences(item: AttentionMap) -> Square:
-    """Mean Jensen–Shannon divergence between the rows of every two heads, in nats.
-
-    Returns:
-        Shape (layers · heads, layers · heads), layer by layer: symmetric, 0 on the diagonal.
-
-    Raises:
-        UsageError: a map of signed values.
-        InputError: a map of blocks.
-    """
+    """Mean Jensen–Shannon divergence between the rows of every two heads, in nats."""
     check_measurable(item)
     heads = item.weights.reshape(-1, *item.weights.shape[2:])
     entropies = row_entropy(heads)
@@ -41,15 +33,7 @@ def head_divergences(item: AttentionMap) -> Square:
 
 
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
-    """Places in a plane whose squared distances come closest to the divergences.
-
-    Args:
-        divergences: shape (items, items).
-
-    Returns:
-        Places of shape (items, 2), around 0 and with signs fixed so that the same input gives the
-        same picture; and the share of all spread that the plane shows, 0 to 1.
-    """
+    """Places in a plane whose squared distances come closest to the divergences."""
     count = len(divergences)
     centring = np.eye(count) - 1 / count
     values, vectors = np.linalg.eigh(-centring @ divergences @ centring / 2)

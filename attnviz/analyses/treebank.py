@@ -27,13 +27,7 @@ TOWARDS = ("head", "dependent")
 def strongest_words(
     item: AttentionMap, text: str, words: tuple[Token, ...]
 ) -> tuple[NDArray[np.int64], list[int]]:
-    """For each word the other word that it attends to most in each head.
-
-    Returns:
-        Shape (layers, heads, words found), an index into the words found, or -1 where a word
-        attends to no other; and which words were found: one whose letters lie within another's
-        piece is not.
-    """
+    """For each word the other word that it attends to most in each head."""
     merged = merge_words(item, text, text, words)
     places: dict[tuple[int, int], int] = {}
     for place, token in enumerate(merged.query_tokens):

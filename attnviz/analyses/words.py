@@ -49,13 +49,7 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
 
 
 def partition_of(tokens: Sequence[Token], numbers: Sequence[int | None], text: str) -> Partition:
-    """A partition from a number for each position, in the order in which groups first appear.
-
-    Args:
-        tokens: of the axis.
-        numbers: equal for positions that go together; None stays on its own.
-        text: what the tokens' offsets refer to; a group reads as the part of it that it covers.
-    """
+    """A partition from a number for each position, in the order in which groups first appear."""
     places: dict[int, int] = {}
     members: list[list[int]] = []
     for position, number in enumerate(numbers):
@@ -130,14 +124,7 @@ def first_character(token: Token, text: str) -> int:
 def merge_words(
     item: AttentionMap, query_text: str, key_text: str, words: Sequence[Token] | None = None
 ) -> AttentionMap:
-    """The map over words; special tokens stay as they are, and rows keep their sums.
-
-    Args:
-        item: a map over pieces.
-        query_text: what the query tokens' offsets refer to.
-        key_text: what the key tokens' offsets refer to.
-        words: what counts as a word of both texts; None: the runs between spaces.
-    """
+    """The map over words; special tokens stay as they are, and rows keep their sums."""
     queries = _partition(item.query_tokens, query_text, words)
     return merge(item, queries, _partition(item.key_tokens, key_text, words))
 

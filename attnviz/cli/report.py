@@ -71,21 +71,7 @@ class Report(AbstractContextManager["Report"]):
         command: str = "",
         input_file: Path | None = None,
     ) -> None:
-        """Check everything that will be written.
-
-        Args:
-            options: what was asked for.
-            kind: of the data.
-            pictures: where each picture goes; None: as --heatmap, --grid and --links say.
-            many: whether several results may come.
-            command: what makes the results, where --resume can continue them.
-            input_file: the file that the texts come from, if it can be read again.
-
-        Raises:
-            UsageError: a format that cannot hold the data, a wrong suffix, one file asked for
-                twice, or nothing that could be resumed.
-            OutputError: a place that cannot be written.
-        """
+        """Check everything that will be written."""
         self.options, self.kind = options, kind
         self.started = time.perf_counter()
         self.format = check_places(options, kind, pictures)
@@ -241,12 +227,7 @@ def places_of(
 def check_places(
     options: Options, kind: DataKind, pictures: Mapping[str, Path | None] | None = None
 ) -> str:
-    """Find out whether everything asked for has a place of its own; answers stdout's format.
-
-    Raises:
-        UsageError: a format that cannot hold the data, a wrong suffix, or one file asked for twice.
-        OutputError: a place that cannot be written.
-    """
+    """Find out whether everything asked for has a place of its own; answers stdout's format."""
     output, formats = options.output, formats_of(kind)
     name = output.format or next(iter(formats))
     if name not in formats:

@@ -66,11 +66,7 @@ class Transforming(Protocol):
 
 
 def attend_query(source: Source, query: Query) -> Attention:
-    """The maps of one query.
-
-    Raises:
-        InputError: it has none.
-    """
+    """The maps of one query."""
     (found,) = source.attend([query])
     if isinstance(found, InputError):
         raise type(found)(str(found)) from found

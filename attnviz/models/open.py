@@ -60,11 +60,7 @@ def check_origin(origin: Origin, command: Command) -> None:
 
 
 def check_extent(origin: Origin, command: Command) -> None:
-    """Refuse a part of a text that cannot be asked for here, or not in these words.
-
-    Raises:
-        UsageError: what is wrong with it.
-    """
+    """Refuse a part of a text that cannot be asked for here, or not in these words."""
     asked = {"--max-size": origin.max_size, "--rows": origin.rows, "--window": origin.window}
     given = [option for option, value in asked.items() if value is not None]
     if given and origin.model in (None, POCKET):
@@ -79,11 +75,7 @@ def check_extent(origin: Origin, command: Command) -> None:
 
 
 def parse_part(text: str, option: str) -> tuple[int, int]:
-    """The first and last token that "120-140" names; "120" is one token.
-
-    Raises:
-        UsageError: it is spelt otherwise.
-    """
+    """The first and last token that "120-140" names; "120" is one token."""
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
         raise UsageError(f"{option} '{text}' is no range of tokens: write 120-140, counted from 0")

@@ -31,11 +31,7 @@ class SeededLayer(ABC):
     """An untrained layer over seeded embeddings: what own layers of both kinds share."""
 
     def __init__(self, name: str, origin: Origin) -> None:
-        """Check the options before any text is read.
-
-        Raises:
-            UsageError: an unknown device or precision, or sizes that do not fit.
-        """
+        """Check the options before any text is read."""
         self.name, self.entry, self.origin = name, MECHANISMS[name], origin
         self.heads = origin.heads if self.entry.many_heads else 1
         if origin.size % self.heads:
@@ -47,11 +43,7 @@ class SeededLayer(ABC):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of each query one by one, or why it has none.
-
-        Raises:
-            UsageError: a kind of query that needs another source.
-        """
+        """The maps of each query one by one, or why it has none."""
         return attend_each(self._attend_one, queries)
 
     @abstractmethod
@@ -181,11 +173,7 @@ class OwnCoLayer(SeededLayer):
 
 
 def check_mechanism(name: str, command: Command) -> str:
-    """The name where the command offers that mechanism.
-
-    Raises:
-        UsageError: it is unknown, or another command's.
-    """
+    """The name where the command offers that mechanism."""
     if name not in MECHANISMS:
         choose(name, MECHANISMS, "mechanism")
     commands = MECHANISMS[name].commands

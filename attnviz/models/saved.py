@@ -30,12 +30,7 @@ class Matrices:
     """The weights, or the projections, that a file holds."""
 
     def __init__(self, origin: Origin, path: Path) -> None:
-        """Read the file.
-
-        Raises:
-            InputError: it holds neither "weights" nor "w_query" and "w_key".
-            UsageError: --causal, which cannot change given weights.
-        """
+        """Read the file."""
         self.origin, self.path = origin, path
         self.found = read_matrices(path)
         if "weights" in self.found:
@@ -138,11 +133,7 @@ class Matrices:
 
 
 def four_axes(weights: NDArray[Any], path: Path) -> NDArray[np.float32]:
-    """Weights of 2 (queries, keys), 3 (heads first) or 4 axes (layers first) as 4.
-
-    Raises:
-        InputError: another number of axes.
-    """
+    """Weights of 2 (queries, keys), 3 (heads first) or 4 axes (layers first) as 4."""
     if not 2 <= weights.ndim <= 4:
         raise InputError(f"'weights' in '{path}' has {weights.ndim} axes, not 2, 3 or 4")
     return weights.astype(np.float32).reshape((1,) * (4 - weights.ndim) + weights.shape)
@@ -161,12 +152,7 @@ class SavedMaps:
         return attend_each(self.attend_one, queries)
 
     def attend_one(self, query: Query) -> Attention:
-        """The saved maps of one query.
-
-        Raises:
-            UsageError: a kind of query that needs another source.
-            InputError: there are none, or several to choose from.
-        """
+        """The saved maps of one query."""
         check_kind(query, "self", "cross")
         text, target = query.text, query.target
         if query.kind == "self":

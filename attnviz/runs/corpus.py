@@ -79,11 +79,7 @@ class ShardTask:
         return Aggregates(self.vocabulary, self.replicates, self.seed)
 
     def __call__(self, shard: Shard) -> ShardResult:
-        """The aggregates of a shard's texts.
-
-        Raises:
-            AttnvizError: what would fail for every text.
-        """
+        """The aggregates of a shard's texts."""
         first, chunk = shard
         aggregates = self.empty()
         failures: list[tuple[Record, AttnvizError]] = []
@@ -186,12 +182,7 @@ def study(
 
 
 def shards(records: Iterable[Record], done: int = 0) -> Iterator[Shard]:
-    """Chunks of records, numbered.
-
-    Args:
-        records: of the whole corpus.
-        done: how many records to leave out, all those of whole chunks.
-    """
+    """Chunks of records, numbered."""
     number = 0
     for chunk in chunks(records):
         if number >= done:
@@ -207,12 +198,7 @@ class Checkpoint:
     """The file that a run's state is kept in."""
 
     def __init__(self, path: Path, options: Mapping[str, str]) -> None:
-        """Name the place.
-
-        Args:
-            path: the file that the run will write in the end.
-            options: everything that decides what it will hold.
-        """
+        """Name the place."""
         self.path, self.place = path, beside(path, "unfinished")
         self.options, self.saved_at = options, time.monotonic()
 

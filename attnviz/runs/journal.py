@@ -72,21 +72,13 @@ class Journal:
         return int(self.options.get("--shard-size", 0))
 
     def write(self, path: Path) -> None:
-        """Replace the journal at a path as a whole.
-
-        Raises:
-            OSError: the disk is full or gone; the old journal is still there.
-        """
+        """Replace the journal at a path as a whole."""
         document = {"schema": SCHEMA, "question": {**self.options}, **asdict(self.progress)}
         replace_durably(path, lambda file: file.write(dump_json(document).encode() + b"\n"))
 
 
 def read_journal(path: Path) -> Journal | None:
-    """The journal at a path, if there is one.
-
-    Raises:
-        InputError: it is damaged, or of another schema.
-    """
+    """The journal at a path, if there is one."""
     if not path.is_file():
         return None
     found = parse_json(path.read_bytes(), f"the journal '{path}'")
@@ -118,11 +110,7 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
 
 
 def check_same_options(before: Mapping[str, str], now: Mapping[str, str], path: Path) -> None:
-    """Refuse to resume a run with other options than it was started with.
-
-    Raises:
-        UsageError: they differ; the message names the first that does.
-    """
+    """Refuse to resume a run with other options than it was started with."""
     for name in {**before, **now}:
         if before.get(name) != now.get(name):
             raise UsageError(

@@ -57,21 +57,13 @@ class AttendChunk:
         return opened(self.origin, self.command, needs_head(self.choice.lens))
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
-        """The result of each record, or why it has none, made when it is asked for.
-
-        Raises:
-            AttnvizError: what would fail for every text.
-        """
+        """The result of each record, or why it has none, made when it is asked for."""
         return attend_chunk(self.open(), chunk, self.choice, self.command, self.batch_size)
 
 
 @lru_cache(maxsize=2)
 def opened(origin: Origin, command: Command, with_head: bool = False) -> Source:
-    """A source that stays open for as long as the process works on its texts.
-
-    Raises:
-        AttnvizError: it cannot be loaded.
-    """
+    """A source that stays open for as long as the process works on its texts."""
     source = open_source(origin, command, with_head=with_head)
     gc.enable()
     return source

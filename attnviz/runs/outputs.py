@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def make_renderer(format_name: str, display: Display) -> Renderer:
-    """A fresh renderer of a format.
-
-    Raises:
-        UsageError: no such format.
-    """
+    """A fresh renderer of a format."""
     choose(format_name, FORMATS, "format")
     renderer: Renderer = FORMATS[format_name].load()(display)
     return renderer
@@ -39,13 +35,7 @@ def views_of(
 
 
 def draw(attention: Attention, picture: str, shown: Views | None = None) -> Figure:
-    """A picture of the main map as a matplotlib figure, with what was run in its title.
-
-    Args:
-        attention: the maps of one text.
-        picture: which picture.
-        shown: its views, where they are known (`views_of`).
-    """
+    """A picture of the main map as a matplotlib figure, with what was run in its title."""
     from attnviz.analyses.view import describe_run, few_heads, orientation, sides
 
     shown = shown or views_of(attention)

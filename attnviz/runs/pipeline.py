@@ -291,11 +291,7 @@ def choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text:
 
 
 def _group_of(choice: Choice) -> str | None:
-    """How tokens are taken together, if at all.
-
-    Raises:
-        UsageError: `words` beside another way.
-    """
+    """How tokens are taken together, if at all."""
     if choice.words and choice.group not in (None, "words"):
         raise UsageError(f"--words and --group {choice.group} contradict each other: give one")
     return "words" if choice.words else choice.group
@@ -307,11 +303,7 @@ def as_result(attention: Attention) -> Result:
 
 
 def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
-    """Keyword arguments shared out to the two halves of a request.
-
-    Raises:
-        UsageError: an option of neither.
-    """
+    """Keyword arguments shared out to the two halves of a request."""
     origin = {item.name for item in fields(Origin)}
     choice = {item.name for item in fields(Choice)}
     for name in options:

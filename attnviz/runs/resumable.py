@@ -52,22 +52,7 @@ class ResumableSink:
         resume: bool = False,
         notify: Callable[[str], None] = notify,
     ) -> None:
-        """Find out where to start, and open the files there.
-
-        Args:
-            path: the data file, or the name that its shards are called after.
-            make: gives renderers.
-            grows: whether the format's files are whole after every record.
-            shard_size: records to a file; None: all in one.
-            rejects: a file for records that failed.
-            options: what decides the output; None: an unfinished file is not kept.
-            resume: continue what an earlier run has left.
-            notify: takes notes.
-
-        Raises:
-            UsageError: the earlier run had other options.
-            OutputError: a place that cannot be written.
-        """
+        """Find out where to start, and open the files there."""
         self.path, self.make, self.grows, self.shard_size = path, make, grows, shard_size
         self.rejects_path, self.options, self.notify = rejects, options, notify
         self.journal = beside(path, "journal")
@@ -279,15 +264,7 @@ class PartialFile:
     """
 
     def __init__(self, path: Path, size: int = 0) -> None:
-        """Open the unfinished part of a file, new or as far as it is known to be right.
-
-        Args:
-            path: the file that it will be.
-            size: how many bytes to keep of what an earlier run has left.
-
-        Raises:
-            OutputError: it cannot be written, is being written, or has been cut or removed.
-        """
+        """Open the unfinished part of a file, new or as far as it is known to be right."""
         check_writable(path)
         self.path, self.size = path, size
         self.draft = beside(path, "unfinished")
@@ -299,11 +276,7 @@ class PartialFile:
             self.truncate(size)
 
     def write(self, data: bytes) -> None:
-        """Append all of the data, or nothing.
-
-        Raises:
-            OutputError: the disk is full or gone.
-        """
+        """Append all of the data, or nothing."""
         with output_errors(self.path):
             write_whole(self.file, data)
         self.size += len(data)
@@ -315,20 +288,12 @@ class PartialFile:
         self.size = size
 
     def sync(self) -> None:
-        """Wait until the disk has it.
-
-        Raises:
-            OutputError: the disk fails.
-        """
+        """Wait until the disk has it."""
         with output_errors(self.path):
             os.fsync(self.file)
 
     def keep(self) -> None:
-        """Move it into place.
-
-        Raises:
-            OutputError: it cannot be moved; what stood there before still does.
-        """
+        """Move it into place."""
         self.sync()
         with output_errors(self.path):
             place = self.path.resolve()
@@ -347,11 +312,7 @@ class PartialFile:
             os.close(self.file)
 
     def _lock(self) -> None:
-        """Refuse to write what another run is writing; the lock goes with the process.
-
-        Raises:
-            OutputError: another run is.
-        """
+        """Refuse to write what another run is writing; the lock goes with the process."""
         try:
             import fcntl
         except ImportError:  # a system without such locks

@@ -75,21 +75,11 @@ class Aligner:
         check_alignment(self.how, self.against)
 
     def links(self, pair: Text) -> Links:
-        """The links of one pair, (source word, target word), words being runs between spaces.
-
-        Raises:
-            InputError: a line of a file has no target; of a pair given directly the model writes
-                one.
-        """
+        """The links of one pair, (source word, target word), words being runs between spaces."""
         return self._one(pair).links
 
     def attend(self, pair: Text) -> Attention:
-        """The target's attention over the source, in words, each row set against its token.
-
-        Raises:
-            InputError: the pair has no target.
-            UsageError: the model gives no cross-attention.
-        """
+        """The target's attention over the source, in words, each row set against its token."""
         (found,) = self._read(self.source, [pair])
         if isinstance(found, InputError):
             raise found
@@ -98,15 +88,7 @@ class Aligner:
     def align(
         self, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[Aligned | InputError]:
-        """The links of each pair in order, or why it has none.
-
-        Args:
-            pairs: of one window; what is read together depends on nothing else.
-            batch_size: how many are read at once at most; None: as many as is good.
-
-        Raises:
-            UsageError: the model gives no cross-attention.
-        """
+        """The links of each pair in order, or why it has none."""
         turned = [
             pair if pair.target is None else replace(pair, text=pair.target, target=pair.text)
             for pair in pairs
@@ -177,11 +159,7 @@ class Aligner:
 
 
 def check_alignment(how: str | None, against: str) -> None:
-    """Refuse what no aligner does.
-
-    Raises:
-        UsageError: with what was probably meant.
-    """
+    """Refuse what no aligner does."""
     if how is not None:
         choose(how, SYMMETRIZATIONS, "symmetrization")
     choose(against, AGAINST, "side to align against")
@@ -255,11 +233,7 @@ class AlignChunk:
     batch_size: int | None = None
 
     def __call__(self, chunk: Chunk) -> list[Aligned | AttnvizError]:
-        """The alignment of each record, or why it has none.
-
-        Raises:
-            AttnvizError: what would fail for every pair.
-        """
+        """The alignment of each record, or why it has none."""
         source = opened(self.origin, "cross")
         other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
         backward = opened(replace(self.origin, to=other), "cross") if other else source

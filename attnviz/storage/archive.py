@@ -82,11 +82,7 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """The texts of an archive, of which only what is asked for is read.
-
-    Raises:
-        InputError: the bytes are no such archive.
-    """
+    """The texts of an archive, of which only what is asked for is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         try:

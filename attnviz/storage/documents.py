@@ -106,11 +106,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_document(document: Any) -> Attention:
-    """The attention that a document holds; its weights may be nested lists or an array.
-
-    Raises:
-        InputError: it is not a document of this schema; the message names what is missing.
-    """
+    """The attention that a document holds; its weights may be nested lists or an array."""
     if not isinstance(document, Mapping) or "maps" not in document:
         raise InputError("this is no attnviz document: it has no 'maps'")
     if not document["maps"]:

@@ -46,11 +46,7 @@ def holds_dump(names: Sequence[str]) -> bool:
 
 
 def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> Attention:
-    """The attention in arrays by name.
-
-    Raises:
-        InputError: none of the names is known, or shapes, tokens and ranges do not fit together.
-    """
+    """The attention in arrays by name."""
     streams: dict[str, dict[str | None, Any]] = {}
     for name, value in found.items():
         match = _NAME.fullmatch(name)

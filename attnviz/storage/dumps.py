@@ -164,11 +164,7 @@ def is_tables(lines: Sequence[str]) -> bool:
 
 
 def read_tables(lines: Sequence[str], where: str) -> Iterator[Attention]:
-    """An attention of one head for each table; other lines of the log are left.
-
-    Raises:
-        InputError: a table whose rows do not fit its head.
-    """
+    """An attention of one head for each table; other lines of the log are left."""
     number = 0
     place = 1
     while place < len(lines):
@@ -218,11 +214,7 @@ def is_alignments(lines: Sequence[str]) -> bool:
 
 
 def read_alignments(lines: Sequence[str], where: str) -> Iterator[Attention]:
-    """An attention of one head for each line with an alignment; blank lines have none.
-
-    Raises:
-        InputError: an alignment that is none, or that does not fit the words beside it.
-    """
+    """An attention of one head for each line with an alignment; blank lines have none."""
     if any(FAIRSEQ.fullmatch(line) for line in lines):
         found = _fairseq(lines, where)
     else:

@@ -75,11 +75,7 @@ class ParquetWriter:
 
 
 class ParquetReader:
-    """The texts of a file, of which only what is asked for is read.
-
-    Raises:
-        InputError: the file is no Parquet or of another schema, or pyarrow is not installed.
-    """
+    """The texts of a file, of which only what is asked for is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         try:

@@ -52,11 +52,7 @@ class Draft(AbstractContextManager["Draft"]):
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the draft.
-
-        Raises:
-            OutputError: the file could not be written.
-        """
+        """Open the draft."""
         check_writable(path)
         self.path = path
         # A link stays a link: what it points to is replaced.

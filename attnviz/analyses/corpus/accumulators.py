@@ -246,12 +246,7 @@ class StreamSums:
         self._waiting: list[NDArray[np.float64]] = []
 
     def add(self, number: int, figures: NDArray[np.float64]) -> None:
-        """Take one more text.
-
-        Args:
-            number: of the text in the corpus, from 0.
-            figures: what it says, shape (figures, layers, heads); NaN where it says nothing.
-        """
+        """Take one more text."""
         self._numbers.append(number)
         self._waiting.append(figures)
         if len(self._waiting) >= min(_BLOCK, max(_BLOCK_NUMBERS // figures.size, 1)):

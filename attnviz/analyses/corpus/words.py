@@ -144,12 +144,7 @@ class Axis:
 
 
 def read_axis(tokens: Sequence[Token], text: str) -> Axis:
-    """The words that tokens belong to.
-
-    Args:
-        tokens: of one axis.
-        text: what their offsets refer to; of an empty one each token is a word of its own.
-    """
+    """The words that tokens belong to."""
     if text:
         units = tuple(Token(found[0], found.start(), found.end()) for found in split(text))
         numbers = word_numbers(tokens, text, units)
@@ -196,13 +191,7 @@ class InWords:
 
 
 def in_words(subject: MeasuredMap, queries: Axis, keys: Axis) -> InWords:
-    """A map over its words.
-
-    Args:
-        subject: the map.
-        queries: its rows read in words.
-        keys: its columns read in words.
-    """
+    """A map over its words."""
     item = subject.item
     weights: NDArray[np.floating] = item.weights.reshape(-1, *item.weights.shape[2:])
     visible = subject.visible.any(axis=0)

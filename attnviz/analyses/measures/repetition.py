@@ -62,9 +62,6 @@ def repetition(tokens: tuple[Token, ...]) -> tuple[list[int], list[int]]:
     """Positions at the end of a text that repeat what stands before them, and what they repeat.
 
     Special tokens do not count, so a start token shifts both alike.
-
-    Returns:
-        As many positions of the second copy as of the first; none where nothing is repeated.
     """
     places = [place for place, token in enumerate(tokens) if not token.special]
     texts = [tokens[place].text for place in places]

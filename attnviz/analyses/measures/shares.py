@@ -107,13 +107,6 @@ def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Nu
     """Mean attention that each key gets from the rows that see it (Gu et al. 2024, section 3).
 
     α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens.
-
-    Args:
-        weights: shape (layers, heads, queries, keys).
-        visible: shape (layers or 1, queries, keys).
-
-    Returns:
-        Shape (layers, heads, keys), from 0 to 1; 0 for a key that nobody sees.
     """
     received = np.ones(weights.shape[-2], dtype=weights.dtype) @ weights
     seen_by = np.maximum(visible.sum(axis=-2), 1)[:, None]

@@ -156,12 +156,7 @@ def corpus(
 def _checkpoint(
     path: Path | None, file: str, command: Command, options: Options, own: Mapping[str, str]
 ) -> Checkpoint | None:
-    """Where the state is kept of a run that will write `path`, if it could be resumed.
-
-    Raises:
-        UsageError: it could not, and was to be.
-        InputError: the texts cannot be read.
-    """
+    """Where the state is kept of a run that will write `path`, if it could be resumed."""
     if path is None or not can_resume(path) or not Path(file).is_file():
         if options.many.resume:
             raise UsageError(

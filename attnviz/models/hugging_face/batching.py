@@ -89,12 +89,7 @@ Read = tuple[list[Captured], Output | None]
 
 
 def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
-    """The maps of one pass over one query.
-
-    Raises:
-        ModelError: the model fails.
-        AttentionError: the architecture gives out no attention weights.
-    """
+    """The maps of one pass over one query."""
     with record_outputs(loaded.model) as outputs:
         captured = capture(
             encoded.part,
@@ -107,13 +102,7 @@ def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
 
 
 class BatchRunner:
-    """Some encoded queries, read in batches.
-
-    Args:
-        loaded: the model.
-        items: the queries by number, at least one.
-        most: how many are read at once at most; None: as many as fit.
-    """
+    """Some encoded queries, read in batches."""
 
     def __init__(
         self, loaded: LoadedModel, items: Mapping[int, EncodedQuery], most: int | None

@@ -118,14 +118,7 @@ def check_head(loaded: LoadedModel, kind: str) -> None:
 def choose_output(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
 ) -> Chosen:
-    """The output to explain.
-
-    Args:
-        loaded: the model that predicts.
-        encoded: from what.
-        logits: shape (1, classes), or (1, positions, classes or words).
-        wanted: what the user named, None: what the model predicts.
-    """
+    """The output to explain."""
     if getattr(logits, "ndim", 0) not in (2, 3):
         raise no_head(loaded.name, loaded.model)
     if logits.ndim == 2:

@@ -49,15 +49,6 @@ class HuggingFaceModel(LoadedModel):
 
         Texts of similar length are padded to the longest of them and read in one pass; see
         `hugging_face.batching` for how it is made certain that padding changes nothing.
-
-        Args:
-            queries: of one chunk; what is read together depends on nothing else.
-            batch_size: how many are read at once at most; None: as many as is good.
-
-        Raises:
-            UsageError: a kind of query that the model does not answer.
-            ModelError: the tokenizer and the model do not belong together, or the model fails.
-            AttentionError: the architecture gives out no such attention weights.
         """
         for query in self._encoded.keys() - set(queries):
             del self._encoded[query]
@@ -76,18 +67,7 @@ class HuggingFaceModel(LoadedModel):
                 yield found.pop(number) if number in found else self._attend_one(queries[number])
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """What the model predicts from a query, and how that changes with each weight.
-
-        Args:
-            query: of a kind "self" or "cross".
-            wanted: a class by name or number, a token by text or position; None: what it predicts,
-                or the last token of a given target.
-
-        Raises:
-            UsageError: no such class or token, or only a part of the attention was asked for.
-            ModelError: the model has no trained head.
-            AttentionError: the weights are copies, or the family has none between tokens.
-        """
+        """What the model predicts from a query, and how that changes with each weight."""
         check_head(self, query.kind)
         with quiet():
             eager = self._eager(query)
@@ -96,12 +76,7 @@ class HuggingFaceModel(LoadedModel):
             )
 
     def values(self, query: Query) -> ValueVectors:
-        """What each head makes of each token of a query.
-
-        Raises:
-            UsageError: only a part of the attention was asked for.
-            AttentionError: the architecture keeps its values to itself.
-        """
+        """What each head makes of each token of a query."""
         with quiet():
             return value_vectors(self._eager(query))
 
@@ -165,24 +140,7 @@ def load_model(
     chat: bool = False,
     with_head: bool = False,
 ) -> HuggingFaceModel:
-    """A pretrained model, ready to be asked for its attention.
-
-    Args:
-        name: a folder, or a model's id on the hub (looked for in the local cache first).
-        device: one of the `LoadOptions`, as are the next five.
-        dtype: the precision to compute in.
-        revision: of a hub model.
-        allow_pickle: whether weights may come from a pickle.
-        allow_code: whether the model's own code may run.
-        device_map: how to spread a large model over devices.
-        generate: how many tokens it is to write at most; None: only a target that is missing.
-        chat: whether texts are read as the user's turn of a conversation.
-        with_head: whether to keep the head that predicts something, where there is one.
-
-    Raises:
-        UsageError: a device, precision or revision that does not exist.
-        ModelError: the model or its tokenizer cannot be found or loaded.
-    """
+    """A pretrained model, ready to be asked for its attention."""
 
     def kind_of(config: Any) -> Any:
         if generate is not None:

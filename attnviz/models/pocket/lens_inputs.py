@@ -90,9 +90,6 @@ def gradients_of(
 
     The wanted one is a token by text or position; None: the last word of the encoder's text, the
     last piece of a translation, or what the decoder would write after its text.
-
-    Raises:
-        UsageError: no such token.
     """
     if query.target is None:
         return _masked_word(model, query, attention, wanted)

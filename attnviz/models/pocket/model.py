@@ -53,11 +53,7 @@ class PocketModel:
         device: str = "cpu",
         dtype: str = "float32",
     ) -> None:
-        """Read the configuration and the weights' header; the options are `load_pocket`'s.
-
-        Raises:
-            ModelError: files that cannot be read.
-        """
+        """Read the configuration and the weights' header; the options are `load_pocket`'s."""
         self.config = read_config(folder)
         self.sizes = Sizes(**self.config["sizes"])
         self.weights = StoredWeights(folder / "weights.safetensors", dtype, device)

@@ -32,11 +32,7 @@ class StoredWeights(Mapping[str, Array]):
     """
 
     def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
-        """Read the file's header; "cpu" gives numpy arrays, any other device torch tensors there.
-
-        Raises:
-            ModelError: no such file, or one that is damaged.
-        """
+        """Read the file's header; "cpu" gives numpy arrays, any other device torch tensors there."""
         self.dtype, self.device = dtype, device
         try:
             stored = np.memmap(path, dtype=np.uint8, mode="r")
@@ -169,20 +165,7 @@ def encode(
     mask: Array | None = None,
     projected: dict[str, Array] | None = None,
 ) -> tuple[Array, list[Array]]:
-    """What the encoder makes of a source.
-
-    Args:
-        weights: learned arrays by name.
-        sizes: of the model.
-        inputs: embedded source, shape (…, keys, size).
-        mask: boolean, True for positions that are no padding, shape (…, 1, 1, keys).
-        projected: a dict that gets each attention's queries, keys and values by the projection's
-            name, shape (…, keys, size).
-
-    Returns:
-        The memory of shape (…, keys, size), and for each layer its self-attention weights of shape
-        (…, heads, keys, keys), rows summing to 1.
-    """
+    """What the encoder makes of a source."""
     shares = []
     for number in range(sizes.encoder_layers):
         layer = f"encoder.{number}"
@@ -207,11 +190,6 @@ def decode(
     """What the decoder makes of an embedded target (…, queries, size) and the encoder's memory.
 
     Mask and projected are those of `encode`; no position sees a later one of the target.
-
-    Returns:
-        The state of shape (…, queries, size), and for each layer its causal self-attention weights
-        (…, heads, queries, queries) and its cross-attention weights (…, heads, queries, keys), rows
-        summing to 1.
     """
     own_shares, cross_shares = [], []
     triangle = causal_mask(inputs, inputs.shape[-2], inputs.shape[-2])

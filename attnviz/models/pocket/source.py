@@ -40,20 +40,7 @@ def load_pocket(
     keep_qk: bool = False,
     folder: Path = FOLDER,
 ) -> Pocket:
-    """The small trained English–French encoder–decoder that ships with the package.
-
-    Args:
-        causal: a text's attention is the decoder's, in which no position sees a later one.
-        to: the target language, "en" or "fr"; None: guessed from the text.
-        device: "auto" and "cpu" run on numpy; "cuda" and "mps" on torch.
-        dtype: "float32" (also None) or "float64", on torch "float16" and "bfloat16" too.
-        keep_qk: keep queries and keys beside the weights.
-        folder: where its files lie.
-
-    Raises:
-        UsageError: an unknown language, device or precision.
-        ModelError: files that cannot be read.
-    """
+    """The small trained English–French encoder–decoder that ships with the package."""
     if to is not None:
         choose(to, LANGUAGE, "language")
     device = check_device(device)
@@ -80,33 +67,19 @@ class Pocket(PocketModel):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of each "self" or "cross" query in order, or why it has none.
-
-        Raises:
-            UsageError: another kind of query.
-        """
+        """The maps of each "self" or "cross" query in order, or why it has none."""
         if len(queries) == 1 or batch_size == 1:
             return attend_each(self._attend_one, queries)
         return attend_batches(self, queries, batch_size, self._finish)
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of a masked word, or of a piece that the decoder writes.
-
-        Raises:
-            UsageError: no such token, or another kind of query.
-            InputError: a text that is blank or too long.
-        """
+        """The gradients of a masked word, or of a piece that the decoder writes."""
         from attnviz.models.pocket.lens_inputs import gradients_of
 
         return gradients_of(self, self._encode(query), self._attend_one(query), wanted)
 
     def values(self, query: Query) -> ValueVectors:
-        """The values of each piece, through each head's slice of the output projection.
-
-        Raises:
-            UsageError: another kind of query.
-            InputError: a text that is blank or too long.
-        """
+        """The values of each piece, through each head's slice of the output projection."""
         from attnviz.models.pocket.lens_inputs import value_vectors
 
         return value_vectors(self, self._encode(query), self._attend_one(query))

@@ -103,11 +103,7 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def encode_text(text: str, path: Path, what: str = "text") -> EncodedText:
-    """The text in pieces by the tokenizer at a path; messages call it `what`.
-
-    Raises:
-        InputError: the text is blank, or longer than can be shown.
-    """
+    """The text in pieces by the tokenizer at a path; messages call it `what`."""
     encoding = load_tokenizer(path).encode(text, add_special_tokens=False)
     if not text.strip() or not encoding.ids:
         raise InputError(f"the {what} is empty: give at least one word")

@@ -110,11 +110,7 @@ class WorkerPool:
         return self.pool.submit(self._try, shard, name)
 
     def _try(self, shard: Any, name: str) -> bytes | WorkerError:
-        """Send a shard to an idle worker, again where that one dies.
-
-        Raises:
-            EOFError: the pool was closed meanwhile, and nobody waits for an answer.
-        """
+        """Send a shard to an idle worker, again where that one dies."""
         death = ""
         for _ in range(TRIES):
             worker = self.idle.get()
@@ -166,12 +162,7 @@ class Worker:
         theirs.close()
 
     def ask(self, shard: Any) -> bytes:
-        """The pickled answer to a shard.
-
-        Raises:
-            EOFError: the process died.
-            OSError: likewise.
-        """
+        """The pickled answer to a shard."""
         self.pipe.send_bytes(pickled(shard))
         return self.pipe.recv_bytes()
 
@@ -222,11 +213,7 @@ def limited(threads: int) -> Iterator[None]:
 
 
 def thread_limits(threads: int) -> dict[str, str]:
-    """A worker's environment variables; a lower limit that the user set stays.
-
-    Args:
-        threads: at most so many, 1 or more.
-    """
+    """A worker's environment variables; a lower limit that the user set stays."""
     limits = {}
     for name in _THREAD_LIMITS:
         given = os.environ.get(name, "")

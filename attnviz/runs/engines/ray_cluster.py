@@ -38,14 +38,6 @@ class RayCluster:
     """The workers of a Ray cluster, each with its copy of the work.
 
     Ray tries the shard of a worker that dies again, on another.
-
-    Args:
-        workers: how many work at once; None: as many as the cluster has GPUs, or else cores.
-        address: of a cluster to join ("auto", "host:6379", "ray://host:10001"); it is left as it
-            was. None: Ray is started here and stopped at the end.
-
-    Raises:
-        WorkerError: Ray is not installed.
     """
 
     def __init__(self, workers: int | None, address: str | None = None) -> None:
@@ -119,11 +111,7 @@ class RayCluster:
 
 
 def start_or_join(workers: int | None, address: str | None) -> None:
-    """Start Ray here, or join it, without its own messages.
-
-    Raises:
-        WorkerError: there is no cluster at the address.
-    """
+    """Start Ray here, or join it, without its own messages."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Workers that ask for no GPU keep what they see; Ray would warn of its coming default.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -147,11 +135,7 @@ def start_or_join(workers: int | None, address: str | None) -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Find out soon whether anything answers at HOST:PORT.
-
-    Raises:
-        WorkerError: nothing does.
-    """
+    """Find out soon whether anything answers at HOST:PORT."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return
@@ -170,10 +154,6 @@ def share(
     """How many workers, and the cores and GPUs of each, so that about so many work at once.
 
     Ray limits a worker's threads to its cores by itself, and shows it only its own GPUs.
-
-    Args:
-        workers: how many were asked for; None: one for each GPU, or else for each core.
-        machines: what each machine of the cluster has.
     """
     cpus, gpus = ([int(has.get(kind, 0)) for has in machines] for kind in ("CPU", "GPU"))
     workers = workers or sum(gpus) or max(1, sum(cpus))

@@ -77,17 +77,7 @@ def in_order(
     shards: Iterable[Shard],
     ahead: int,
 ) -> Iterator[Outcome]:
-    """The outcomes in the shards' order.
-
-    Args:
-        submit: starts the work on a shard and its number, without waiting.
-        collect: waits for the outcome.
-        shards: read as they are needed.
-        ahead: how many shards may be in flight at once.
-
-    Raises:
-        Exception: what the iterable raised, after the outcomes of all shards before.
-    """
+    """The outcomes in the shards' order."""
     numbered = enumerate(shards)
     waiting: deque[Ticket] = deque()
     failure: Exception | None = None
@@ -121,11 +111,7 @@ class Answer(Generic[Outcome]):
     error: Exception | None = None
 
     def unpack(self) -> Outcome:
-        """The outcome, after its notices have been passed on here.
-
-        Raises:
-            Exception: what the work raised, of the same type and with the same message.
-        """
+        """The outcome, after its notices have been passed on here."""
         for text in self.notices:
             notify(text)
         if self.error is not None:

@@ -205,11 +205,7 @@ def make_texts(
 
 
 def plain_text(line: Line, pairs: bool) -> Text:
-    """The line itself; of a pair, what stands before and after a tab or |||.
-
-    Raises:
-        InputError: one of them is blank.
-    """
+    """The line itself; of a pair, what stands before and after a tab or |||."""
     if not pairs:
         text = check_text(line.raw)
         return Text(str(line.number), text, where=line.where, line=line.line, raw=line.raw)
@@ -225,11 +221,7 @@ def plain_text(line: Line, pairs: bool) -> Text:
 
 
 def json_text(line: Line, pairs: bool, names: Mapping[str, str]) -> Text:
-    """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels".
-
-    Raises:
-        InputError: it is no such object; `names` has other names for these keys.
-    """
+    """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels"."""
     from attnviz.storage.documents import parse_json
 
     found = parse_json(line.raw, line.where)

@@ -126,19 +126,7 @@ def read_table(
     keep_blank: bool,
     bare: bool,
 ) -> Iterator[Text | BadText]:
-    """The texts of a table.
-
-    Args:
-        rows: its rows, the header included.
-        name: the file's, for messages.
-        columns: from `parse_columns`.
-        pairs: source and target are wanted.
-        keep_blank: a blank row is a BadText too.
-        bare: without a header the rows are texts, or pairs in two columns, as in a .tsv file.
-
-    Raises:
-        AttnvizError: the columns that are needed are not there.
-    """
+    """The texts of a table."""
     rows = iter(rows)
     first = next((row for row in rows if not row.blank), None)
     if first is None:
@@ -213,12 +201,7 @@ class Layout:
 def find_layout(
     fields: Sequence[str], asked: Mapping[str, str], *, pairs: bool, first: str, name: str
 ) -> Layout:
-    """The layout of a table by its first row; `asked` is from `parse_columns`.
-
-    Raises:
-        UsageError: a column that was asked for is not there.
-        InputError: nothing was asked for, and no column has the name of what is needed.
-    """
+    """The layout of a table by its first row; `asked` is from `parse_columns`."""
     main = "source" if pairs else "text"
     header = not asked or not all(column.isdecimal() for column in asked.values())
     if header:

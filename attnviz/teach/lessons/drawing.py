@@ -93,17 +93,7 @@ def image(
     rows: Sequence[str],
     columns: Sequence[str],
 ) -> Figure:
-    """Values as colours, a label a row and a column.
-
-    Args:
-        values: shape (rows, columns); NaN stays white.
-        title: what was computed.
-        subtitle: what rows and columns are.
-        unit: what a colour means.
-        limits: the values at the ends of the colour scale.
-        rows: a label a row, "" for none; numbers stand in the cells where they fit.
-        columns: a label a column, "" for none.
-    """
+    """Values as colours, a label a row and a column."""
     face = typeface([title, subtitle, *rows, *columns])
     row_texts, column_texts = (
         [face.drawable(shorten(printable(label), LONGEST_LABEL)) for label in labels]

@@ -73,14 +73,7 @@ def scatter(steps: Steps) -> Figure:
 
 
 def in_three_dimensions(cloud: Points) -> tuple[Points, str]:
-    """The points with three coordinates each, and what was done to get there.
-
-    Args:
-        cloud: shape (points, features).
-
-    Returns:
-        shape (points, 3), and the words for a title.
-    """
+    """The points with three coordinates each, and what was done to get there."""
     size = cloud.shape[1]
     if size <= 3:
         padded = np.pad(cloud, ((0, 0), (0, 3 - size)))

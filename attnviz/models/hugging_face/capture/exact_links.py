@@ -178,13 +178,7 @@ def links_note(count: int) -> str:
 def strongest_in(
     weights: NDArray[np.float32], ignored: IgnoredPositions, count: int
 ) -> list[Strongest]:
-    """Each head's strongest links of matrices that are at hand.
-
-    Args:
-        weights: shape (heads, queries, keys).
-        ignored: what does not count.
-        count: how many links a head.
-    """
+    """Each head's strongest links of matrices that are at hand."""
     found = []
     for head in weights:
         allowed = head.copy()

@@ -102,20 +102,7 @@ def probe_layers(
     batch: int = 1,
     calls: int | None = None,
 ) -> dict[str, dict[str, CallWeights]]:
-    """Each stream's layers by name, of those that call a kernel.
-
-    Args:
-        model: a transformers model on its device, or the encoder of one.
-        inputs: tensors by name.
-        sides: of each stream wanted.
-        specs: what to read of each.
-        batch: how many texts there are.
-        calls: how many layers there are to read, after which the pass ends; None: it runs through.
-
-    Raises:
-        AttentionError: a kernel that sees something else than these tokens.
-        ModelError: the model fails.
-    """
+    """Each stream's layers by name, of those that call a kernel."""
     import torch
 
     kind = model.config.model_type
@@ -149,14 +136,7 @@ def read_calls(
     spec_for: Callable[[str, Call], CaptureSpec | None],
     calls: int | None = None,
 ) -> list[CallWeights]:
-    """The attention of each kernel call of one pass, in order; none of a model without kernels.
-
-    Args:
-        model: a transformers model.
-        inputs: what it takes, on its device.
-        spec_for: what to read of a module's call, by its dotted name; None: nothing.
-        calls: how many there are to read, after which the pass ends; None: it runs through.
-    """
+    """The attention of each kernel call of one pass, in order; none of a model without kernels."""
     import torch
 
     paths = {id(module): name for name, module in model.named_modules()}
@@ -193,12 +173,6 @@ def check_mixture(path: str, call: Call, weights: Any, queries: int | None = Non
     """Refuse weights that do not turn the values into what the kernel returned.
 
     A batch's first text is enough: whether a kernel is linear does not depend on the text.
-
-    Args:
-        path: the module that called.
-        call: its call.
-        weights: what was read of it.
-        queries: how many the first text has; None: all.
     """
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
@@ -216,12 +190,7 @@ def check_mixture(path: str, call: Call, weights: Any, queries: int | None = Non
 def eager_layers(
     model: Any, inputs: Mapping[str, Any], sides: Sides, *, batch: int = 1
 ) -> dict[str, dict[str, NDArray[np.float32]]]:
-    """Each stream's layers by name, shape (batch, heads, queries, keys), as an eager pass gives.
-
-    Raises:
-        AttentionError: the model gives out none, or something else.
-        ModelError: the model fails, or the matrices of all layers would not fit into memory.
-    """
+    """Each stream's layers by name, shape (batch, heads, queries, keys), as an eager pass gives."""
     import torch
 
     _check_memory(model, sides, batch)

@@ -22,13 +22,6 @@ def align(surfaces: Sequence[str | None], text: str) -> list[Span]:
 
     Case, accents, compatibility forms and spaces are ignored, as tokenizers change them. What
     cannot be found (an unknown token) gets the characters that its neighbours leave over.
-
-    Args:
-        surfaces: what each token reads as; None for a mark that stands for no text.
-        text: what was tokenized.
-
-    Returns:
-        a start and an end for each token; equal where it covers nothing.
     """
     plain, origin = fold(text)
     spans: list[Span] = [(0, 0)] * len(surfaces)
@@ -115,14 +108,7 @@ class TokenizedText:
 def tokenize(
     tokenizer: Any, text: str, *, as_target: bool = False, marked: bool = False
 ) -> TokenizedText:
-    """A text's tokens, with the special tokens that the model expects around it.
-
-    Args:
-        tokenizer: a transformers tokenizer.
-        text: any text.
-        as_target: True to write it as the decoder's language, where a tokenizer knows two.
-        marked: True where the text has its special tokens written in it, as a chat has.
-    """
+    """A text's tokens, with the special tokens that the model expects around it."""
     check_text(text)
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:

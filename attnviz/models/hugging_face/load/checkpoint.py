@@ -35,15 +35,7 @@ class Checkpoint:
 
 
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
-    """A folder's contents, once everything that loading needs is there and complete.
-
-    Args:
-        folder: with a configuration and weights.
-        allow_pickle: whether weights may come from a pickle, which can hide code.
-
-    Raises:
-        ModelError: something is missing, cut off, empty, or of a kind that is not allowed.
-    """
+    """A folder's contents, once everything that loading needs is there and complete."""
     config = read_config(folder)
     name = next((name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
     if name is None:

@@ -62,17 +62,7 @@ class CachedModel:
 
 
 def locate(name: str, revision: str | None = None, *, allow_code: bool = False) -> Path:
-    """The folder that holds a model's files, downloaded where they have to be.
-
-    Args:
-        name: a folder, or an id on the hub.
-        revision: a branch, a tag or a commit; of a hub model only.
-        allow_code: whether to fetch the model's own Python files too.
-
-    Raises:
-        ModelError: there is no such folder, or no such model within reach.
-        UsageError: a revision was asked of a folder.
-    """
+    """The folder that holds a model's files, downloaded where they have to be."""
     path = Path(name).expanduser()
     if name and path.is_dir():
         if revision is not None:
@@ -98,10 +88,6 @@ def display_name(name: str, config: Mapping[str, Any]) -> str:
 
     Of such a folder ("./runs/my-bert/checkpoint-500") it is the name that its configuration
     carries, else the nearest folder around it whose name says more.
-
-    Args:
-        name: a folder, or an id on the hub.
-        config: the model's configuration as it is written.
     """
     path = Path(name).expanduser()
     if not path.is_dir():

@@ -43,10 +43,6 @@ class PictureTextModel:
         """The attention of a text's tokens over the patches of the picture before them.
 
         Rows sum to the share that goes to the picture; the rest goes to the text.
-
-        Raises:
-            InputError: the text is blank.
-            AttentionError: the model makes other tokens of a picture than one for each patch.
         """
         check_text(text)
         with quiet():
