@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def strongest_links(item: AttentionMap, count: int, between_words: bool = True) -> list[Link]:
-    """The cells of largest size over all layers and heads, largest first, equal ones as they come."""
+    """The cells of largest size over all layers and heads, largest first; ties in map order."""
     if item.is_pooled and item.links:
         return sorted(item.links, key=lambda link: -link.weight)[:count]
     allowed = cells_between_words(item) if between_words else None
