@@ -73,7 +73,7 @@ def test_a_sink_beyond_the_scale_of_shades_is_said() -> None:
     weights[..., 29] = 0.7
     lines = shown(self_map(words(30)).with_weights(weights), 80)
     assert lines[2].split("→")[0].split(maxsplit=2)[2].strip() == f"█{' ' * 28}█"
-    assert lines[32].startswith("shades: ░ from .02  ▒ from .06  ▓ from .12  █ from .21")
+    assert lines[32].startswith("shades: ░ from .01  ▒ from .06  ▓ from .12  █ from .21")
     assert lines[33].strip() == "special tokens and sinks beyond the scale are drawn at its end"
 
 
