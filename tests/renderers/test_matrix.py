@@ -56,7 +56,8 @@ def test_then_shades_under_a_ruler_with_a_legend() -> None:
     weights = np.zeros((1, 1, 30, 30), np.float32)
     weights[..., 0] = 0.3
     weights[..., 29] = 0.75
-    lines = shown(self_map(words(30)).with_weights(weights), 80)
+    item = self_map(words(30)).with_weights(weights, query_side="target", key_side="source")
+    lines = shown(item, 80)
     assert lines[0].strip().split() == ["1", "2"]
     assert lines[1].strip() == "0123456789" * 3
     assert len(lines) == 33
@@ -64,6 +65,16 @@ def test_then_shades_under_a_ruler_with_a_legend() -> None:
         assert line.endswith("→ w29 .75")
         assert line.split("→")[0].split(maxsplit=2)[2].strip() == f"▒{' ' * 28}█"
     assert lines[32].startswith("shades: ░ from .05  ▒ from .20  ▓ from .40  █ from .70")
+
+
+def test_a_sink_beyond_the_scale_of_shades_is_said() -> None:
+    weights = np.zeros((1, 1, 30, 30), np.float32)
+    weights[..., 0] = 0.3
+    weights[..., 29] = 0.7
+    lines = shown(self_map(words(30)).with_weights(weights), 80)
+    assert lines[2].split("→")[0].split(maxsplit=2)[2].strip() == f"█{' ' * 28}█"
+    assert lines[32].startswith("shades: ░ from .01  ▒ from .06  ▓ from .12  █ from .21")
+    assert lines[33].strip() == "special tokens and sinks beyond the scale are drawn at its end"
 
 
 def test_shades_below_zero_look_different_and_are_explained() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.patches import Rectangle
@@ -215,7 +215,7 @@ class _Painter:
         box = (left, left + width * across, top + height * down, top)
         self.canvas.axes.imshow(colors, extent=box, aspect="auto", interpolation="nearest")
         if min(width, height) >= 8:
-            looks = {"color": "white", "linewidth": 0.6}
+            looks: dict[str, Any] = {"color": "white", "linewidth": 0.6}
             self.canvas.axes.hlines([top + height * y for y in range(1, down)], *box[:2], **looks)
             self.canvas.axes.vlines([left + width * x for x in range(1, across)], *box[2:], **looks)
 
