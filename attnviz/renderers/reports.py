@@ -170,11 +170,7 @@ class PharaohReport(TextReport):
 
 
 def _form(form: Callable[Given, Made] | None) -> Callable[Given, Made]:
-    """The form that a format writes.
-
-    Raises:
-        UsageError: the data do not have it.
-    """
+    """The form that a format writes."""
     if form is None:
         raise UsageError("this data cannot be written in this format: choose -f json")
     return form

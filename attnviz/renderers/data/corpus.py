@@ -21,12 +21,7 @@ _Rows = Iterator[tuple[Any, ...]]
 
 
 def corpus_tsv(report: CorpusReport, show: str) -> str:
-    """One table, a header and a line for each head and what is shown of it.
-
-    Args:
-        report: the corpus.
-        show: one of `SHOWS`.
-    """
+    """One table, a header and a line for each head and what is shown of it."""
     header, rows_of = SHOWS[show]
     lines = ["\t".join(("stream", "layer", "head", *header))]
     for stream in report.streams:

@@ -88,14 +88,7 @@ class Canvas:
         cell: tuple[float, float],
         gap: float = 0,
     ) -> None:
-        """Layers beside a grid of heads and heads above it, thinned to fit.
-
-        Args:
-            names: of layers and of heads.
-            corner: left and top of the grid.
-            cell: width and height of a head, with the gap behind it.
-            gap: that gap.
-        """
+        """Layers beside a grid of heads and heads above it, thinned to fit."""
         (layers, heads), (left, top), (width, height) = names, corner, cell
         self.name_layers(layers, corner, height, NOTE_SIZE, gap)
         widest = max(self.face.width(name, NOTE_SIZE) for name in heads) + 10

@@ -57,13 +57,7 @@ def scale_of(weights: NDArray[np.float32], signed: bool) -> float:
 
 
 def encode(weights: NDArray[np.float32], signed: bool, fine: bool) -> Codes:
-    """The codes of a map's weights, layer by layer.
-
-    Args:
-        weights: shape (layers, heads, queries, keys).
-        signed: whether weights may be negative.
-        fine: whether they are so few that each may take two bytes.
-    """
+    """The codes of a map's weights, layer by layer."""
     scale = scale_of(weights, signed)
     levels = FINE_LEVELS if fine else SIGNED_LEVELS if signed else SHARE_LEVELS
     pack = _pack_fine if fine else _pack_signed if signed else _pack_shares
@@ -139,11 +133,7 @@ class Patches:
     first: int = 0
 
     def as_json(self, tokens: Sequence[Token]) -> dict[str, Any]:
-        """What the page is told about an axis.
-
-        Raises:
-            InputError: there are fewer tokens than patches, or the bytes are no known picture.
-        """
+        """What the page is told about an axis."""
         if self.first + self.rows * self.columns > len(tokens):
             raise InputError(
                 f"{self.rows} × {self.columns} patches from token {self.first} on, "

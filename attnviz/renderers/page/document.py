@@ -77,12 +77,7 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 def assemble(document: Mapping[str, Any], blobs: Mapping[str, str]) -> str:
-    """The page as one HTML file.
-
-    Args:
-        document: what the scripts read as JSON.
-        blobs: packed numbers in base64, by the name of the element that shall hold them.
-    """
+    """The page as one HTML file."""
     style, script, policy = _code()
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
@@ -116,11 +111,7 @@ def as_json(value: Any) -> str:
 
 
 def joined(modules: Mapping[str, str]) -> str:
-    """Modules as one script: a function each, called in this order with what came before.
-
-    Args:
-        modules: source by name; one may import only from those before it.
-    """
+    """Modules as one script: a function each, called in this order with what came before."""
     parts = ["const modules = {};"]
     for name, source in modules.items():
         exported = ", ".join(_EXPORT.findall(source))

@@ -37,11 +37,6 @@ def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType
     Words over columns of two digits; where these do not fit, position numbers over columns of one
     digit; then a shade a key with the strongest key of each row beside it; at last the strongest
     keys of each row alone.
-
-    Args:
-        item: a map of one layer and one head.
-        width: columns of the terminal.
-        colored: whether shades can be told by their background.
     """
     signed = item.values == "signed"
     keys = len(item.key_tokens)
