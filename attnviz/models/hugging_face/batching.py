@@ -9,7 +9,7 @@ each is read by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -50,10 +50,10 @@ FALL_BACK: dict[Grouping, Grouping] = {"padded": "even", "even": "none"}
 
 @dataclass(frozen=True, slots=True)
 class BatchMode:
-    """How a batch is read: with padding or of equal lengths, eagerly or by the model's kernel."""
+    """How a batch is read."""
 
-    grouping: Grouping
-    eager: bool
+    grouping: Grouping  # with padding, or of equal lengths
+    eager: bool  # else by the model's kernel
 
 
 class Findings:
@@ -113,7 +113,7 @@ class BatchRunner:
         fresh = Findings(loaded.model.device.type)
         known = _FINDINGS.setdefault(loaded.model, {})
         self.findings = known.setdefault(tuple(first.axes), fresh)
-        self.padding = padding_id(loaded)
+        self.padding = _padding_id(loaded)
         self.dtype = str(loaded.model.dtype).removeprefix("torch.")
         self.lengths = {
             number: tuple(map(len, item.tokens.values())) for number, item in items.items()
@@ -180,7 +180,6 @@ class BatchRunner:
         return BatchMode("even" if len(sides) == 1 else "padded", eager)
 
     def _run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[Read]:
-        """Each text's weights, and what the model's head gave out about it."""
         model = self.loaded.model
         rows = [item.inputs for item in batch]
         inputs = padded(rows, input_names(self.part), self.padding, model.device)
@@ -230,7 +229,6 @@ class BatchRunner:
             return max(limit, ROUNDINGS * self.distance(plain, self.alone(item)))
 
     def _fall_back(self, mode: BatchMode, why: str) -> None:
-        """Read by the model's own kernel from now on, else fewer texts together, and say so."""
         self.findings.calls.pop(mode, None)
         if mode.eager:
             self.findings.eager = False
@@ -244,7 +242,6 @@ class BatchRunner:
             notify(f"only texts of equal length are read together, because with padding {why}")
 
     def _halve(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
-        """Let batches be half as large from now on, and say so; of two texts none stays."""
         import torch
 
         if len(batch) == 2:
@@ -281,7 +278,7 @@ def padded(
     return tensors
 
 
-def padding_id(loaded: LoadedModel) -> int:
+def _padding_id(loaded: LoadedModel) -> int:
     """The id of the padding token; 0 where there is none, which the mask hides too."""
     size = vocabulary_size(loaded.model)
     config = loaded.model.config.get_text_config()
@@ -290,7 +287,6 @@ def padding_id(loaded: LoadedModel) -> int:
 
 
 def _output_of(output: Any, number: int, length: int) -> Output | None:
-    """One text's part of what a model gave out about a batch, None where it has no logits."""
     logits = getattr(output, "logits", None)
     if logits is None:
         return None
@@ -308,13 +304,11 @@ def rounded(model: Any) -> Iterator[None]:
         up = torch.randint(0, 2, output.shape, generator=generator).to(output) * 2 - 1
         return output * (1 + torch.finfo(output.dtype).eps * up)
 
-    embeddings = [part for part in model.modules() if isinstance(part, torch.nn.Embedding)]
-    hooks = [part.register_forward_hook(round_off) for part in embeddings]
-    try:
+    with ExitStack() as hooks:
+        for part in model.modules():
+            if isinstance(part, torch.nn.Embedding):
+                hooks.enter_context(part.register_forward_hook(round_off))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def bytes_of(encoded: EncodedQuery, heads: dict[str, int]) -> int:

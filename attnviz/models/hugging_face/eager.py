@@ -5,14 +5,17 @@ It costs all matrices at once, layers × heads × queries × keys, so memory is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, group
-from attnviz.models.hugging_face.capture.kernel import OUTPUT_NAMES, eager_copy
+from attnviz.models.hugging_face.capture.kernel import eager_copy, output_attentions
 from attnviz.models.hugging_face.capture.maps import as_map, with_routes
 from attnviz.models.hugging_face.capture.passes import read_layers
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -29,19 +32,12 @@ SMALLER = {"text": "give a shorter text", "picture": "give a smaller --image-siz
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EagerInputs:
-    """What a model reads in one eager pass.
+    """What a model reads in one eager pass."""
 
-    Attributes:
-        part: the model, or its encoder alone, attending eagerly.
-        inputs: tensors by name, a batch of one.
-        encoded: the query they are of.
-        what: "text" or "picture".
-    """
-
-    part: Any
-    inputs: Mapping[str, Any]
+    part: Any  # the model, or its encoder alone, attending eagerly
+    inputs: Mapping[str, Any]  # tensors, a batch of one
     encoded: EncodedQuery
-    what: str = "text"
+    what: str = "text"  # or "picture"
 
     @property
     def kind(self) -> str:
@@ -85,13 +81,9 @@ def run_eager(eager: EagerInputs) -> tuple[Any, dict[str, list[Tensor | None]]]:
 
     A layer has shape (1, heads, queries, keys).
     """
-    output = eager.part(**eager.inputs, output_attentions=True, return_dict=True, use_cache=False)
-    streams = eager.encoded.axes
-    split = getattr(output, "attentions", None) is None and len(streams) > 1
-    return output, {
-        stream: list(getattr(output, OUTPUT_NAMES[stream] if split else "attentions", None) or ())
-        for stream in streams
-    }
+    inputs = {**eager.inputs, "use_cache": False}
+    output, given = output_attentions(eager.part, inputs, list(eager.encoded.axes))
+    return output, {stream: list(layers or ()) for stream, layers in given.items()}
 
 
 def as_attention(eager: EagerInputs, layers: Mapping[str, list[Tensor | None]]) -> Attention:
@@ -103,3 +95,9 @@ def as_attention(eager: EagerInputs, layers: Mapping[str, list[Tensor | None]]) 
         maps += [as_map(item, encoded.tokens, *axes) for item in group(stream, arrays)]
     provenance = with_routes(encoded.attention.provenance, [EAGER_ROUTE])
     return replace(encoded.attention, maps=tuple(maps), provenance=provenance)
+
+
+def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+    """Arrays of the layers, in order, stacked as those of the maps are."""
+    rest = iter(layers)
+    return tuple(np.stack([next(rest) for _ in item.layers]) for item in attention.maps)

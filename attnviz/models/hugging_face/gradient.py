@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean
 from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
-from attnviz.models.hugging_face.eager import EagerInputs, as_attention, check_eager, run_eager
+from attnviz.models.hugging_face.eager import (
+    EagerInputs,
+    as_attention,
+    check_eager,
+    run_eager,
+    stack_like,
+)
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
@@ -27,33 +32,16 @@ COPIES = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """One output.
+    """One output."""
 
-    Attributes:
-        score: its logit, a scalar.
-        name: what it is called.
-        probability: its share of the softmax, None where there is nothing to choose from.
-        positions: the token it is read from; empty where only the gradient can tell.
-    """
-
-    score: Tensor
+    score: Tensor  # its logit, a scalar
     name: str
-    probability: float | None
-    positions: tuple[int, ...] = ()
+    probability: float | None  # None where there is nothing to choose from
+    positions: tuple[int, ...] = ()  # it is read from; empty where only the gradient can tell
 
 
 def gradients_of(eager: EagerInputs, choose: Callable[[Any], Chosen]) -> AttentionGradients:
-    """One forward and one backward pass over a text or a picture.
-
-    Args:
-        eager: what is read.
-        choose: says which of the logits (None where there are none) is explained.
-
-    Raises:
-        ModelError: no logits, or the matrices would not fit into memory.
-        AttentionError: weights that no gradient reaches.
-        UsageError: no such class or token.
-    """
+    """One forward and one backward pass; `choose` picks the output from the logits (or None)."""
     import torch
 
     check_eager(eager, COPIES)
@@ -63,8 +51,8 @@ def gradients_of(eager: EagerInputs, choose: Callable[[Any], Chosen]) -> Attenti
         chosen = choose(getattr(output, "logits", None))
         flat = [layer for found in layers.values() for layer in found if layer is not None]
         slopes = layer_gradients(chosen.score, flat, eager.kind)
-    gradients = like(attention, slopes)
-    positions = chosen.positions or read_from(slopes[-1], gradients)
+    gradients = stack_like(attention, slopes)
+    positions = chosen.positions or _read_from(slopes[-1], gradients)
     return AttentionGradients(attention, gradients, positions, chosen.name, chosen.probability)
 
 
@@ -82,15 +70,7 @@ def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDA
     return [slope[0].float().cpu().numpy() for slope in slopes if slope is not None]
 
 
-def like(attention: Attention, slopes: list[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-    """The layers' gradients stacked as the maps' weights are."""
-    rest, stacked = iter(slopes), list[NDArray[Any]]()
-    for item in attention.maps:
-        stacked.append(np.stack([next(rest) for _ in item.layers]))
-    return tuple(stacked)
-
-
-def read_from(last: NDArray[Any], gradients: tuple[NDArray[Any], ...]) -> tuple[int, ...]:
+def _read_from(last: NDArray[Any], gradients: tuple[NDArray[Any], ...]) -> tuple[int, ...]:
     """The positions that a classifier reads: those whose last attention its score hangs on.
 
     Whether it reads [CLS], the last token or the mean of all is so seen, not looked up.
@@ -124,8 +104,8 @@ def choose_output(
     if logits.ndim == 2:
         return chosen_class(loaded.model.config, logits[0], wanted)
     if loaded.model.get_output_embeddings() is None:
-        return chosen_label(loaded, encoded, logits[0], wanted)
-    return chosen_word(loaded, encoded, logits[0], wanted)
+        return _chosen_label(loaded, encoded, logits[0], wanted)
+    return _chosen_word(loaded, encoded, logits[0], wanted)
 
 
 def no_head(name: str, model: Any) -> ModelError:
@@ -137,15 +117,9 @@ def no_head(name: str, model: Any) -> ModelError:
 
 
 def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
-    """A class of the text or picture, by default the likeliest.
-
-    Args:
-        config: the model's.
-        logits: shape (classes).
-        wanted: a class by name or number.
-    """
-    names = label_names(config, len(logits))
-    number = int(logits.argmax()) if wanted is None else class_number(names, wanted)
+    """A class by name or number, by default the likeliest, of logits of shape (classes)."""
+    names = _label_names(config, len(logits))
+    number = int(logits.argmax()) if wanted is None else _class_number(names, wanted)
     probability = None
     if getattr(config, "problem_type", None) == "multi_label_classification":
         probability = logits[number].sigmoid().item()
@@ -154,13 +128,13 @@ def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
     return Chosen(logits[number], names[number], probability)
 
 
-def chosen_label(
+def _chosen_label(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
 ) -> Chosen:
     """A label of one token: of the named one, of the one most like the named label, or the last."""
     tokens = encoded.tokens["text"]
-    names = label_names(loaded.model.config, logits.shape[-1])
-    position = default_position(encoded) if wanted is None else find_token(tokens, wanted)
+    names = _label_names(loaded.model.config, logits.shape[-1])
+    position = _default_position(encoded) if wanted is None else find_token(tokens, wanted)
     if position is not None:
         number = int(logits[position].argmax())
     elif wanted in names:
@@ -176,7 +150,7 @@ def chosen_label(
     return Chosen(logits[position, number], name, probability, (position,))
 
 
-def chosen_word(
+def _chosen_word(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
 ) -> Chosen:
     """A token that a language model predicts.
@@ -188,11 +162,11 @@ def chosen_word(
     side = next(iter(encoded.axes.values()))[0]
     tokens, ids = encoded.tokens[side], list(encoded.ids(side))
     ahead = 0 if loaded.family == "encoder-only" else 1
-    position = default_position(encoded, ahead, loaded.tokenizer.mask_token_id)
+    position = _default_position(encoded, ahead, loaded.tokenizer.mask_token_id)
     number = None
     if wanted is not None:
         found = find_token(tokens, wanted, ahead)
-        number = vocabulary_number(loaded, wanted) if found is None else None
+        number = _vocabulary_number(loaded, wanted) if found is None else None
         if found is None and number is None:
             raise UsageError(
                 f"--target '{wanted}' is neither a token of the {side} (by its text, or "
@@ -205,13 +179,13 @@ def chosen_word(
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
     written = position < len(ids) and ids[position] == number
-    name = tokens[position].text if written else spelled(loaded, number)
+    name = tokens[position].text if written else _spelled(loaded, number)
     if not ahead and not written and ids[position] != loaded.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
     return Chosen(logits[row, number], name, logits[row].softmax(-1)[number].item(), (row,))
 
 
-def default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
+def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
     """The token that is explained where none is named; one past the last: the one to come."""
     side = next(iter(encoded.axes.values()))[0]
     tokens, ids = encoded.tokens[side], list(encoded.ids(side))
@@ -222,8 +196,7 @@ def default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = N
     return last_word(tokens)
 
 
-def vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
-    """The number of a word that is one piece of the vocabulary, after a space or without one."""
+def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
     if wanted.isdecimal():
         return None  # A position that does not exist.
     unknown = loaded.tokenizer.unk_token_id
@@ -234,22 +207,19 @@ def vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
     return None
 
 
-def spelled(loaded: LoadedModel, number: int) -> str:
-    """What a piece of the vocabulary reads as."""
+def _spelled(loaded: LoadedModel, number: int) -> str:
     text = str(loaded.tokenizer.decode([number])).strip()
     if text and "\ufffd" not in text:
         return text
     return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
-def label_names(config: Any, count: int) -> list[str]:
-    """What the model calls its classes."""
+def _label_names(config: Any, count: int) -> list[str]:
     known = config.id2label or {}
     return [str(known.get(number, f"LABEL_{number}")) for number in range(count)]
 
 
-def class_number(names: list[str], wanted: str) -> int:
-    """The number of a class by its name, whatever its case, or by its number."""
+def _class_number(names: list[str], wanted: str) -> int:
     folded = [name.casefold() for name in names]
     if wanted.casefold() in folded:
         return folded.index(wanted.casefold())

@@ -14,32 +14,18 @@ from attnviz.models.hugging_face.load.tasks import Task
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LoadedModel:
-    """A pretrained model and its tokenizer.
+    """A pretrained model and its tokenizer."""
 
-    Attributes:
-        name: what it was asked for as.
-        model: the transformers model, on its device, in evaluation mode.
-        tokenizer: its transformers tokenizer.
-        family: which of the three transformer shapes it has.
-        limit: how many tokens it reads at most, None where nothing says.
-        provenance: where it came from; what is made of it is added for each text.
-        can_generate: True where it has a trained language-model head.
-        max_new_tokens: how many tokens it writes at most; None: only a target that is missing.
-        chat_template: True where texts are read as the user's turn of a conversation.
-        task: what its head decides, if it has one that does.
-        region: which part of a text's attention is read, and how finely.
-    """
-
-    name: str
-    model: Any
+    name: str  # what it was asked for as
+    model: Any  # the transformers model, on its device, in evaluation mode
     tokenizer: Any
     family: Family
-    limit: int | None
-    provenance: Provenance
-    can_generate: bool = False
-    max_new_tokens: int | None = None
-    chat_template: bool = False
-    task: Task | None = None
+    limit: int | None  # how many tokens it reads at most
+    provenance: Provenance  # what is made of the model is added for each text
+    can_generate: bool = False  # whether it has a trained language-model head
+    max_new_tokens: int | None = None  # None: it writes only a target that is missing
+    chat_template: bool = False  # whether texts are read as the user's turn of a conversation
+    task: Task | None = None  # what its head decides
     region: Region = ALL_TOKENS
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
-from attnviz.models.hugging_face.eager import EagerInputs, as_attention, check_eager, run_eager
+from attnviz.models.hugging_face.eager import (
+    EagerInputs,
+    as_attention,
+    check_eager,
+    run_eager,
+    stack_like,
+)
 from attnviz.models.hugging_face.load.errors import running
 
 if TYPE_CHECKING:
@@ -28,33 +34,21 @@ COPIES = 3
 
 
 @dataclass(slots=True, eq=False)
-class Values:
-    """One layer's values in passing.
-
-    Attributes:
-        stream: whose they are.
-        value: shape (1, heads or groups of them, keys, value size).
-        joined: what attention gave, heads side by side, shape (1, queries, heads × value size).
-        projection: W_O, shape (heads × value size, size), once it is seen.
-    """
+class _Values:
+    """One layer's values in passing."""
 
     stream: str
-    value: Tensor
-    joined: Tensor
-    projection: Tensor | None = None
+    value: Tensor  # (1, heads or groups of them, keys, value size)
+    joined: Tensor  # what attention gave, (1, queries, heads × value size)
+    projection: Tensor | None = None  # W_O, (heads × value size, size), once it is seen
 
 
 def value_vectors(eager: EagerInputs) -> ValueVectors:
-    """What each head makes of each token of a text or a picture, from one watched pass.
-
-    Raises:
-        AttentionError: the architecture keeps its values to itself.
-        ModelError: the matrices would not fit into memory.
-    """
+    """What each head makes of each token of a text or a picture, from one watched pass."""
     import torch
 
     check_eager(eager, COPIES)
-    with running(eager.part, eager.what), torch.no_grad(), record_values(eager) as seen:
+    with running(eager.part, eager.what), torch.no_grad(), _record_values(eager) as seen:
         _, layers = run_eager(eager)
     attention = as_attention(eager, layers)
     flat = [
@@ -68,18 +62,16 @@ def value_vectors(eager: EagerInputs) -> ValueVectors:
             "--lens rollout or flow"
         )
     for item, (_, layer) in zip(seen, flat, strict=True):
-        check_linear(item, layer, eager.kind)
+        _check_linear(item, layer, eager.kind)
     projected = all(item.projection is not None for item in seen)
     products = [
-        products_of(item, layer.shape[1], projected)
+        _products_of(item, layer.shape[1], projected)
         for item, (_, layer) in zip(seen, flat, strict=True)
     ]
-    rest = iter(products)
-    stacked = tuple(np.stack([next(rest) for _ in item.layers]) for item in attention.maps)
-    return ValueVectors(attention, stacked, projected)
+    return ValueVectors(attention, stack_like(attention, products), projected)
 
 
-def products_of(item: Values, heads: int, projected: bool) -> NDArray[np.float64]:
+def _products_of(item: _Values, heads: int, projected: bool) -> NDArray[np.float64]:
     """One layer's inner products; heads that share values each get them."""
     value = item.value[0].double().cpu().numpy()
     value = value.repeat(heads // len(value), axis=0)
@@ -88,33 +80,28 @@ def products_of(item: Values, heads: int, projected: bool) -> NDArray[np.float64
 
 
 @contextmanager
-def record_values(eager: EagerInputs) -> Iterator[list[Values]]:
+def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
     """Record what each attention of one pass adds up, and the projection that the sum goes into."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     paths = {id(module): name for name, module in eager.part.named_modules()}
-    seen: list[Values] = []
+    seen: list[_Values] = []
 
     def look(call: Call) -> None:
         path = paths.get(id(call.module))
         stream = None if path is None else match_stream(stream_of(path), eager.encoded.axes)
         if stream is not None:
-            seen.append(Values(stream, call.value, call.output.flatten(2)))
+            seen.append(_Values(stream, call.value, call.output.flatten(2)))
 
     def project(module: Any, inputs: tuple[Any, ...]) -> None:
         if seen and seen[-1].projection is None and inputs:
-            seen[-1].projection = projection_of(module, inputs[0], seen[-1].joined)
+            seen[-1].projection = _projection_of(module, inputs[0], seen[-1].joined)
 
-    handle = register_module_forward_pre_hook(project)
-    try:
-        with watch_kernels(look):
-            yield seen
-    finally:
-        handle.remove()
+    with register_module_forward_pre_hook(project), watch_kernels(look):
+        yield seen
 
 
-def check_linear(item: Values, weights: Tensor, kind: str) -> None:
-    """Refuse attention whose output is not its weights times its values."""
+def _check_linear(item: _Values, weights: Tensor, kind: str) -> None:
     shared = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
     expected = (weights @ shared).transpose(1, 2).flatten(2)
     off = float((expected - item.joined).abs().max())
@@ -125,7 +112,7 @@ def check_linear(item: Values, weights: Tensor, kind: str) -> None:
         )
 
 
-def projection_of(module: Any, inputs: Any, joined: Tensor) -> Tensor | None:
+def _projection_of(module: Any, inputs: Any, joined: Tensor) -> Tensor | None:
     """The matrix of a linear map that is handed just what attention gave, else None."""
     import torch
     from transformers.pytorch_utils import Conv1D

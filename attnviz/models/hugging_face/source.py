@@ -81,7 +81,6 @@ class HuggingFaceModel(LoadedModel):
             return value_vectors(self._eager(query))
 
     def _attend_one(self, query: Query) -> Attention | InputError:
-        """One query's attention from a pass of its own, or why it cannot be had."""
         try:
             with quiet():
                 return read_one(self, self._encode(query))
@@ -89,7 +88,6 @@ class HuggingFaceModel(LoadedModel):
             return error
 
     def _encode(self, query: Query) -> EncodedQuery:
-        """A query as the model reads it, from the last chunk where it was in it."""
         if query not in self._encoded:
             try:
                 self._encoded[query] = encode(self, query)
@@ -154,7 +152,6 @@ def load_model(
 
 
 def _assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
-    """A loaded model with what is known about it."""
     from attnviz.models.hugging_face.load.family import family_of, reading_limit
 
     model = parts.model

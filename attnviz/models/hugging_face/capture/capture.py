@@ -50,26 +50,15 @@ EAGER_ROUTE = "eager, output_attentions"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
-    """The weights of layers of one shape.
+    """The weights of layers of one shape; queries and keys are None where each token is one."""
 
-    Attributes:
-        stream: which attention: "self", "causal", "encoder", "decoder" or "cross".
-        layers: each layer's number in its stack, as text.
-        weights: float32 of shape (layers, heads, queries, keys), or blocks of them.
-        queries: what the rows stand for; None: every token.
-        keys: what the columns stand for; None: every token.
-        links: for each layer and head its strongest links, where the map is pooled.
-        route: how the weights were read.
-        projections: queries and keys of every layer of the stream, where they were asked for.
-    """
-
-    stream: str
-    layers: tuple[str, ...]
-    weights: NDArray[np.float32]
+    stream: str  # "self", "causal", "encoder", "decoder" or "cross"
+    layers: tuple[str, ...]  # numbers in the stack
+    weights: NDArray[np.float32]  # (layers, heads, queries, keys), or blocks of them
     queries: Axis | None = None
     keys: Axis | None = None
-    links: tuple[tuple[Strongest, ...], ...] = ()
-    route: str = ""
+    links: tuple[tuple[Strongest, ...], ...] = ()  # for each layer and head, of a pooled map
+    route: str = ""  # how the weights were read
     projections: Projections | None = None
 
 
@@ -96,18 +85,12 @@ def capture(
     Args:
         model: a transformers model on its device, or the encoder of one.
         inputs: tensors by name, a batch of one, on the model's device.
-        sides: how many queries and keys each stream has, of those wanted, in the order wanted.
+        sides: how many queries and keys each stream wanted has, in the order wanted.
         region: which part is wanted, and how finely.
         ignored: for a stream, what does not count among the strongest links of a pooled map.
 
     Returns:
         for each stream one item for each run of layers that agree in heads, queries and keys.
-
-    Raises:
-        UsageError: rows or a window that the text does not have, or queries and keys of a part.
-        AttentionError: the architecture has no attention weights, or gives out something else; or
-            keeps its queries and keys to itself, where they were asked for.
-        ModelError: the weights would not fit into memory.
     """
     check_family(model.config, max(max(side) for side in sides.values()))
     grids = choose_grids(model, sides, region)
@@ -147,7 +130,6 @@ def capture(
 
 
 def _announce(grids: Mapping[str, PooledGrid], sides: Sides, region: Region) -> None:
-    """Say before the model runs what will be pooled or left out, and what takes long."""
     for stream, grid in grids.items():
         left_out = region_note(grid, sides[stream])
         if left_out:
@@ -157,7 +139,6 @@ def _announce(grids: Mapping[str, PooledGrid], sides: Sides, region: Region) -> 
 
 
 def _without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs, and no cache of keys and values where the model would fill one."""
     import inspect
 
     takes = inspect.signature(model.forward).parameters
@@ -167,7 +148,6 @@ def _without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _probed(
     model: Any, inputs: Mapping[str, Any], sides: Sides, specs: Mapping[str, CaptureSpec]
 ) -> dict[str, Stack]:
-    """Each stream's layers, of those that call a kernel."""
     found = dict[str, Stack]()
     for stream, layers in probe_layers(model, inputs, sides, specs).items():
         for name, layer in layers.items():
@@ -185,7 +165,6 @@ def _probed(
 def _eager(
     model: Any, inputs: Mapping[str, Any], sides: Sides, specs: Mapping[str, CaptureSpec]
 ) -> dict[str, Stack]:
-    """Each stream's layers, as the model gives them out in an eager pass."""
     found = dict[str, Stack]()
     for stream, layers in eager_layers(model, inputs, sides).items():
         spec = specs[stream]
@@ -222,10 +201,6 @@ def capture_many(
 
     Returns:
         for each text what `capture` gives of it alone.
-
-    Raises:
-        AttentionError: the architecture has no attention weights, or gives out something else.
-        ModelError: the model fails, or the weights would not fit into memory.
     """
     longest = {
         stream: (max(side[stream][0] for side in sides), max(side[stream][1] for side in sides))

@@ -31,17 +31,11 @@ ROUNDING = 8
 
 @dataclass(frozen=True, slots=True)
 class IgnoredPositions:
-    """Positions that do not count among the strongest links, which they would fill.
-
-    Attributes:
-        queries: who does not count as attending.
-        keys: who does not count as attended to.
-        itself: True where queries and keys are the same tokens, and one's own does not count.
-    """
+    """Positions that do not count among the strongest links, which they would fill."""
 
     queries: tuple[int, ...] = ()
     keys: tuple[int, ...] = ()
-    itself: bool = False
+    itself: bool = False  # a token's link to itself does not count either
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +80,7 @@ def strongest(bounds: Bounds, count: int) -> list[Strongest]:
     """Each head's strongest links, exactly these."""
     call, queries = bounds.call, bounds.grid.queries
     bound, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
-    found = Found(call, count)
+    found = _Found(call, count)
     rows = max(min(ROWS, ROW_BYTES // (16 * len(order) * call.key.shape[2])), 1)
     for first in range(0, bound.shape[1], rows):
         open_still = (bound[:, first] > 0) & (bound[:, first] >= found.weights[:, -1])
@@ -95,12 +89,12 @@ def strongest(bounds: Bounds, count: int) -> list[Strongest]:
             break
         chosen = order[heads, first : first + rows].sort(1).values + queries.start
         weights = row_weights(call, heads, chosen)
-        drop_ignored(weights, chosen, bounds)
+        _drop_ignored(weights, chosen, bounds)
         found.add(heads, chosen, weights)
     return found.cells()
 
 
-def drop_ignored(weights: Any, queries: Any, bounds: Bounds) -> None:
+def _drop_ignored(weights: Any, queries: Any, bounds: Bounds) -> None:
     """Take out what does not count, shape (heads, rows, keys)."""
     import torch
 
@@ -112,7 +106,7 @@ def drop_ignored(weights: Any, queries: Any, bounds: Bounds) -> None:
         weights.scatter_(2, queries[..., None], 0)
 
 
-class Found:
+class _Found:
     """The strongest cells so far of each head of a call."""
 
     def __init__(self, call: Call, count: int) -> None:
@@ -145,7 +139,6 @@ class Found:
         self.weights[heads], self.places[heads] = merged.gather(1, best), places.gather(1, best)
 
     def cells(self) -> list[Strongest]:
-        """What was found, without cells that weigh nothing."""
         pairs = zip(self.places.tolist(), self.weights.tolist(), strict=True)
         return [
             tuple(

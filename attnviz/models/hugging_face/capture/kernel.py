@@ -20,29 +20,17 @@ from weakref import WeakKeyDictionary
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One call of an attention kernel.
-
-    Attributes:
-        kernel: the function, called as `kernel(module, query, key, value, mask, **options)`.
-        module: the attention module that called it.
-        query: shape (batch, heads, queries, head size).
-        key: shape (batch, heads or groups of them, keys, head size).
-        value: shape (batch, heads or groups of them, keys, value size).
-        mask: whatever the kernel takes, or None.
-        options: scaling, sinks, windows, ….
-        output: what the kernel gave back, shape (batch, queries, heads, value size).
-        weights: what it returned besides, shape (batch, heads, queries, keys); None: nothing.
-    """
+    """One call of an attention kernel, `kernel(module, query, key, value, mask, **options)`."""
 
     kernel: Callable[..., Any]
     module: Any
-    query: Any
-    key: Any
-    value: Any
-    mask: Any
-    options: Mapping[str, Any]
-    output: Any
-    weights: Any = None
+    query: Any  # (batch, heads, queries, head size)
+    key: Any  # (batch, heads or groups of them, keys, head size)
+    value: Any  # (batch, heads or groups of them, keys, value size)
+    mask: Any  # whatever the kernel takes, or None
+    options: Mapping[str, Any]  # scaling, sinks, windows, …
+    output: Any  # (batch, queries, heads, value size)
+    weights: Any = None  # (batch, heads, queries, keys), where the kernel returns them
 
     def mix(self, value: Any) -> Any:
         """What the kernel makes of other values of the same shape."""
@@ -182,22 +170,13 @@ def eager_copy(model: Any) -> Any:
     return _COPIES[model]
 
 
-OUTPUT_NAMES = {
-    "encoder": "encoder_attentions",
-    "decoder": "decoder_attentions",
-    "cross": "cross_attentions",
-}
-
-
 def output_attentions(
     model: Any, inputs: Mapping[str, Any], streams: Sequence[str]
-) -> dict[str, Sequence[Any] | None]:
-    """What a model gives out as each stream's attention, a tensor or None for each layer."""
+) -> tuple[Any, dict[str, Sequence[Any] | None]]:
+    """A model's output, and in it each stream's attention, a tensor or None for each layer."""
     output = model(**inputs, output_attentions=True, return_dict=True)
     together = getattr(output, "attentions", None)
-    return {
-        stream: getattr(output, OUTPUT_NAMES[stream], None)
-        if together is None and stream in OUTPUT_NAMES
-        else together
+    return output, {
+        stream: getattr(output, f"{stream}_attentions", None) if together is None else together
         for stream in streams
     }

@@ -47,7 +47,6 @@ def as_map(
 def _exact_links(
     item: Captured, queries: tuple[Token, ...], keys: tuple[Token, ...]
 ) -> tuple[Link, ...]:
-    """The strongest links of each head of a pooled map, with their tokens."""
     return tuple(
         Link(
             queries[cell.query].text,

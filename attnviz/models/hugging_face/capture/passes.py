@@ -51,42 +51,25 @@ Sides = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class CaptureSpec:
-    """What to read of a call.
-
-    Attributes:
-        grid: queries and keys in blocks.
-        links: how many of each head's strongest links, 0 for none.
-        ignored: which positions do not count among them.
-        keep_qk: whether queries and keys are kept.
-        first: of a batch, how many queries its first text has; None: all.
-        given: whether the weights that a kernel itself returns are taken.
-    """
+    """What to read of a call."""
 
     grid: PooledGrid
-    links: int = 0
-    ignored: IgnoredPositions = NOTHING
-    keep_qk: bool = False
-    first: int | None = None
-    given: bool = False
+    links: int = 0  # how many strongest ones of each head
+    ignored: IgnoredPositions = NOTHING  # positions that do not count among the links
+    keep_qk: bool = False  # whether queries and keys are kept
+    first: int | None = None  # of a batch, how many queries its first text has; None: all
+    given: bool = False  # whether the weights that a kernel itself returns are taken
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallWeights:
-    """The attention of one call.
+    """The attention of one call."""
 
-    Attributes:
-        path: the module that called, by its dotted name.
-        weights: float32 of shape (batch, heads, query blocks, key blocks).
-        links: of each head, where they were asked for.
-        projected: queries and keys, likewise.
-        how: "probed", or "given by its kernel".
-    """
-
-    path: str
-    weights: NDArray[np.float32]
-    links: tuple[Strongest, ...] = ()
+    path: str  # the module that called, by its dotted name
+    weights: NDArray[np.float32]  # (batch, heads, query blocks, key blocks)
+    links: tuple[Strongest, ...] = ()  # of each head
     projected: Projected | None = None
-    how: str = "probed"
+    how: str = "probed"  # or "given by its kernel"
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass, and is no error
@@ -195,7 +178,7 @@ def eager_layers(
 
     _check_memory(model, sides, batch)
     with running(model), torch.no_grad():
-        given = output_attentions(eager_copy(model), inputs, list(sides))
+        _, given = output_attentions(eager_copy(model), inputs, list(sides))
     return {
         stream: _read_batch(given[stream], model.config, side, batch)
         for stream, side in sides.items()
@@ -222,11 +205,7 @@ def _check_memory(model: Any, sides: Sides, batch: int) -> None:
 def read_layers(
     layers: Sequence[Any] | None, model: Any, side: tuple[int, int]
 ) -> dict[str, NDArray[np.float32]]:
-    """Each layer's weights of one text, shape (heads, queries, keys), by the layer's number.
-
-    Raises:
-        AttentionError: there are none, or they cannot be weights of these tokens.
-    """
+    """Each layer's weights of one text, shape (heads, queries, keys), by the layer's number."""
     batch = _read_batch(layers, model.config, side)
     arrays = {number: array[0] for number, array in batch.items()}
     for number, array in arrays.items():

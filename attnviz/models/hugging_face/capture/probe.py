@@ -32,15 +32,9 @@ elsewhere 1e-4."""
 
 
 def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | None = None) -> Any:
-    """One call's attention over the blocks of a grid, read from its kernel.
+    """One call's attention, shape (batch, heads, query blocks, key blocks), float32 on the CPU.
 
-    Args:
-        call: a kernel's call.
-        grid: queries and keys in blocks.
-        also: gets each query's masses too, with the number of the first block they are of.
-
-    Returns:
-        a float32 tensor on the CPU, shape (batch, heads, query blocks, key blocks).
+    `also` gets each query's masses too, with the number of the first block they are of.
     """
     import torch
 
@@ -61,12 +55,10 @@ def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | N
 
 
 def key_masses(call: Call, keys: Axis) -> Iterator[tuple[int, Any]]:
-    """For each query the attention on each block of keys.
+    """For each query the attention on each block of keys, shape (batch, queries, heads, blocks).
 
-    Yields:
-        the first block's number, and masses of shape (batch, queries, heads, blocks); as many
-        blocks at a time as the values are wide, because fast kernels want queries, keys and values
-        of equal size.
+    Masses come with their first block's number, as many at a time as the values are wide, because
+    fast kernels want queries, keys and values of equal size.
     """
     import torch
 
@@ -98,15 +90,7 @@ def key_columns(call: Call, keys: Sequence[int]) -> Any:
 
 
 def exact_rows(call: Call, queries: Any) -> Any:
-    """Whole rows of weights of a batch of one, for queries of each head's own choice.
-
-    Args:
-        call: a kernel's call with a batch of one.
-        queries: positions, shape (heads, rows).
-
-    Returns:
-        shape (heads, rows, keys).
-    """
+    """Rows of weights of a batch of one for queries (heads, rows), shape (heads, rows, keys)."""
     import torch
 
     _, groups, keys, size = call.value.shape
@@ -130,31 +114,25 @@ def exact_rows(call: Call, queries: Any) -> Any:
 
 
 def row_weights(call: Call, heads: Any, queries: Any) -> Any:
-    """Whole rows of weights, as the kernel applies them, at the cost of those rows alone.
+    """Rows of weights of a batch of one, as the kernel applies them, at their own cost alone.
 
     `exact_rows` works through all queries again, for as many rows as values are wide. Nearly all
     kernels are one softmax of queries times keys, which costs no more than the rows wanted, but
     what a kernel adds to it is not known. So the softmax is computed here, and used only where its
     rows times the values are what the kernel itself returned.
 
-    Args:
-        call: a kernel's call with a batch of one.
-        heads: their numbers, shape (heads,).
-        queries: positions, for each of these heads its own, shape (heads, rows).
-
-    Returns:
-        float32 of shape (heads, rows, keys); keys that none of the queries sees may be left out at
-        the end.
+    Each of the heads has its own queries, shape (heads, rows); the result is float32 of shape
+    (heads, rows, keys), where keys that none of the queries sees may be left out at the end.
     """
-    weights = written_out(call, heads, queries)
-    if weights is not None and explains(call, heads, queries, weights):
+    weights = _written_out(call, heads, queries)
+    if weights is not None and _explains(call, heads, queries, weights):
         return weights
     wanted = queries.new_zeros((call.query.shape[1], queries.shape[1]))
     wanted[heads] = queries
     return exact_rows(call, wanted)[heads]
 
 
-def written_out(call: Call, heads: Any, queries: Any) -> Any:
+def _written_out(call: Call, heads: Any, queries: Any) -> Any:
     """The softmax of scores with the masks, biases, caps and sinks that the call names.
 
     Shaped as in `row_weights`; None where the mask is none that has rows.
@@ -195,7 +173,7 @@ def is_causal(call: Call) -> bool:
     return bool(getattr(call.module, "is_causal", True) if said is None else said)
 
 
-def explains(call: Call, heads: Any, queries: Any, weights: Any) -> bool:
+def _explains(call: Call, heads: Any, queries: Any, weights: Any) -> bool:
     """True where rows of weights times the values are what the kernel returned."""
     all_heads, value = call.query.shape[1], call.value
     own = value[0, heads // (all_heads // value.shape[1]), : weights.shape[2]].float()

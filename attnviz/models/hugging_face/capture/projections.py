@@ -23,19 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projected:
-    """What one call's scores are products of.
+    """What one call's scores are products of."""
 
-    Attributes:
-        query: float32 of shape (heads, queries, head size).
-        key: float32 of shape (heads, keys, head size), the same for heads that share it.
-        scale: what a product of the two is multiplied by.
-        besides: what else the kernel was told to make the weights of.
-    """
-
-    query: NDArray[np.float32]
-    key: NDArray[np.float32]
-    scale: float
-    besides: tuple[str, ...] = ()
+    query: NDArray[np.float32]  # (heads, queries, head size)
+    key: NDArray[np.float32]  # (heads, keys, head size)
+    scale: float  # of the products
+    besides: tuple[str, ...] = ()  # what else the kernel made the weights of
 
 
 def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, int]]) -> None:

@@ -28,22 +28,13 @@ CELL = 8
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Which part of a text's attention is wanted, and how finely.
+    """Which part of a text's attention is wanted, and how finely."""
 
-    Attributes:
-        max_size: queries and keys that a map has at most; None: 1,024, or fewer where many heads
-            would fill the memory.
-        rows: first and last query of which exact rows are wanted.
-        window: first and last token to which queries and keys are restricted.
-        links: how many of each head's strongest links are listed beside a pooled map.
-        keep_qk: whether queries and keys are kept beside the weights.
-    """
-
-    max_size: int | None = None
-    rows: tuple[int, int] | None = None
-    window: tuple[int, int] | None = None
-    links: int = 20
-    keep_qk: bool = False
+    max_size: int | None = None  # queries and keys of a map; None: 1,024, or fewer that fit
+    rows: tuple[int, int] | None = None  # first and last query of exact rows
+    window: tuple[int, int] | None = None  # first and last token of queries and keys
+    links: int = 20  # of each head beside a pooled map
+    keep_qk: bool = False  # whether queries and keys are kept beside the weights
 
     @property
     def is_default(self) -> bool:
@@ -80,7 +71,7 @@ def choose_grids(
     free = free_bytes(model.device)
 
     def bytes_of(most: int | None) -> int:
-        grids = grids_of(sides, region, most)
+        grids = _grids_of(sides, region, most)
         return sum(CELL * heads[stream] * grid.cells for stream, grid in grids.items())
 
     most = region.max_size or DEFAULT_SIZE
@@ -94,10 +85,10 @@ def choose_grids(
         option = f"--max-size {fits} would fit" if fits else "free some, or give a shorter text"
         raise ModelError(
             f"attention of {max(max(side) for side in sides.values()):,} tokens "
-            f"({sum(heads.values()):,} heads × {describe(grids_of(sides, region, most))}) would "
+            f"({sum(heads.values()):,} heads × {describe(_grids_of(sides, region, most))}) would "
             f"take about {format_bytes(bytes_of(most))}, and {format_bytes(free)} is free: {option}"
         )
-    return grids_of(sides, region, most)
+    return _grids_of(sides, region, most)
 
 
 def describe(grids: Mapping[str, PooledGrid]) -> str:
@@ -106,10 +97,9 @@ def describe(grids: Mapping[str, PooledGrid]) -> str:
     return f"{largest.queries.blocks:,} × {largest.keys.blocks:,}"
 
 
-def grids_of(
+def _grids_of(
     sides: Mapping[str, tuple[int, int]], region: Region, most: int | None
 ) -> dict[str, PooledGrid]:
-    """What to read of each stream with at most so many blocks a side."""
     grids = {}
     for stream, (queries, keys) in sides.items():
         if region.window is not None:
@@ -141,11 +131,10 @@ def heads_of(config: Any, stream: str) -> int:
     side = "encoder" if stream == "encoder" else "decoder"
     layers = [f"{side}_layers", f"num_{side}_layers", "num_hidden_layers"]
     heads = [f"{side}_attention_heads", "num_attention_heads"]
-    return first_number(config, layers) * first_number(config, heads)
+    return _first_number(config, layers) * _first_number(config, heads)
 
 
-def first_number(config: Any, names: list[str]) -> int:
-    """The first of some entries of a configuration that is a number, else 1."""
+def _first_number(config: Any, names: list[str]) -> int:
     found = (getattr(config, name, None) for name in names)
     return next((number for number in found if isinstance(number, int) and number), 1)
 

@@ -48,23 +48,14 @@ SEQ2SEQ_AXES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
-    """A query as a model reads it: what one pass needs, and what its maps are put into.
+    """A query as a model reads it: what one pass needs, and what its maps are put into."""
 
-    Attributes:
-        part: the model, or the part of it that reads.
-        inputs: token ids and masks by input name.
-        tokens: of each text ("text"; or "source" and "target").
-        axes: for each stream wanted, the texts of its queries and keys.
-        attention: where it comes from and what was read, still without maps.
-        ignored: for a stream, what does not count among the strongest links of a pooled map.
-    """
-
-    part: Any
-    inputs: Mapping[str, Any]
-    tokens: Mapping[str, tuple[Token, ...]]
-    axes: Mapping[str, tuple[str, str]]
-    attention: Attention
-    ignored: Mapping[str, IgnoredPositions] = field(default_factory=dict)
+    part: Any  # the model, or the part of it that reads
+    inputs: Mapping[str, Any]  # ids and masks by input name
+    tokens: Mapping[str, tuple[Token, ...]]  # of "text", or of "source" and "target"
+    axes: Mapping[str, tuple[str, str]]  # texts of each stream's queries and keys
+    attention: Attention  # still without maps
+    ignored: Mapping[str, IgnoredPositions] = field(default_factory=dict)  # by stream
 
     @property
     def sides(self) -> dict[str, tuple[int, int]]:
@@ -80,13 +71,7 @@ class EncodedQuery:
         return ids
 
     def finished(self, captured: Sequence[Captured], task: Task | None, output: Any) -> Attention:
-        """The attention with its maps, notes on them, and what the model decided.
-
-        Args:
-            captured: from the pass.
-            task: what the model's head decides, if it has one that does.
-            output: what the model gave out; None where nothing was recorded.
-        """
+        """The attention with its maps, notes on them, and what the model decided by its output."""
         maps = tuple(as_map(item, self.tokens, *self.axes[item.stream]) for item in captured)
         provenance = with_routes(self.attention.provenance, [item.route for item in captured])
         notes = (*provenance.notes, *capture_notes(captured, self.sides))
@@ -102,15 +87,7 @@ class EncodedQuery:
 
 
 def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
-    """A query's tokens, once it is certain that the model can read them.
-
-    Raises:
-        UsageError: a kind of query that no text model answers, or a target where one is written.
-        InputError: a text is blank or too long.
-        ModelError: the tokenizer and the model do not belong together, the model does not read
-            pairs, or it fails while it writes.
-        AttentionError: the model has no cross-attention.
-    """
+    """A query's tokens, once it is certain that the model can read them."""
     if query.kind == "self":
         return _encode_self(loaded, query.text)
     if query.kind == "pair":
@@ -121,7 +98,6 @@ def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
 
 
 def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
-    """One text: as a chat, or with what the model writes after it, where that was asked for."""
     if loaded.chat_template:
         text = apply_chat_template(loaded.tokenizer, text, loaded.name)
     read = tokenize(loaded.tokenizer, text, marked=loaded.chat_template)
@@ -134,7 +110,6 @@ def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
 
 
 def _encode_pair(loaded: LoadedModel, first: str, second: str) -> EncodedQuery:
-    """Two texts read as one sequence."""
     if loaded.family == "decoder-only":
         raise ModelError(
             f"'{loaded.name}' is decoder-only ({loaded.model.config.model_type}) and does not read "
@@ -149,7 +124,6 @@ def _encode_pair(loaded: LoadedModel, first: str, second: str) -> EncodedQuery:
 def _one_sequence(
     loaded: LoadedModel, read: TokenizedText, text: str, provenance: Provenance
 ) -> EncodedQuery:
-    """One sequence that attends to itself; of an encoder–decoder its encoder's."""
     encoder = loaded.family == "encoder–decoder"
     stream = {"encoder-only": "self", "decoder-only": "causal"}.get(loaded.family, "encoder")
     part = loaded.model
@@ -169,7 +143,6 @@ def _one_sequence(
 
 
 def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> EncodedQuery:
-    """A source and its target (None: what the model writes)."""
     if loaded.family != "encoder–decoder":
         raise AttentionError(
             f"'{loaded.name}' is {loaded.family} ({loaded.model.config.model_type}) and has no "
@@ -201,13 +174,11 @@ def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> Encod
 def _provenance(
     loaded: LoadedModel, settings: Mapping[str, Any], notes: tuple[str, ...] = ()
 ) -> Provenance:
-    """The model's provenance with what belongs to one query."""
     own = loaded.provenance
     return replace(own, settings={**own.settings, **settings}, notes=(*own.notes, *notes))
 
 
 def _check_ids(loaded: LoadedModel, ids: Sequence[int], tokens: Sequence[Token], what: str) -> None:
-    """Refuse more tokens than the model reads, and tokens that it has no embeddings for."""
     if loaded.limit is not None and len(ids) > loaded.limit:
         raise InputError(
             f"the {what} is {len(ids):,} tokens long and '{loaded.name}' reads at most "

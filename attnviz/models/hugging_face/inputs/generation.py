@@ -9,9 +9,7 @@ from attnviz.core.attention_map import PARTS, SECOND_PART, Token
 from attnviz.core.errors import InputError, ModelError
 from attnviz.models.hugging_face.inputs.tokens import (
     TokenizedText,
-    label,
-    locate_pieces,
-    pieces_of,
+    label_ids,
     tokenize,
     tokenize_generated,
 )
@@ -24,17 +22,10 @@ LONGEST = 256
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A decoder's input.
-
-    Attributes:
-        text: what it says.
-        ids: its tokens' numbers, the decoder's start token first.
-        tokens: one for each.
-        notes: what a reader must know about it.
-    """
+    """A decoder's input."""
 
     text: str
-    ids: list[int]
+    ids: list[int]  # the decoder's start token first
     tokens: tuple[Token, ...]
     notes: tuple[str, ...] = ()
 
@@ -51,12 +42,12 @@ def given_target(model: Any, tokenizer: Any, text: str) -> Target:
         # Shifting drops the last token, which must not be one of the text's.
         ids.append(tokenizer.eos_token_id if tokenizer.eos_token_id is not None else ids[-1])
         tokens.append(tokens[-1])
-    shifted = shift(model, ids)
+    shifted = _shift(model, ids)
     start = Token(str(tokenizer.convert_ids_to_tokens(shifted[0])), special=True)
     return Target(text, shifted, (start, *tokens[:-1]))
 
 
-def shift(model: Any, ids: list[int]) -> list[int]:
+def _shift(model: Any, ids: list[int]) -> list[int]:
     """What a decoder reads to predict these tokens: a start token, then all but the last of them.
 
     A model's own way is asked first: mBART starts with the language, which stands last.
@@ -93,7 +84,7 @@ def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
             **inputs, do_sample=False, num_beams=1, max_new_tokens=most, use_cache=not deeper
         )
     ids = written[0].tolist()
-    ended = ids[-1] in end_ids(loaded)
+    ended = ids[-1] in _end_ids(loaded)
     kept = ids[:-1] if ended else ids
     text, tokens = tokenize_generated(tokenizer, kept)
     if not text:
@@ -105,8 +96,7 @@ def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
     return Target(text, kept, tokens, notes)
 
 
-def end_ids(loaded: LoadedModel) -> set[int]:
-    """The tokens that end a model's output."""
+def _end_ids(loaded: LoadedModel) -> set[int]:
     named = loaded.model.generation_config.eos_token_id
     listed = named if isinstance(named, list) else [named]
     return {number for number in (*listed, loaded.tokenizer.eos_token_id) if number is not None}
@@ -114,18 +104,11 @@ def end_ids(loaded: LoadedModel) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A prompt and its output.
-
-    Attributes:
-        text: both as one.
-        read: the tokens of both.
-        settings: where the output begins, and how many tokens are whose.
-        notes: what a reader must know about it.
-    """
+    """A prompt and its output, as one text."""
 
     text: str
     read: TokenizedText
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # where the output begins, and how many tokens are whose
     notes: tuple[str, ...]
 
 
@@ -175,12 +158,12 @@ def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Co
             ids, attention_mask=mask, do_sample=False, num_beams=1, max_new_tokens=most
         )
     new = written[0, length:].tolist()
-    ended = bool(new) and new[-1] in end_ids(loaded)
+    ended = bool(new) and new[-1] in _end_ids(loaded)
     new = new[:-1] if ended else new
-    output = new_text(tokenizer, read.ids, new)
+    output = _new_text(tokenizer, read.ids, new)
     if not output.strip():
         raise ModelError("the model wrote nothing after this text: give another one")
-    tokens = (*read.tokens, *written_tokens(tokenizer, prompt, output, new))
+    tokens = (*read.tokens, *label_ids(tokenizer, new, output, before=prompt))
     settings = {
         PARTS: "prompt and output",
         SECOND_PART: len(prompt),
@@ -193,7 +176,7 @@ def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Co
     return Continuation(prompt + output, both, settings, notes)
 
 
-def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
+def _new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
     """What new tokens add to the text, with the space that they may begin with."""
 
     def decoded(ids: list[int]) -> str:
@@ -203,16 +186,6 @@ def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
 
     start, text = decoded(before), decoded([*before, *new])
     return text[len(start) :] if text.startswith(start) else decoded(new)
-
-
-def written_tokens(tokenizer: Any, prompt: str, output: str, ids: list[int]) -> tuple[Token, ...]:
-    """The output's tokens with their places in prompt and output as one text."""
-    pieces, added = pieces_of(tokenizer, ids)
-    offsets = [
-        (start + len(prompt), end + len(prompt))
-        for start, end in locate_pieces(tokenizer, pieces, added, output)
-    ]
-    return label(pieces, offsets, added, prompt + output, None)
 
 
 def apply_chat_template(tokenizer: Any, text: str, name: str) -> str:

@@ -89,15 +89,10 @@ Row = tuple[str, Span, int]
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """A text as a model reads it.
-
-    Attributes:
-        tokens: one a position.
-        inputs: what the tokenizer gives the model, lists of numbers by name.
-    """
+    """A text as a model reads it."""
 
     tokens: tuple[Token, ...]
-    inputs: dict[str, list[int]]
+    inputs: dict[str, list[int]]  # what the tokenizer gives the model
 
     @property
     def ids(self) -> list[int]:
@@ -148,19 +143,22 @@ def check_text(text: str) -> None:
 def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
     """The text that generated tokens read as, and the tokens with their places in it."""
     text = tokenizer.decode(ids, skip_special_tokens=True).strip()
-    pieces, added = pieces_of(tokenizer, ids)
-    offsets = locate_pieces(tokenizer, pieces, added, text)
-    return text, label(pieces, offsets, added, text, None)
+    return text, label_ids(tokenizer, ids, text)
 
 
-def pieces_of(tokenizer: Any, ids: Sequence[int]) -> tuple[list[str], list[int]]:
-    """The tokenizer's own spelling of tokens, and a 1 for each that stands for no text."""
+def label_ids(
+    tokenizer: Any, ids: Sequence[int], text: str, *, before: str = ""
+) -> tuple[Token, ...]:
+    """The tokens of a text that is known by its ids, with their places behind another text."""
     pieces, added = list[str](), list[int]()
     for number, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True):
         # A model may number more tokens than its tokenizer knows; those stand for no text.
         pieces.append(f"<{number}>" if piece is None else piece)
         added.append(int(piece is None or number in tokenizer.all_special_ids))
-    return pieces, added
+    start = len(before)
+    spans = locate_pieces(tokenizer, pieces, added, text)
+    moved = [(first + start, last + start) for first, last in spans]
+    return label(pieces, moved, added, before + text, None)
 
 
 def locate_pieces(
@@ -198,7 +196,7 @@ def label(
     marked "##" in every family, as WordPiece does; parts of one character are counted ("é 1/2");
     an unknown token keeps its name, because that is all the model saw.
     """
-    spans = [trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
+    spans = [_trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
     tokens = list[Token]()
     rows = list(zip(pieces, spans, added, strict=True))
     for members in sharing(rows):
@@ -222,7 +220,7 @@ def sharing(rows: Sequence[Row]) -> Iterator[list[Row]]:
         yield members
 
 
-def trim(piece: str, span: Span, text: str) -> Span:
+def _trim(piece: str, span: Span, text: str) -> Span:
     """A span without the space before a word, which some tokenizers count and others do not."""
     start, end = span
     if piece in PIECE_MARKS and not text[start:end].isspace():

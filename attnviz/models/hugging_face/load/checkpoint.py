@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -17,21 +17,13 @@ POINTER = b"version https://git-lfs"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A folder that can be loaded.
-
-    Attributes:
-        folder: where its files lie.
-        config: its configuration as it is written.
-        pickled: True where the weights are a pickle and not safetensors.
-        dtypes: the precisions it is stored in, as safetensors spells them ("F32", "BF16").
-        numbers: how many weights are stored, 0 where that is not known.
-    """
+    """A folder that can be loaded."""
 
     folder: Path
-    config: Mapping[str, Any]
-    pickled: bool
-    dtypes: tuple[str, ...]
-    numbers: int
+    config: Mapping[str, Any]  # as it is written
+    pickled: bool  # else the weights are safetensors
+    dtypes: tuple[str, ...]  # as safetensors spells them ("F32", "BF16")
+    numbers: int  # how many weights are stored, 0 where that is not known
 
 
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
@@ -48,8 +40,8 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
         )
     files = shards(folder / name) if name.endswith(".index.json") else [folder / name]
     for file in files:
-        check_file(file)
-    headers = [] if pickled else [read_header(file) for file in files]
+        _check_file(file)
+    headers = [] if pickled else [_read_header(file) for file in files]
     tensors = [tensor for header in headers for tensor in header.values()]
     return Checkpoint(
         folder,
@@ -67,7 +59,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(
             f"'{folder}' is not a model's folder, it has no config.json: {hint(folder)}"
         )
-    config = read_json(path)
+    config = _read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")
     return config
@@ -84,15 +76,11 @@ def hint(folder: Path) -> str:
 def contents(folder: Path) -> str:
     """A folder's first files, in words."""
     names = sorted(path.name for path in folder.iterdir())
-    return (
-        f"it has {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
-        if names
-        else "it is empty"
-    )
+    listed = f"it has {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
+    return listed if names else "it is empty"
 
 
-def read_json(path: Path) -> Any:
-    """A JSON file's contents."""
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -101,7 +89,7 @@ def read_json(path: Path) -> Any:
 
 def shards(index: Path) -> list[Path]:
     """The files that an index names."""
-    weight_map = read_json(index).get("weight_map") or {}
+    weight_map = _read_json(index).get("weight_map") or {}
     names = sorted(set(weight_map.values()))
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing or not names:
@@ -112,8 +100,7 @@ def shards(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def check_file(file: Path) -> None:
-    """Refuse a file of weights that is empty or only points to where the weights are."""
+def _check_file(file: Path) -> None:
     with file.open("rb") as stream:
         start = stream.read(len(POINTER))
     if not start:
@@ -122,7 +109,7 @@ def check_file(file: Path) -> None:
         raise ModelError(f"'{file}' is a Git LFS pointer, not the weights: run 'git lfs pull'")
 
 
-def read_header(file: Path) -> dict[str, dict[str, Any]]:
+def _read_header(file: Path) -> dict[str, dict[str, Any]]:
     """The dtype and shape of every tensor in a safetensors file, by name."""
     size = file.stat().st_size
     with file.open("rb") as stream:
@@ -130,7 +117,8 @@ def read_header(file: Path) -> dict[str, dict[str, Any]]:
         text = stream.read(length) if length < size else b""
     try:
         header = {name: item for name, item in json.loads(text).items() if name != "__metadata__"}
-        end = 8 + length + max(ends(header), default=0)
+        ends = (int(tensor["data_offsets"][1]) for tensor in header.values())
+        end = 8 + length + max(ends, default=0)
     except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise ModelError(f"'{file}' is not a whole safetensors file: download it again") from error
     if size != end:
@@ -139,8 +127,3 @@ def read_header(file: Path) -> dict[str, dict[str, Any]]:
             "download it again"
         )
     return header
-
-
-def ends(header: Mapping[str, Mapping[str, Any]]) -> Iterator[int]:
-    """Where each tensor of a header ends, in bytes after it."""
-    return (int(tensor["data_offsets"][1]) for tensor in header.values())

@@ -80,14 +80,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None:
-    """Refuse what would not fit, before it is tried.
-
-    Args:
-        needed: bytes.
-        device: where it has to fit.
-        what: what needs them, for the message.
-        remedy: what the user can do about it.
-    """
+    """Refuse, before it is tried, what needs more bytes than are free, and say the remedy."""
     free = free_bytes(device)
     if needed > free:
         raise NotEnoughMemoryError(

@@ -38,12 +38,12 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
     limits = [tokenizer.model_max_length]
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if positions:
-        limits.append(positions - reserved_positions(model))
+        limits.append(positions - _reserved_positions(model))
     known = [int(limit) for limit in limits if 0 < limit < UNLIMITED]
     return min(known, default=None)
 
 
-def reserved_positions(model: Any) -> int:
+def _reserved_positions(model: Any) -> int:
     """Positions that no token gets: RoBERTa-like models count from one past the padding's."""
     for name, part in model.named_modules():
         padding = getattr(part, "padding_idx", None)
@@ -54,12 +54,11 @@ def reserved_positions(model: Any) -> int:
 
 def left_over_layers(report: Mapping[str, Any], model: Any) -> int:
     """How many weights of a checkpoint are of layers beyond those that were loaded."""
-    kinds = {numberless(key) for key in model.state_dict() if numberless(key) != key}
-    return sum(numberless(key) in kinds for key in report["unexpected_keys"])
+    kinds = {_numberless(key) for key in model.state_dict() if _numberless(key) != key}
+    return sum(_numberless(key) in kinds for key in report["unexpected_keys"])
 
 
-def numberless(key: str) -> str:
-    """A weight's name with "#" for its layer."""
+def _numberless(key: str) -> str:
     return re.sub(r"\.\d+\.", ".#.", key)
 
 
@@ -87,22 +86,14 @@ def check_family(config: Any, longest: int) -> None:
     """Refuse a family whose attention is not weights between tokens, before it runs."""
     kind = config.model_type
     reason = NOT_WEIGHTS.get(kind)
-    if kind in BLOCK_SPARSE and is_sparse(config, longest):
-        reason = (
-            f"over {longest:,} tokens it attends in blocks, some drawn by chance, and gives out a "
-            f"reconstruction that loses some of it; up to {full_until(config):,} it is full"
-        )
+    if kind in BLOCK_SPARSE and config.attention_type == "block_sparse":
+        full = int((5 + 2 * config.num_random_blocks) * config.block_size)
+        if longest > full:
+            reason = (
+                f"over {longest:,} tokens it attends in blocks, some drawn by chance, and gives "
+                f"out a reconstruction that loses some of it; up to {full:,} it is full"
+            )
     if reason:
         raise AttentionError(
             f"architecture '{kind}' has no attention weights between all tokens: {reason}"
         )
-
-
-def is_sparse(config: Any, longest: int) -> bool:
-    """True where BigBird leaves full attention."""
-    return config.attention_type == "block_sparse" and longest > full_until(config)
-
-
-def full_until(config: Any) -> int:
-    """The longest text over which BigBird's attention is full."""
-    return int((5 + 2 * config.num_random_blocks) * config.block_size)

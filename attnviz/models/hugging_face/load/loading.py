@@ -33,43 +33,25 @@ HEADS = re.compile(r"(^|\.)(pooler|lm_head|final_logits_bias)(\.|$)")
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a model is to be loaded.
+    """How a model is to be loaded."""
 
-    Attributes:
-        device: "auto" (the fastest there is), "cpu", "cuda" or "mps".
-        dtype: "float32", "float16", "bfloat16" or "float64"; None: float32 on a CPU, elsewhere
-            the precision that the checkpoint is stored in.
-        revision: a branch, a tag or a commit of a hub model.
-        allow_pickle: whether weights may come from a pickle, which can hide code.
-        allow_code: whether Python code that comes with the model may run.
-        device_map: how accelerate spreads a model that is larger than one device ("auto").
-    """
-
-    device: str = "auto"
-    dtype: str | None = None
-    revision: str | None = None
-    allow_pickle: bool = False
-    allow_code: bool = False
-    device_map: str | None = None
+    device: str = "auto"  # "auto" (the fastest there is), "cpu", "cuda" or "mps"
+    dtype: str | None = None  # None: float32 on a CPU, elsewhere as the checkpoint is stored
+    revision: str | None = None  # a branch, a tag or a commit of a hub model
+    allow_pickle: bool = False  # which can hide code
+    allow_code: bool = False  # Python code that comes with the model
+    device_map: str | None = None  # how accelerate spreads a model over devices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedParts:
-    """A model as transformers loads it, with what reads its inputs.
+    """A model as transformers loads it, with what reads its inputs."""
 
-    Attributes:
-        model: on its device, in evaluation mode.
-        reader: its tokenizer, image processor, or both in one.
-        provenance: where it came from.
-        report: what did not fit between checkpoint and model.
-        task: what its head decides, if it has one that does and that was trained.
-    """
-
-    model: Any
-    reader: Any
+    model: Any  # on its device, in evaluation mode
+    reader: Any  # its tokenizer, image processor, or both in one
     provenance: Provenance
-    report: Mapping[str, Any]
-    task: Task | None
+    report: Mapping[str, Any]  # what did not fit between checkpoint and model
+    task: Task | None  # of a head that was trained
 
 
 def load_parts(
@@ -80,15 +62,8 @@ def load_parts(
 ) -> LoadedParts:
     """A model and what reads its inputs, as they come from their folder.
 
-    Args:
-        name: a folder, or a model's id on the hub.
-        options: how to load it.
-        load_reader: what makes a tokenizer or an image processor from a folder and a name.
-        class_of: what chooses the class to load a configuration's model with.
-
-    Raises:
-        UsageError: a device, precision or revision that does not exist.
-        ModelError: something cannot be found or loaded.
+    `load_reader` makes a tokenizer or an image processor from a folder and a name; `class_of`
+    chooses the class to load a configuration's model with.
     """
     check_device_map(options.device_map, options.device)
     folder = locate(name, options.revision, allow_code=options.allow_code)
@@ -117,7 +92,6 @@ def load_parts(
 
 
 def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
-    """The model's configuration, of an architecture that transformers knows."""
     import transformers
     from transformers import CONFIG_MAPPING, AutoConfig
 
@@ -138,12 +112,7 @@ def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
 
 
 def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
-    """The model's tokenizer.
-
-    Raises:
-        ModelError: its files are missing. transformers makes a tokenizer all the same, which takes
-            every word for an unknown one.
-    """
+    """The model's tokenizer; without files transformers makes one that knows no word."""
     from transformers import AutoTokenizer
 
     missing = ModelError(
@@ -206,10 +175,6 @@ def model_class(config: Any, *, with_head: bool = False) -> Any:
 def _load_weights(
     kind: Any, checkpoint: Checkpoint, config: Any, precision: str, options: LoadOptions
 ) -> tuple[Any, Mapping[str, Any]]:
-    """The model, and transformers' report on what did not fit.
-
-    It is on the CPU, or with a device map spread as accelerate sees fit.
-    """
     import torch
 
     model, report = kind.from_pretrained(
@@ -226,7 +191,6 @@ def _load_weights(
 
 
 def _check_report(report: Mapping[str, Any], name: str) -> None:
-    """Refuse a model that lacks weights which attention depends on: they would be random."""
     missing = sorted(
         key for key in report["missing_keys"] if not HEADS.search(key) and not HEAD.match(key)
     )
@@ -240,7 +204,6 @@ def _check_report(report: Mapping[str, Any], name: str) -> None:
 def _trained_task(
     model: Any, report: Mapping[str, Any], provenance: Provenance
 ) -> tuple[Task | None, Provenance]:
-    """What a model's head decides, and a note where the head's weights are missing."""
     task = task_of(model.config)
     if task is None or not any(HEAD.match(key) for key in report["missing_keys"]):
         return task, provenance
@@ -251,7 +214,6 @@ def _trained_task(
 def _describe(
     name: str, checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]
 ) -> Provenance:
-    """Where a model came from and how it was loaded."""
     import torch
     import transformers
 

@@ -41,21 +41,13 @@ GENERIC = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CachedModel:
-    """A model that can be loaded without a network.
+    """A model that can be loaded without a network."""
 
-    Attributes:
-        name: its id on the hub.
-        model_type: the architecture its configuration names, "" where it names none.
-        revision: the commit the cache holds.
-        folder: where its files lie.
-        bytes: how large they are together.
-    """
-
-    name: str
-    model_type: str
-    revision: str
+    name: str  # its id on the hub
+    model_type: str  # "" where its configuration names none
+    revision: str  # the commit that the cache holds
     folder: Path
-    bytes: int
+    bytes: int  # of all its files
 
     def __str__(self) -> str:
         return self.name
@@ -72,10 +64,10 @@ def locate(name: str, revision: str | None = None, *, allow_code: bool = False) 
         raise ModelError(f"'{name}' is a file: give the folder it lies in, or a model id")
     if not HUB_ID.fullmatch(name):
         raise ModelError(f"there is no folder '{name}', and no model id is written like that")
-    folder = cached_snapshot(name, revision)
-    if folder and (is_complete(folder) or is_offline()):
+    folder = _cached_snapshot(name, revision)
+    if folder and (_is_complete(folder) or _is_offline()):
         return folder  # offline perhaps in part; what checks it can say what is missing
-    if is_offline():
+    if _is_offline():
         raise ModelError(
             f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and "
             f"HF_HUB_OFFLINE forbids to ask the hub.{_guess(name)}"
@@ -109,13 +101,12 @@ def cache_folder() -> Path:
     return Path(os.path.expandvars(cache or f"{home}/hub")).expanduser()
 
 
-def is_offline() -> bool:
-    """True where the environment forbids to ask the hub."""
+def _is_offline() -> bool:
     asked = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
     return asked.upper() in {"1", "ON", "YES", "TRUE"}
 
 
-def cached_snapshot(name: str, revision: str | None = None) -> Path | None:
+def _cached_snapshot(name: str, revision: str | None = None) -> Path | None:
     """The cached folder of a hub id at a branch, tag or commit; None where there is none."""
     repository = cache_folder() / f"models--{name.replace('/', '--')}"
     reference = repository / "refs" / (revision or "main")
@@ -124,8 +115,7 @@ def cached_snapshot(name: str, revision: str | None = None) -> Path | None:
     return folder if folder and folder.is_dir() else None
 
 
-def is_complete(folder: Path) -> bool:
-    """True where a folder holds a configuration and all files of its weights."""
+def _is_complete(folder: Path) -> bool:
     weights = next((folder / name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
     if weights is None or not (folder / "config.json").is_file():
         return False
@@ -150,8 +140,8 @@ def list_cached_models() -> list[CachedModel]:
     """Every model in the local cache that has a configuration and weights, by name."""
     repositories = sorted(cache_folder().glob("models--*"))
     named = [(path.name.removeprefix("models--").replace("--", "/")) for path in repositories]
-    found = ((name, cached_snapshot(name)) for name in named)
-    return [_describe(name, folder) for name, folder in found if folder and is_complete(folder)]
+    found = ((name, _cached_snapshot(name)) for name in named)
+    return [_describe(name, folder) for name, folder in found if folder and _is_complete(folder)]
 
 
 def _describe(name: str, folder: Path) -> CachedModel:
@@ -163,12 +153,10 @@ def _describe(name: str, folder: Path) -> CachedModel:
 
 
 def _guess(name: str) -> str:
-    """A cached model with a name like this one, as a sentence."""
     return did_you_mean(name, [model.name for model in list_cached_models()])
 
 
 def _download(name: str, revision: str | None, *, allow_code: bool) -> Path:
-    """Fetch what is needed to load a model into the local cache, and return the folder."""
     import sys
     from logging import ERROR
 
@@ -195,7 +183,6 @@ def _download(name: str, revision: str | None, *, allow_code: bool) -> Path:
 
 
 def _ask_hub(name: str, revision: str | None) -> ModelInfo:
-    """What the hub knows of a model, asked once."""
     from huggingface_hub import HfApi
     from huggingface_hub import errors as hub
 

@@ -27,17 +27,11 @@ MOST_CLASSES = 20
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A head that decides.
+    """A head that decides."""
 
-    Attributes:
-        loader: the auto class that loads a model with it.
-        labels: what each of its numbers stands for.
-        kind: "classes", of which one is true; "tags", each true or not; "number"; or "tokens".
-    """
-
-    loader: str
-    labels: tuple[str, ...]
-    kind: str
+    loader: str  # the auto class that loads a model with it
+    labels: tuple[str, ...]  # what each of its numbers stands for
+    kind: str  # "classes", of which one is true; "tags", each true or not; "number"; or "tokens"
 
 
 def task_of(config: Any) -> Task | None:
@@ -62,11 +56,8 @@ def task_of(config: Any) -> Task | None:
 def record_outputs(model: Any) -> Iterator[list[Any]]:
     """What a model gives out in a block of code, one item a run."""
     outputs = list[Any]()
-    handle = model.register_forward_hook(lambda _part, _inputs, output: outputs.append(output))
-    try:
+    with model.register_forward_hook(lambda _part, _inputs, output: outputs.append(output)):
         yield outputs
-    finally:
-        handle.remove()
 
 
 def show_decision(
@@ -77,7 +68,7 @@ def show_decision(
     if task.kind == "tokens":
         found = [task.labels[number] for number in logits.argmax(-1).tolist()]
         labels = word_labels(found, tokens, attention.text or "")
-        maps = tuple(with_labels(item, tokens, labels) for item in attention.maps)
+        maps = tuple(_with_labels(item, tokens, labels) for item in attention.maps)
         return replace(attention, maps=maps)
     provenance = attention.provenance
     settings = {**provenance.settings, **DECIDERS[task.kind](logits, task.labels)}
@@ -104,7 +95,7 @@ def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tup
     return tuple(labels)
 
 
-def with_labels(
+def _with_labels(
     item: AttentionMap, tokens: Sequence[Token], labels: Sequence[str | None]
 ) -> AttentionMap:
     """A map with labels on the axes that hold these very tokens; blocks of tokens stay bare."""
@@ -120,23 +111,21 @@ def one_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     """The likeliest of classes that exclude each other, with its probability."""
     shares = dict(zip(labels, logits.softmax(-1).tolist(), strict=True))
     best = max(shares, key=lambda name: shares[name])
-    return {DECISION: f"{best} ({shares[best]:.0%})", **all_of(shares)}
+    return {DECISION: f"{best} ({shares[best]:.0%})", **_all_of(shares)}
 
 
 def any_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     """Every tag that is rather true than not, with its probability."""
     shares = dict(zip(labels, logits.sigmoid().tolist(), strict=True))
     true = [f"{name} ({share:.0%})" for name, share in shares.items() if share >= 0.5]
-    return {DECISION: ", ".join(true) or "none of its tags", **all_of(shares)}
+    return {DECISION: ", ".join(true) or "none of its tags", **_all_of(shares)}
 
 
-def a_number(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """What a regression answers."""
+def _a_number(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     return {DECISION: ", ".join(f"{value:.3g}" for value in logits.tolist())}
 
 
-def all_of(shares: Mapping[str, float]) -> dict[str, Any]:
-    """Every class's probability, where they are few."""
+def _all_of(shares: Mapping[str, float]) -> dict[str, Any]:
     if len(shares) > MOST_CLASSES:
         return {}
     return {"probabilities": {name: round(share, 6) for name, share in shares.items()}}
@@ -145,5 +134,5 @@ def all_of(shares: Mapping[str, float]) -> dict[str, Any]:
 DECIDERS: dict[str, Callable[[Any, Sequence[str]], dict[str, Any]]] = {
     "classes": one_of,
     "tags": any_of,
-    "number": a_number,
+    "number": _a_number,
 }

@@ -14,7 +14,7 @@ from attnviz.core.tokens import patch_tokens
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Region
-from attnviz.models.hugging_face.inputs.tokens import check_text, label, locate_pieces, pieces_of
+from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids
 from attnviz.models.hugging_face.load.errors import first_line, quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, Box, pair, seen_box
@@ -25,19 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PictureTextModel:
-    """A pretrained model of pictures and text, as a source of attention.
+    """A pretrained model of pictures and text, as a source of attention."""
 
-    Attributes:
-        name: what it was asked for as.
-        model: the transformers model, on its device, in evaluation mode.
-        processor: its tokenizer and image processor in one.
-        provenance: where it came from; what is made of it is added for each picture.
-    """
-
-    name: str
-    model: Any
-    processor: Any
-    provenance: Provenance
+    name: str  # what it was asked for as
+    model: Any  # on its device, in evaluation mode
+    processor: Any  # its tokenizer and image processor in one
+    provenance: Provenance  # what is made of the model is added for each picture
 
     def attend_image(self, picture: Image, text: str) -> Attention:
         """The attention of a text's tokens over the patches of the picture before them.
@@ -121,24 +114,13 @@ class PictureTextModel:
 
     def tokens(self, prompt: str, ids: list[int]) -> tuple[str, tuple[Token, ...]]:
         """What is read beside the picture, and its tokens."""
-        tokenizer = self.processor.tokenizer
         text = prompt.replace(self.processor.image_token, "")
-        pieces, added = pieces_of(tokenizer, ids)
-        return text, label(pieces, locate_pieces(tokenizer, pieces, added, text), added, text, None)
+        return text, label_ids(self.processor.tokenizer, ids, text)
 
 
 def load_picture_text_model(name: str, **options: Any) -> PictureTextModel:
-    """A pretrained model of pictures and text, ready to be asked for its attention.
-
-    Args:
-        name: a folder, or a model's id on the hub.
-        options: the fields of `LoadOptions` by name.
-
-    Raises:
-        UsageError: a device, precision or revision that does not exist.
-        ModelError: it cannot be found or loaded, or does not read both in one sequence.
-    """
-    parts = load_parts(name, LoadOptions(**options), load_both, model_class)
+    """A pretrained model of pictures and text; options are the fields of `LoadOptions`."""
+    parts = load_parts(name, LoadOptions(**options), _load_both, model_class)
     config = parts.model.config
     reads_both = hasattr(config, "vision_config") and hasattr(parts.reader, "image_token")
     if not reads_both or not (hasattr(config, "image_token_id") or "image_token_index" in config):
@@ -149,8 +131,7 @@ def load_picture_text_model(name: str, **options: Any) -> PictureTextModel:
     return PictureTextModel(name, parts.model, parts.reader, parts.provenance)
 
 
-def load_both(folder: Path, name: str) -> Any:
-    """What makes a model's inputs of a picture and a text."""
+def _load_both(folder: Path, name: str) -> Any:
     import transformers
 
     auto: Any = transformers.AutoProcessor

@@ -20,11 +20,7 @@ Box = tuple[float, float, float, float]
 
 
 def read_picture(path: Path) -> Image:
-    """A picture from a file, upright, in red, green and blue; what is transparent is white.
-
-    Raises:
-        InputError: there is no such file, or it is no picture.
-    """
+    """A picture from a file, upright, in red, green and blue; what is transparent is white."""
     from PIL import Image, ImageOps
 
     if not path.is_file():
@@ -41,11 +37,7 @@ def read_picture(path: Path) -> Image:
 
 
 def parse_size(text: str) -> tuple[int, int]:
-    """Height and width in pixels of "384" or "224x336".
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Height and width in pixels of "384" or "224x336"."""
     parts = text.lower().split("x")
     if not 1 <= len(parts) <= 2 or not all(part.isdecimal() and int(part) for part in parts):
         raise UsageError(f"--image-size '{text}' is no size: write 384 or HEIGHTxWIDTH (224x336)")
@@ -81,19 +73,18 @@ def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Bo
     width, height = picture.size
     if size is not None or not getattr(processor, "do_center_crop", False):
         return 0.0, 0.0, float(width), float(height)
-    resized = resized_size(processor.size, width, height)
+    resized = _resized_size(processor.size, width, height)
     crop = processor.crop_size
-    seen = []
-    for full, scaled, kept in (
-        (width, resized[0], crop["width"]), (height, resized[1], crop["height"])
-    ):  # fmt: skip
-        share = kept / scaled
-        seen.append(((1 - share) / 2 * full, (1 + share) / 2 * full))
-    (left, right), (top, bottom) = seen
-    return left, top, right, bottom
+    across, down = crop["width"] / resized[0], crop["height"] / resized[1]
+    return (
+        (1 - across) / 2 * width,
+        (1 - down) / 2 * height,
+        (1 + across) / 2 * width,
+        (1 + down) / 2 * height,
+    )
 
 
-def resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int, int]:
+def _resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int, int]:
     """Width and height after resizing, before the middle is cut out."""
     shortest = dict(size).get("shortest_edge")
     if shortest:
@@ -108,19 +99,12 @@ SIDE = "picture"
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PictureReader:
-    """A pretrained vision model, or one with a vision tower.
+    """A pretrained vision model, or one with a vision tower."""
 
-    Attributes:
-        name: what it was asked for as.
-        model: the transformers model, on its device, in evaluation mode.
-        processor: its image processor.
-        provenance: where it came from; what is made of it is added for each picture.
-    """
-
-    name: str
-    model: Any
-    processor: Any
-    provenance: Provenance
+    name: str  # what it was asked for as
+    model: Any  # on its device, in evaluation mode
+    processor: Any  # its image processor
+    provenance: Provenance  # what is made of the model is added for each picture
 
     def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
         """The part of the picture that the patches cover, in its own pixels."""
@@ -146,8 +130,7 @@ class PictureReader:
                 f"--image-size {size[0]}x{size[1]} is no multiple of '{self.name}'s patches of "
                 f"{high} × {wide} pixels"
             )
-        values = pixels(self.processor, picture, size)
-        values = values.to(self.model.device, self.model.dtype)
+        values = pixels(self.processor, picture, size).to(self.model.device, self.model.dtype)
         found: dict[str, Any] = {"pixel_values": values}
         trained = getattr(self.config, "image_size", None)
         takes = inspect.signature(self.tower.forward).parameters
@@ -180,15 +163,14 @@ class PictureReader:
                 f"'{self.name}' ({self.model.config.model_type}) makes {length} tokens of "
                 f"{rows} × {columns} patches: its attention cannot be put back into the picture"
             )
-        marks = special_tokens(self.model.config.model_type, length - rows * columns)
+        marks = _special_tokens(self.model.config.model_type, length - rows * columns)
         return *marks, *patch_tokens(rows, columns)
 
     def described(self, inputs: dict[str, Any], rows: int, columns: int) -> Provenance:
         """Where attention over a picture of this size comes from."""
         height, width = inputs["pixel_values"].shape[-2:]
         settings = {"pixels": f"{height} × {width}", "patches": f"{rows} × {columns}"}
-        settings = {**self.provenance.settings, **settings}
-        return replace(self.provenance, settings=settings)
+        return replace(self.provenance, settings={**self.provenance.settings, **settings})
 
     def length(self, inputs: dict[str, Any]) -> int:
         """How many tokens the model makes of a picture, 0 where they are none in a row."""
@@ -215,7 +197,7 @@ def pair(size: Any) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else tuple(size)
 
 
-def special_tokens(kind: str, count: int) -> tuple[Token, ...]:
+def _special_tokens(kind: str, count: int) -> tuple[Token, ...]:
     """What stands before the patches: a class token, then DeiT's teacher or DINO's registers."""
     second = "[DIST]" if kind == "deit" else "[REG 0]"
     names = ["[CLS]", second, *(f"[REG {number}]" for number in range(1, count))]

@@ -8,6 +8,7 @@ same way.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -49,52 +50,43 @@ class VisionModel(PictureReader):
 
     In each method `size` is height and width to read the picture in; None: as the model was
     trained. A size that the model does not have is a UsageError, one that it fails on a ModelError.
-
-    Attributes:
-        task: what its head decides, if it has one that does.
-
-    Those of `PictureReader` come before it.
     """
 
-    task: Task | None = None
+    task: Task | None = None  # what its head decides
 
     def attend_image(
         self, picture: Image, patch: str | None = None, size: tuple[int, int] | None = None
     ) -> Attention:
         """A picture's attention over itself, patch by patch.
 
-        Args:
-            picture: the picture.
-            patch: of a model with windows, the query: "ROW,COLUMN", or None for the mean over all.
-                Other models give out every query.
-            size: height and width.
-
-        Raises:
-            UsageError: a patch that the model does not have.
-            AttentionError: the architecture gives out no attention over patches.
+        Of a model with windows `patch` is the query ("ROW,COLUMN"; None: the mean over all); other
+        models give out every query.
         """
         with quiet():
             inputs = self.inputs(picture, size)
             rows, columns = self.grid(inputs["pixel_values"])
             described = self.described(inputs, rows, columns)
             with record_outputs(self.model) as outputs:
-                if windowed(self.model):
-                    maps = window_maps(self, inputs, patch)
+                if _windowed(self.model):
+                    maps = _window_maps(self, inputs, patch)
                     routes = [f"{self.model.config._attn_implementation}, probed"]
                 else:
-                    maps, routes = self._every_token(inputs, rows, columns)
+                    tokens = self.tokens(inputs, rows, columns)
+                    sides = {"self": (len(tokens), len(tokens))}
+                    region = Region(max_size=len(tokens))
+                    found = capture(self.tower, inputs, sides, region=region)
+                    routes = [item.route for item in found]
+                    maps = tuple(
+                        over_patches(item.layers, item.weights, tokens, tokens) for item in found
+                    )
         attention = Attention(maps, with_routes(described, routes))
         if self.task is None or not outputs:
             return attention
         return show_decision(attention, self.task, outputs[-1], ())
 
     def check_tokens(self, lens: str) -> None:
-        """Refuse a lens that needs every token to see every other one.
-
-        Raises:
-            AttentionError: the model attends in windows.
-        """
-        if windowed(self.model):
+        """Refuse a lens that needs every token to see every other one."""
+        if _windowed(self.model):
             raise AttentionError(
                 f"'{self.name}' attends in windows, and --lens {lens} needs every token to attend "
                 "to every other one: use --lens raw"
@@ -105,15 +97,7 @@ class VisionModel(PictureReader):
     ) -> AttentionGradients:
         """What the model decides about a picture, and how that changes with each weight.
 
-        Args:
-            picture: the picture.
-            wanted: a class by name or number; None: the likeliest.
-            size: height and width.
-
-        Raises:
-            ModelError: the model has no trained head.
-            AttentionError: the architecture gives out no weights that a gradient reaches.
-            UsageError: no such class.
+        `wanted` is a class by name or number; None: the likeliest.
         """
         if self.task is None:
             raise no_head(self.name, self.model)
@@ -124,16 +108,11 @@ class VisionModel(PictureReader):
             )
 
     def transform_image(self, picture: Image, size: tuple[int, int] | None = None) -> ValueVectors:
-        """What each head makes of each patch of a picture.
-
-        Raises:
-            AttentionError: the architecture keeps its values to itself.
-        """
+        """What each head makes of each patch of a picture."""
         with quiet():
             return value_vectors(self._eager(self.tower, picture, size))
 
     def _eager(self, part: Any, picture: Image, size: tuple[int, int] | None) -> EagerInputs:
-        """A picture for an eager pass of the model, or of its part for pictures."""
         inputs = self.inputs(picture, size)
         rows, columns = self.grid(inputs["pixel_values"])
         attention = Attention((), self.described(inputs, rows, columns))
@@ -141,28 +120,9 @@ class VisionModel(PictureReader):
         encoded = EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
         return EagerInputs(eager_copy(part), inputs, encoded, SIDE)
 
-    def _every_token(
-        self, inputs: dict[str, Any], rows: int, columns: int
-    ) -> tuple[tuple[AttentionMap, ...], list[str]]:
-        """Every token's attention over all tokens, special ones first, and how it was read."""
-        tokens = self.tokens(inputs, rows, columns)
-        sides = {"self": (len(tokens), len(tokens))}
-        found = capture(self.tower, inputs, sides, region=Region(max_size=len(tokens)))
-        maps = tuple(over_patches(item.layers, item.weights, tokens, tokens) for item in found)
-        return maps, [item.route for item in found]
-
 
 def load_vision_model(name: str, **options: Any) -> VisionModel:
-    """A pretrained vision model, or one with a vision tower, ready to be shown pictures.
-
-    Args:
-        name: a folder, or a model's id on the hub (looked for in the local cache first).
-        options: the fields of `LoadOptions` by name.
-
-    Raises:
-        UsageError: a device, precision or revision that does not exist.
-        ModelError: the model or its processor cannot be found or loaded, or reads no pictures.
-    """
+    """A pretrained vision model, or one with a tower; options are the fields of `LoadOptions`."""
     parts = load_parts(name, LoadOptions(**options), load_processor, model_class)
     model = parts.model
     if model.main_input_name != "pixel_values" and not hasattr(model, "vision_model"):
@@ -171,11 +131,7 @@ def load_vision_model(name: str, **options: Any) -> VisionModel:
             f"'{model.main_input_name}'"
         )
     return VisionModel(
-        name=name,
-        model=model,
-        processor=parts.reader,
-        provenance=parts.provenance,
-        task=parts.task,
+        name=name, model=model, processor=parts.reader, provenance=parts.provenance, task=parts.task
     )
 
 
@@ -184,19 +140,17 @@ PADDED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """One layer's attention inside its windows.
+    """One layer's attention inside its windows, whose places are slots, row by row."""
 
-    Attributes:
-        weights: shape (windows, heads, slots, slots); slots are a window's places, row by row.
-        places: the patch in each slot, shape (windows, slots); PADDED beyond the picture.
-        rows: patches from top to bottom.
-        columns: patches from left to right.
-    """
-
-    weights: NDArray[np.float32]
-    places: NDArray[np.int64]
+    weights: NDArray[np.float32]  # (windows, heads, slots, slots)
+    places: NDArray[np.int64]  # the patch in each slot, (windows, slots); PADDED beyond the picture
     rows: int
     columns: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """What layers that can be stacked agree in: patches down, across, and heads."""
+        return self.rows, self.columns, self.weights.shape[1]
 
     def row(self, patch: int) -> NDArray[np.float32]:
         """What one patch attends to, shape (heads, patches); 0 outside of its window."""
@@ -234,11 +188,10 @@ def window_places(rows: int, columns: int, window: int, shift: int) -> NDArray[n
     return tiles.reshape(down * across, window * window)
 
 
-def read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
-    """The attention of every layer of a Swin, in order, from one forward pass."""
+def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
     import torch
 
-    layers = {id(part.attention): part for part in windowed(model)}
+    layers = {id(part.attention): part for part in _windowed(model)}
     grids = dict[int, tuple[int, int]]()
     found = list[Windows]()
 
@@ -255,20 +208,15 @@ def read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
         places = window_places(rows, columns, int(layer.window_size), int(layer.shift_size))
         found.append(Windows(weights, places, rows, columns))
 
-    hooks = [
-        layer.register_forward_pre_hook(remember, with_kwargs=True) for layer in layers.values()
-    ]
-    try:
-        with watch_kernels(look):
-            model(**inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks:
+        for layer in layers.values():
+            hooks.enter_context(layer.register_forward_pre_hook(remember, with_kwargs=True))
+        hooks.enter_context(watch_kernels(look))
+        model(**inputs)
     return found
 
 
-def windowed(model: Any) -> list[Any]:
-    """The layers of a model that attend in shifted windows."""
+def _windowed(model: Any) -> list[Any]:
     return [part for part in model.modules() if hasattr(part, "shift_size")]
 
 
@@ -276,7 +224,7 @@ ALL = "all"
 """Asked for instead of a patch: every query."""
 
 
-def window_maps(
+def _window_maps(
     reader: PictureReader, inputs: dict[str, Any], patch: str | None
 ) -> tuple[AttentionMap, ...]:
     """One query's attention in each layer, over the coarser patches of the later ones."""
@@ -287,7 +235,7 @@ def window_maps(
             f"'{reader.name}' attends in windows: choose one --patch, or none for the mean"
         )
     with running(reader.model, "picture"), torch.inference_mode():
-        layers = read_windows(reader.model, inputs)
+        layers = _read_windows(reader.model, inputs)
     if not layers:
         raise AttentionError(
             f"architecture '{reader.model.config.model_type}' computes attention in windows "
@@ -298,21 +246,16 @@ def window_maps(
     query = AVERAGE if at is None else Token(patch_name(*at))
     named = [(str(number), layer) for number, layer in enumerate(layers)]
     maps = []
-    for (rows, columns, _), run in groupby(named, key=lambda item: shape_of(item[1])):
+    for (rows, columns, _), run in groupby(named, key=lambda item: item[1].shape):
         stage = list(run)
-        weights = np.stack([window_row(layer, at, finest) for _, layer in stage])
+        weights = np.stack([_window_row(layer, at, finest) for _, layer in stage])
         keys = patch_tokens(rows, columns)
         names = tuple(name for name, _ in stage)
         maps.append(over_patches(names, weights[:, :, None], (query,), keys))
     return tuple(maps)
 
 
-def shape_of(layer: Windows) -> tuple[int, int, int]:
-    """What layers that can be stacked agree in: patches down, across, and heads."""
-    return layer.rows, layer.columns, layer.weights.shape[1]
-
-
-def window_row(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
+def _window_row(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
     """What a patch of the finest layer attends to in another, shape (heads, patches)."""
     if at is None:
         return layer.mean()
