@@ -36,18 +36,11 @@ def word_places(tokens: Sequence[Token]) -> list[int]:
 def align(
     weights: NDArray[np.floating], query_tokens: Sequence[Token], key_tokens: Sequence[Token]
 ) -> Links:
-    """A link from each query word to the key word it looks at most.
+    """A link (key word, query word) from each query word to the key word it looks at most.
 
-    A row that gives more than half of its attention to special tokens has no link: the sentence's
-    end is where a word without a partner rests.
-
-    Args:
-        weights: one head's, shape (queries, keys).
-        query_tokens: words and special tokens of the rows.
-        key_tokens: words and special tokens of the columns.
-
-    Returns:
-        Pairs (key word, query word), numbered without the special tokens.
+    Special tokens are not numbered. A row of the weights (queries, keys) that gives more than half
+    of its attention to special tokens has no link: the sentence's end is where a word without a
+    partner rests.
     """
     shares = words_only(weights, query_tokens, key_tokens)
     if not shares.size:
@@ -75,12 +68,9 @@ def mutual(shares: NDArray[np.floating]) -> Links:
 
 
 def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
-    """One set of links from two.
+    """One set of links from two, both (source word, target word), by a name of SYMMETRIZATIONS.
 
-    Args:
-        forward: found by the target's rows.
-        reverse: found by the source's rows, turned round: (source word, target word) too.
-        how: any name of SYMMETRIZATIONS but "product", which needs the weights.
+    "product" needs the weights.
 
     Raises:
         UsageError: an unknown name.
@@ -116,7 +106,6 @@ def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
 
 
 def _linked_words(link: tuple[int, int], links: Collection[tuple[int, int]]) -> int:
-    """How many of a link's two words are linked already."""
     source_linked = any(source == link[0] for source, _ in links)
     return source_linked + any(target == link[1] for _, target in links)
 
@@ -176,11 +165,7 @@ def read_pharaoh(line: str) -> Links:
 
 
 def read_gold(line: str) -> tuple[Links, Links]:
-    """The sure and the possible links of a gold line: "0-0 2-1" sure, "1?1" or "1p1" possible.
-
-    Raises:
-        InputError: a part that is no link.
-    """
+    """The sure and the possible links of a gold line: "0-0 2-1" sure, "1?1" or "1p1" possible."""
     parts = line.replace("p", "?").split()
     possible = read_pharaoh(" ".join(part.replace("?", "-") for part in parts if "?" in part))
     return read_pharaoh(" ".join(part for part in parts if "?" not in part)), possible

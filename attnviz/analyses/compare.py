@@ -30,12 +30,7 @@ TOLERANCE = 1e-3
 
 
 def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Comparison:
-    """How the second map differs from the first; exchanging them changes every sign.
-
-    Args:
-        first: a map of shares.
-        second: likewise, of as many layers and heads.
-        top: how many of the changed links to name.
+    """How the second map differs from the first, with the `top` links that changed most.
 
     Raises:
         UsageError: signed values, or other numbers of layers or heads.
@@ -153,7 +148,6 @@ def _token(pair: Pair, first: tuple[Token, ...], second: tuple[Token, ...]) -> T
 
 
 def _names(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    """Equal names as they are, others as what became what."""
     return tuple(a if a == b else f"{a}→{b}" for a, b in zip(first, second, strict=True))
 
 

@@ -9,13 +9,9 @@ Rows = NDArray[np.float64]
 
 
 def row_entropy(weights: NDArray[np.floating]) -> Rows:
-    """−Σ a ln a of each row, 0 ln 0 being 0; 0: one key has it all, ln(keys): all are equal.
+    """−Σ a ln a of rows (…, queries, keys), 0 ln 0 being 0, as float64 (…, queries).
 
-    Args:
-        weights: shape (…, queries, keys), values from 0 up.
-
-    Returns:
-        float64 of shape (…, queries), from 0 to ln(keys).
+    From 0, where one key has it all, to ln(keys), where all are equal.
     """
     entropies = np.empty(weights.shape[:-1])
     for place in np.ndindex(weights.shape[:-2]):
@@ -32,9 +28,7 @@ def row_entropy(weights: NDArray[np.floating]) -> Rows:
 def mean_entropy(weights: NDArray[np.floating], entropies: Rows | None = None) -> Rows:
     """Mean of each head's row entropies; rows that attend to nothing are left out.
 
-    Args:
-        weights: shape (layers, heads, queries, keys).
-        entropies: of its rows, shape (layers, heads, queries), where they are known.
+    The entropies of the rows, (layers, heads, queries), are computed where they are not known.
     """
     attending = weights.any(axis=-1)
     counted = np.maximum(attending.sum(axis=-1), 1)
@@ -50,13 +44,8 @@ def jensen_shannon(
 ) -> Rows:
     """H((p + q) / 2) − (H(p) + H(q)) / 2 of rows, in nats; 0: they are equal, ln 2: disjoint.
 
-    Args:
-        first: shape (…, queries, keys); rows sum to 1.
-        second: likewise, of a shape that broadcasts against the first.
-        entropies: of both, where they are known.
-
-    Returns:
-        Shape (…, queries).
+    Both of a shape like (…, queries, keys), with rows that sum to 1, and broadcast; the entropies
+    of both are computed where they are not known.
     """
     of_first, of_second = entropies or (row_entropy(first), row_entropy(second))
     divergences: Rows = row_entropy((first + second) / 2) - (of_first + of_second) / 2

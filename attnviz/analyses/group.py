@@ -45,12 +45,7 @@ WAYS = ("words", "sentences")
 
 
 def check_group(how: str | None) -> None:
-    """Refuse a way of grouping before anything is loaded.
-
-    Raises:
-        UsageError: neither a known way nor a file.
-        InputError: a file that names no groups.
-    """
+    """Refuse what is neither a way of grouping nor a file of groups, before anything is loaded."""
     if how is None or how in WAYS:
         return
     if not Path(how).exists():
@@ -62,11 +57,9 @@ def check_group(how: str | None) -> None:
 
 
 def group_attention(attention: Attention, how: str) -> Attention:
-    """Every map over groups of tokens; special tokens stay on their own and rows keep their sums.
+    """Every map over groups; special tokens stay on their own and rows keep their sums.
 
-    Args:
-        attention: the maps of one text or pair.
-        how: "words", "sentences" or the path of a file of groups.
+    The groups are "words", "sentences" or those in the file of that path.
 
     Raises:
         InputError: a file whose groups do not fit the text, or rows whose sums are no shares.

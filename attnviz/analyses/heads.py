@@ -27,13 +27,9 @@ ORDERS = ("role", "layer", *MEASURES)
 
 
 def roles_of(values: Mapping[str, float], uniform: Mapping[str, float]) -> tuple[Role, ...]:
-    """The roles of one head; most heads have none.
+    """The roles of one head by its measures and uniform attention's; most heads have none.
 
     What a head does where it can comes first, then where it rests; the clearest first of each.
-
-    Args:
-        values: its measures by name; those that make no role are ignored, and so is NaN.
-        uniform: what uniform attention gives, likewise.
     """
     found = [
         Role(name, values[name], uniform[name], entry.role)
@@ -52,9 +48,7 @@ def measure_heads(
 ) -> dict[str, HeadMeasure]:
     """Every measure that says something of a map, by name.
 
-    Args:
-        item: a map of shares.
-        repeated: True: only what is read off a repeated sequence; False: only the others.
+    With `repeated` only what is read off a repeated sequence; where it is False only the others.
 
     Raises:
         UsageError: a map of signed values, of which no share can be taken.
@@ -82,15 +76,9 @@ class HeadStudy:
         self._sinks: dict[str, list[float]] = defaultdict(list)
 
     def add(self, attention: Attention, repeats: bool = True) -> None:
-        """Measure one more text.
+        """Measure one more text, with the same streams, layers and heads as the others.
 
-        Args:
-            attention: its maps, of the same streams, layers and heads as the others'.
-            repeats: also look for repetitions in it; False where a sequence made for it follows.
-
-        Raises:
-            UsageError: maps of signed values.
-            InputError: maps of blocks.
+        Repetitions are looked for too, unless a sequence made for it follows.
         """
         for item in attention.maps:
             check_measurable(item)
@@ -118,12 +106,10 @@ class HeadStudy:
             self._tops[name].append(measure.top)
 
     def report(self, order: str = "role", role: str | None = None) -> HeadReport:
-        """Every head, or those of one role, as sorted.
+        """Every head, or those that have one role, sorted.
 
-        Args:
-            order: "role" (what heads do, clearest first, then where they rest, then the others in
-                the model's order), "layer", or a measure (largest first).
-            role: leave out heads that do not have it.
+        In order "role" (what heads do, clearest first, then where they rest, then the others in the
+        model's order), "layer", or by a measure (largest first).
 
         Raises:
             UsageError: an unknown order or role, or one that was not measured here.
@@ -168,8 +154,6 @@ class HeadStudy:
 
 @dataclass(eq=False)
 class _Stream:
-    """The heads of one map of every text."""
-
     stream: str
     layers: tuple[str, ...]
     heads: tuple[str, ...]
@@ -219,11 +203,7 @@ def texts_in_words(count: int) -> str:
 
 
 def check_order(order: str, role: str | None) -> None:
-    """Refuse unknown names.
-
-    Raises:
-        UsageError: with what was probably meant.
-    """
+    """Refuse unknown names with a UsageError."""
     choose(order, ORDERS, "order")
     if role is not None:
         choose(role, ROLES, "role")

@@ -56,12 +56,8 @@ class MeasuredMap:
     ) -> HeadMeasure:
         """The same formula on the heads and on uniform attention.
 
-        Args:
-            name: of the measure.
-            unit: of its values.
-            ends: what its lowest and its highest value mean.
-            formula: weights of shape (layers, heads, queries, keys) to values of (layers, heads).
-            top: its largest possible value.
+        It makes (layers, heads) of weights (layers, heads, queries, keys). `ends` say what its
+        lowest and its highest value mean, `top` what the highest can be.
         """
         values = formula(self.item.weights), formula(self.uniform)
         return self.compare(name, unit, ends, values, top)
@@ -79,31 +75,16 @@ class MeasuredMap:
         return HeadMeasure(name, unit, *ends, found, np.broadcast_to(uniform, found.shape), top)
 
     def mean(self, per_row: Numbers, rows: NDArray[np.bool_]) -> Numbers:
-        """The mean over some rows.
-
-        Args:
-            per_row: shape (layers, heads, queries).
-            rows: which rows count, shape (layers or 1, queries).
-
-        Returns:
-            Shape (layers, heads), NaN where no row counts.
-        """
+        """The mean of (layers, heads, queries) over some rows; NaN where no row counts."""
         return _ratio(np.where(rows[:, None], per_row, 0.0).sum(axis=-1), rows.sum(axis=-1))
 
     def share_on(
         self, name: str, targets: NDArray[np.bool_], ends: tuple[str, str]
     ) -> HeadMeasure | None:
-        """The share that goes to some keys, averaged over the rows that can see one of them.
+        """The share that goes to targets, (queries, keys), over the rows that can see one of them.
 
-        So a diagonal below the main one is divided by N − 1 without a special case.
-
-        Args:
-            name: of the measure.
-            targets: True for a query's targets, shape (queries, keys).
-            ends: what 0 and 1 mean.
-
-        Returns:
-            None where no row can see a target.
+        So a diagonal below the main one is divided by N − 1 without a special case. None where no
+        row can see a target.
         """
         counts = (self.visible & targets).any(axis=-1).sum(axis=-1)
         if not counts.any():
@@ -124,12 +105,7 @@ def _ratio(sums: Numbers, counts: NDArray[np.int64]) -> Numbers:
 
 
 def check_measurable(item: AttentionMap) -> None:
-    """Refuse maps of which the measures would not be true.
-
-    Raises:
-        UsageError: a map of signed values, of which no share can be taken.
-        InputError: a map of blocks, in which single tokens cannot be told apart.
-    """
+    """Refuse maps of which the measures would not be true."""
     if item.values == "signed":
         raise UsageError(f"stream '{item.stream}' holds signed values: measures are of shares")
     if item.is_pooled:
@@ -146,25 +122,18 @@ def within_one_text(item: AttentionMap) -> bool:
 
 
 def uniform_attention(visible: NDArray[np.bool_]) -> Numbers:
-    """Uniform attention over the visible keys; a row that sees none stays 0.
-
-    Args:
-        visible: shape (…, queries, keys).
-    """
+    """Uniform attention over visible keys, (…, queries, keys); a row that sees none stays 0."""
     weights: Numbers = visible / np.maximum(visible.sum(axis=-1, keepdims=True), 1)
     return weights
 
 
 def visible_keys(item: AttentionMap) -> NDArray[np.bool_]:
-    """True where a query may see a key.
+    """True where a query may see a key, (layers, queries, keys); one layer where they agree.
 
     Within one text a map is causal where nothing lies above the diagonal and either its stream says
     so or everything below it is seen: a sharp head of an encoder is not taken for a mask. Padded
     positions, whose rows and columns are empty in every head, are hidden. A layer whose heads all
     see everything up to the same distance, and nothing beyond, has a sliding window.
-
-    Returns:
-        Shape (layers, queries, keys), or (1, queries, keys) where the layers agree.
     """
     seen: NDArray[np.bool_] = item.weights.max(axis=1) > 0
     visible = np.ones_like(seen)

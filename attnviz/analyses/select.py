@@ -11,14 +11,9 @@ from attnviz.core.options import Over, Reduce, names_in
 
 
 def check_selection(selection: str, what: str) -> None:
-    """Refuse a selection that could not be right for any model.
+    """Refuse a selection of `what` ("layer", "head") that could not be right for any model.
 
-    Args:
-        selection: "0", "2,5", "0-3", "last", "all", or these joined by commas.
-        what: "layer" or "head", for the message.
-
-    Raises:
-        UsageError: it is spelt wrongly.
+    It is "0", "2,5", "0-3", "last", "all", or these joined by commas.
     """
     for part in selection.split(","):
         low, dash, high = part.strip().partition("-")
@@ -125,16 +120,9 @@ def check_reduction(how: str, over: str) -> None:
 
 
 def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:
-    """The map with its heads, its layers or both taken together.
+    """The map with its "heads", its "layers" or "both" taken together, named after the reduction.
 
-    Args:
-        item: any map.
-        how: "none" changes nothing; "mean" keeps each row's sum; after "max" a row may sum to more
-            than 1.
-        over: "heads", "layers" or "both".
-
-    Returns:
-        A map with one head, one layer, or one of each, named after the reduction.
+    "none" changes nothing; "mean" keeps each row's sum; after "max" a row may sum to more than 1.
     """
     if how == "none":
         return item

@@ -79,11 +79,9 @@ def check_special(how: str) -> None:
 def treat_special(attention: Attention, how: str) -> Attention:
     """Every map without its special tokens, and the provenance saying what they held.
 
-    Args:
-        attention: any maps; an axis of nothing but special tokens keeps them.
-        how: "keep" changes nothing. "drop" leaves out the rows and columns of special tokens; a row
-            then sums to what it gave to text. "renormalise" does the same and divides each row by
-            its sum, so that rows sum to 1 again, or to 0 where they gave nothing to text.
+    "keep" changes nothing. "drop" leaves out the rows and columns of special tokens, but for an
+    axis of nothing else; a row then sums to what it gave to text. "renormalise" also divides each
+    row by its sum, so that rows sum to 1 again, or to 0 where they gave nothing to text.
 
     Raises:
         UsageError: signed values, which are no shares of anything, were to be renormalised.
@@ -181,7 +179,6 @@ def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
 
 
 def _share(weights: NDArray[np.floating], keys: Sequence[bool] | NDArray[np.bool_]) -> float:
-    """The share of all weights that lies in some columns."""
     received = weights.sum(axis=(0, 1, 2), dtype=np.float64)
     total = received.sum()
     return float(received[np.asarray(keys, dtype=bool)].sum() / total) if total else 0.0

@@ -54,12 +54,7 @@ class TreebankStudy:
         self._lost = 0
 
     def add(self, sentence: Sentence, attention: Attention) -> None:
-        """Score every head on one more sentence.
-
-        Raises:
-            UsageError: a map of signed values.
-            InputError: a map of blocks.
-        """
+        """Score every head on one more sentence."""
         check_measurable(attention.main)
         self.first = self.first or attention
         self.sentences += 1

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Positions of an axis in groups; each position is in one.
-
-    Attributes:
-        tokens: one for each group.
-        groups: the group of each position, numbered as the tokens are.
-    """
+    """Positions of an axis in groups: a token for each group, and each position's group."""
 
     tokens: tuple[Token, ...]
     groups: tuple[int, ...]
@@ -97,12 +92,8 @@ def word_numbers(
     """For each token the number of the word it belongs to; None for a special token.
 
     A piece that is only a space, or covers nothing, belongs to the word after it (after the last
-    word: to that one); a piece that runs over several words belongs to the first.
-
-    Args:
-        tokens: in the order of the text.
-        text: what their offsets refer to.
-        words: what counts as a word, in the order of the text; None: the runs between spaces.
+    word: to that one); a piece that runs over several words belongs to the first. Words are the
+    runs between spaces unless others are given, in the order of the text.
     """
     ends = np.array([word.end for word in (split_words(text) if words is None else words)])
     numbers: list[int | None] = []

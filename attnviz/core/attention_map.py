@@ -31,12 +31,9 @@ DECISION = "decision"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One position on an axis.
+    """One position on an axis, and the characters of the text that it covers, if any.
 
     Attributes:
-        text: what the token reads as, never empty.
-        start: first character of the text it covers, counted from 0.
-        end: one past its last character; equal to start where it covers none.
         special: True for marks that stand for no text ([CLS], <eos>, a summary).
         label: what a person or a model calls it ("B-PER"), if anything.
     """
@@ -75,11 +72,10 @@ class AttentionMap:
         key_tokens: who is attended to, one a column.
         weights: float32 of shape (layers, heads, queries, keys).
         layers: a name for each layer, its number in the model unless reduced ("mean").
-        heads: a name for each head, likewise.
-        values: what a cell holds.
+        heads: likewise.
         unit: the words under a colour bar.
         query_side: which text a query token's offsets refer to ("text", "source" or "target").
-        key_side: the same for the keys.
+        key_side: likewise.
         blocks: how many tokens a row and a column stand for; of a long text's map more than one.
             A cell is then the sum over its keys and the mean over its queries.
         starts: the numbers of the first row's and column's token in its text; above 0 where only a
@@ -151,11 +147,7 @@ class AttentionMap:
 
 
 def check_single_tokens(item: AttentionMap, what: str) -> None:
-    """Refuse a map of blocks for `what`, in words that begin a sentence.
-
-    Raises:
-        InputError: a row or a column stands for several tokens.
-    """
+    """Refuse a map of blocks for `what`, in words that begin a sentence, with an InputError."""
     if item.is_pooled:
         raise InputError(
             f"{what} needs single tokens, and a row and a column of stream '{item.stream}' stand "
@@ -178,11 +170,9 @@ def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A text of two parts that was read as one sequence.
+    """A text of two parts that was read as one sequence, and where the second begins.
 
     Attributes:
-        kind: what the parts are.
-        start: the character at which the second begins, counted from 0.
         counts: the tokens of each part, where they were counted.
     """
 
@@ -257,8 +247,6 @@ class Projections:
         query: float of shape (layers, heads, queries, head size).
         key: float of shape (layers, heads, keys, head size).
         scale: what a product of the two is multiplied by to make the score.
-        layers: a name for each layer, as its map had it.
-        heads: a name for each head, likewise.
         besides: what else makes the weights of the scores ("a position bias"), but for a softmax
             and a mask; empty where nothing does.
     """
@@ -288,13 +276,11 @@ class Attention:
 
     Attributes:
         maps: one for each stream.
-        provenance: where they came from.
         text: what was read; for a pair, None.
         source: of a pair, the text whose tokens are keys.
         target: of a pair, the text whose tokens are queries.
         id: the record's own name, or its number in the input.
         projections: for a stream, its queries and keys, if they were kept.
-        parts: of a text in two parts, where the second begins.
         decision: what a model with a head decided about the text, in words.
         lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
     """
@@ -331,10 +317,6 @@ class Attention:
         return texts.get(side) or ""
 
     def stream(self, name: str) -> AttentionMap:
-        """The map of one stream.
-
-        Raises:
-            UsageError: there is no such stream.
-        """
+        """The map of one stream; a UsageError where there is none."""
         name = choose(name, [item.stream for item in self.maps], "stream")
         return next(item for item in self.maps if item.stream == name)

@@ -15,16 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The attention of one head between a pair of words.
-
-    Attributes:
-        layer: the head's layer.
-        head: its name.
-        query: the word that attends.
-        key: the word that is attended to.
-        mean: mean weight over its occurrences.
-        count: occurrences.
-    """
+    """The mean weight of one head between a pair of words, over so many occurrences."""
 
     layer: str
     head: str
@@ -39,12 +30,8 @@ class TopExample:
     """A sentence in which a head attends strongly, by its strongest link.
 
     Attributes:
-        layer: the head's layer.
-        head: its name.
         rank: 1 for the sentence with the strongest link.
         weight: of the link.
-        query: the word that attends.
-        key: the word that is attended to.
         id: the text's own name, or its number in the input.
         texts: what it says; of a pair, both.
     """
@@ -64,11 +51,7 @@ class StreamReport:
     """Every head of one stream; arrays end in the axes (layers, heads).
 
     Attributes:
-        stream: its name.
-        layers: names of its layers.
-        heads: names of its heads.
         tokens: how many rows were read, in the layer that has most.
-        measures: what was measured.
         texts: how many texts say something, shape (measures, layers, heads).
         mean: over these texts, each counting once; NaN where none says anything.
         deviation: sample standard deviation over these texts.
@@ -87,7 +70,6 @@ class StreamReport:
         paired: between how many of the most frequent words pairs were counted.
         pairs: the strongest of each head, the strongest first.
         firings: the sentences in which each head attends most strongly, with the link.
-        rows: the heads with their means and roles.
     """
 
     stream: str
@@ -118,13 +100,10 @@ class CorpusReport:
     """Every head over a corpus.
 
     Attributes:
-        caption: what was run.
-        streams: each with its heads.
         texts: how many were read.
         failed: how many could not be.
         interval: what the intervals are, in words.
         fewest: pairs of words that occurred less often are left out.
-        provenance: where the maps came from.
     """
 
     caption: str

@@ -44,12 +44,7 @@ def did_you_mean(name: str, allowed: Iterable[str]) -> str:
 
 
 def choose(name: str, allowed: Iterable[str], what: str) -> str:
-    """The name itself where it is allowed.
-
-    Args:
-        name: what the user wrote.
-        allowed: every legal spelling.
-        what: the kind of thing, for the message ("format", "mechanism").
+    """The name itself where it is allowed; `what` is its kind ("format"), for the message.
 
     Raises:
         UsageError: it is not allowed; the message lists what is and guesses what was meant.

@@ -56,15 +56,11 @@ class ValueVectors:
 def inner_products(
     value: NDArray[np.floating[Any]], projection: NDArray[np.floating[Any]] | None
 ) -> NDArray[np.float64]:
-    """⟨fₕ(xⱼ), f₉(xⱼ)⟩ of one layer, with fₕ(xⱼ) = vₕⱼ W_Oₕ.
+    """⟨fₕ(xⱼ), f₉(xⱼ)⟩ of one layer, with fₕ(xⱼ) = vₕⱼ W_Oₕ; shape (keys, heads, heads).
 
-    Args:
-        value: each head's values with their bias, shape (heads, keys, head size).
-        projection: W_O, shape (heads × head size, size); None: heads are set side by side as they
-            are, so that products of two different heads are 0.
-
-    Returns:
-        Shape (keys, heads, heads), symmetric.
+    Values with their bias have the shape (heads, keys, head size), W_O that of (heads × head size,
+    size). Without W_O heads are set side by side as they are, so that products of two different
+    heads are 0.
     """
     heads, keys, head_size = value.shape
     if projection is None:
@@ -83,11 +79,8 @@ def inner_products(
 def find_token(tokens: Sequence[Token], wanted: str, first: int = 0) -> int | None:
     """A token by its text, of several the last, or by its position; None where there is none.
 
-    Args:
-        tokens: what was read.
-        wanted: what the user wrote.
-        first: 0, or 1 of a model that predicts the next token: it does not predict the first one it
-            reads, but one after the last.
+    `first` is 1 for a model that predicts the next token: it does not predict the first one it
+    reads, but one after the last.
     """
     named = [
         place

@@ -87,11 +87,7 @@ class HeadRow:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How to read a measure: the fields of `HeadMeasure` but for its values.
-
-    Attributes:
-        short: a heading of few letters.
-    """
+    """How to read a measure: the fields of `HeadMeasure`, with a heading of few letters."""
 
     name: str
     short: str
@@ -103,11 +99,9 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class HeadReport:
-    """Every head of a run.
+    """Every head of a run, as sorted.
 
     Attributes:
-        measures: what was measured, in the order of the table.
-        rows: a row a head, as sorted.
         sinks: keys on which attention rests, in words; empty where there is none.
     """
 
@@ -148,9 +142,8 @@ class View:
         orientation: who attends to whom.
         heads: a line for each head of the layer; empty where there is only one.
         strongest: the strongest link over every layer and head of the stream, if any.
-        links: the strongest links over every layer and head of the stream, strongest first.
-        second: True for the mean that stands behind the head to see first; a single picture leaves
-            it out.
+        links: the strongest links of these, strongest first.
+        second: True for the mean behind the head to see first; a single picture leaves it out.
         focus: the head that it shows and why, where that is one of several.
     """
 
@@ -171,7 +164,6 @@ class SimilarityReport:
     """Which heads look alike.
 
     Attributes:
-        stream: whose heads they are.
         heads: layer and head by name, in the order of the axes.
         divergences: means, shape (heads, heads).
         places: of the heads in a plane, shape (heads, 2).
@@ -205,10 +197,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One relation of a treebank.
+    """One relation of a treebank in so many cases.
 
     Attributes:
-        count: cases.
         offset: the distance from dependent to head that is right most often.
         by_offset: how often it is, 0 to 1.
     """
@@ -221,12 +212,10 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class TreebankReport:
-    """Which head finds which relation.
+    """Which head finds which relation, the most frequent first.
 
     Attributes:
-        relations: the most frequent first.
         findings: every head on every relation in both directions, relation by relation, best first.
-        notes: what a reader must know.
     """
 
     caption: str

@@ -17,7 +17,7 @@ class Query:
         target: the second text; None where there is none, or where the model writes it ("cross").
         kind: "self" (a text over itself), "pair" (two texts read as one sequence), "cross" (a
             target over its source), "co" (two texts over each other) or "picture".
-        picture: the bytes of the picture file, for "picture".
+        picture: the bytes of the picture file.
     """
 
     text: str

@@ -37,11 +37,7 @@ def patch_tokens(rows: int, columns: int) -> tuple[Token, ...]:
 
 
 def parse_patch(text: str) -> tuple[int, int]:
-    """Row and column of "3,5".
-
-    Raises:
-        UsageError: it is written otherwise.
-    """
+    """Row and column of "3,5"; a UsageError where it is written otherwise."""
     row, comma, column = (part.strip() for part in text.partition(","))
     if not comma or not row.isdecimal() or not column.isdecimal():
         raise UsageError(f"--patch '{text}' is no patch: write ROW,COLUMN, both from 0 (3,5)")
@@ -49,11 +45,7 @@ def parse_patch(text: str) -> tuple[int, int]:
 
 
 def check_patch(text: str, rows: int, columns: int) -> tuple[int, int]:
-    """Row and column of a patch that a picture has.
-
-    Raises:
-        UsageError: it has not.
-    """
+    """Row and column of a patch; a UsageError where the picture does not have it."""
     row, column = parse_patch(text)
     if row >= rows or column >= columns:
         raise UsageError(

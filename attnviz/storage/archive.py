@@ -101,7 +101,6 @@ class ArchiveReader:
         return map(identity_of, self._documents())
 
     def __iter__(self) -> Iterator[Attention]:
-        """The texts' attention in order."""
         for number, document in enumerate(self._documents()):
             yield self._read(number, document)
 
@@ -114,7 +113,6 @@ class ArchiveReader:
         )
 
     def _documents(self) -> Iterator[bytes]:
-        """The JSON of each document, without weights."""
         try:
             with self.archive.open(f"{INDEX}.npy") as member:
                 yield from _list_items(_texts(member))
@@ -140,8 +138,6 @@ def dump_archive(attentions: Sequence[Attention]) -> bytes:
 
 
 class _Packed:
-    """A long repetitive text, held compressed."""
-
     def __init__(self) -> None:
         self.packer = zlib.compressobj(1)
         self.parts: list[bytes] = []
@@ -189,7 +185,6 @@ def _list_items(texts: Iterator[str]) -> Iterator[bytes]:
 
 
 def _lines(texts: Iterator[str]) -> Iterator[str]:
-    """A text's lines, out of its pieces."""
     rest = ""
     for text in texts:
         *whole, rest = (rest + text).split("\n")

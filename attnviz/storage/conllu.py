@@ -23,7 +23,6 @@ class Sentence:
     """One sentence of a treebank.
 
     Attributes:
-        text: as it is written.
         words: syntactic words with their places in the text; one that is not written as such, as
             in French "du" = "de le", has an empty place.
         heads: for each word the index of the word it depends on, -1 for the root.
@@ -39,11 +38,7 @@ class Sentence:
 
 
 def read_sentences(lines: Iterable[bytes], name: str) -> Iterator[Sentence]:
-    """The sentences of a file as they come.
-
-    Args:
-        lines: raw lines.
-        name: the file's, for messages.
+    """The sentences in the raw lines of a file as they come.
 
     Raises:
         InputError: a line that is no CoNLL-U; the message says which.

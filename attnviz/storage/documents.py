@@ -47,11 +47,7 @@ def dump_json(document: Any) -> str:
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
-    """The value that JSON text spells.
-
-    Raises:
-        InputError: it is not JSON; the message says where and why.
-    """
+    """The value that JSON text spells; an InputError says where and why it is not JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:

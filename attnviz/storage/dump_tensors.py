@@ -94,7 +94,6 @@ def _is_views(value: Any) -> bool:
 
 
 def _from_view(view: Mapping[str, Any], where: str) -> tuple[AttentionMap, bool]:
-    """One of the streams in BertViz's own JSON."""
     if "attn" not in view:
         raise InputError(f"an entry of 'attention' in {where} has no 'attn'")
     stream = str(view.get("name") or "self").lower()

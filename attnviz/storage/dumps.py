@@ -63,7 +63,7 @@ def read_dump(data: bytes, where: str) -> Iterator[Attention]:
     """Every text's attention in a file that another program wrote.
 
     Raises:
-        InputError: it is none that is known, or damaged.
+        InputError: it is of no known kind, or damaged.
     """
     name = where.strip("'")
     if data.startswith(ZIP):
@@ -104,7 +104,6 @@ def is_foreign(data: bytes) -> bool:
 
 
 def _names(data: bytes) -> list[str] | None:
-    """The names of the arrays in a file; None for lines of text."""
     if data.startswith(ZIP):
         return [n.removesuffix(".npy") for n in zipfile.ZipFile(io.BytesIO(data)).namelist()]
     if is_safetensors(data):
@@ -350,6 +349,5 @@ def _tokens(
 def _cross_map(
     queries: tuple[Token, ...], keys: tuple[Token, ...], weights: NDArray[np.float32]
 ) -> AttentionMap:
-    """One head of a target over a source."""
     four_axes = weights[None, None]
     return AttentionMap("cross", queries, keys, four_axes, query_side="target", key_side="source")

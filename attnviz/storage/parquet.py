@@ -32,11 +32,7 @@ ABOUT = {
 
 
 class ParquetWriter:
-    """A file in the making: what `add` and `finish` return, joined, is its bytes.
-
-    Raises:
-        OutputError: pyarrow is not installed.
-    """
+    """A file in the making: what `add` and `finish` return, joined, is its bytes."""
 
     def __init__(self) -> None:
         try:
@@ -101,7 +97,6 @@ class ParquetReader:
                 yield row["id"]
 
     def __iter__(self) -> Iterator[Attention]:
-        """The texts' attention in order."""
         for number in range(self.file.num_row_groups):
             yield from map(_from_row, self._group(number))
 
@@ -132,7 +127,6 @@ class ParquetReader:
 
 
 def _schema() -> Any:
-    """The columns and their types."""
     import pyarrow as pa
 
     text, number, float32, float64 = pa.string(), pa.int32(), pa.float32(), pa.float64()

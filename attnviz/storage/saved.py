@@ -37,9 +37,7 @@ class Saved(Protocol):
         """Their ids in order."""
         ...
 
-    def __iter__(self) -> Iterator[Attention]:
-        """Their attention in order."""
-        ...
+    def __iter__(self) -> Iterator[Attention]: ...
 
     def at(self, wanted: int) -> Attention:
         """The attention of the text at a place, counted from 0."""
@@ -61,7 +59,6 @@ class Lines:
         return (identity_of(line) for _, line in self._lines())
 
     def __iter__(self) -> Iterator[Attention]:
-        """The texts' attention in order."""
         return itertools.starmap(self._read, self._lines())
 
     def at(self, wanted: int) -> Attention:
@@ -78,7 +75,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Texts of a file that can only be read as a whole."""
+    """Texts of a file that can only be read at once."""
 
     found: Sequence[Attention]
 
@@ -87,7 +84,6 @@ class Loaded:
         return (attention.id for attention in self.found)
 
     def __iter__(self) -> Iterator[Attention]:
-        """The texts' attention in order."""
         return iter(self.found)
 
     def at(self, wanted: int) -> Attention:
@@ -96,11 +92,7 @@ class Loaded:
 
 
 def open_saved(file: IO[bytes], where: str) -> Saved:
-    """The texts of an open file; its kind is seen.
-
-    Args:
-        file: one that can be read from any place.
-        where: its name, for messages.
+    """The texts of an open seekable file; its kind is seen.
 
     Raises:
         InputError: it holds no attention, or is damaged.
@@ -143,11 +135,6 @@ def read_all(files: Iterable[Opener]) -> Iterator[Attention]:
 def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
     """The texts of an id or, where there are none, the one of that number, counted from 0.
 
-    Args:
-        files: what opens those that are read as one.
-        record: the id, or the number.
-        where: what the files are called, for messages.
-
     Raises:
         InputError: no text has this id or number, or a file cannot be read.
     """
@@ -182,7 +169,7 @@ def read_any(data: bytes, where: str) -> Iterator[Attention]:
     """Every text's attention in a file of attnviz or of another program.
 
     Raises:
-        InputError: it is none that is known, or damaged.
+        InputError: it is of no known kind, or damaged.
     """
     if not holds_attention(data) and is_dump(data):
         return read_dump(data, where)

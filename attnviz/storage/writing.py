@@ -16,11 +16,7 @@ from attnviz.core.errors import OutputError
 
 
 def check_writable(path: Path) -> None:
-    """Find out before the work whether a file can be written.
-
-    Raises:
-        OutputError: its folder is missing or closed, or it is a folder itself.
-    """
+    """Find out before the work whether a file can be written; an OutputError where it cannot."""
     folder = path.parent
     if path.is_dir():
         raise OutputError(f"cannot write '{path}': it is a folder")
@@ -33,11 +29,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def output_errors(path: Path) -> Iterator[None]:
-    """Say of which file what the system says went wrong.
-
-    Raises:
-        OutputError: the system could not write it.
-    """
+    """Turn what the system says went wrong into an OutputError of the file."""
     try:
         yield
     except OSError as error:
@@ -52,7 +44,6 @@ class Draft(AbstractContextManager["Draft"]):
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the draft."""
         check_writable(path)
         self.path = path
         # A link stays a link: what it points to is replaced.
@@ -66,20 +57,12 @@ class Draft(AbstractContextManager["Draft"]):
             self.draft, self.file = Path(name), os.fdopen(handle, "wb")
 
     def write(self, data: bytes) -> None:
-        """Append to the draft.
-
-        Raises:
-            OutputError: the disk is full or gone.
-        """
+        """Append to the draft."""
         with output_errors(self.path):
             self.file.write(data)
 
     def keep(self) -> None:
-        """Move the draft into place.
-
-        Raises:
-            OutputError: it cannot be written out or moved; what stood there before still does.
-        """
+        """Move the draft into place; where that fails, what stood there before still does."""
         with output_errors(self.path):
             self.file.close()
             if not self.special:
@@ -100,11 +83,7 @@ class Draft(AbstractContextManager["Draft"]):
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole.
-
-    Raises:
-        OutputError: it cannot be written; what stood there before still does.
-    """
+    """Write a file whole; where that fails, what stood there before still does."""
     with Draft(path) as draft:
         draft.write(data)
         draft.keep()
@@ -120,11 +99,7 @@ def usual_mode(path: Path) -> int:
 
 
 def replace_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replace a file as a whole, once its new content is on the disk.
-
-    Raises:
-        OSError: the disk is full or gone; the old file is still there.
-    """
+    """Replace a file as a whole, once its new content is on the disk; else the old one stays."""
     new = path.with_name(f"{path.name}.new")
     try:
         with new.open("wb") as file:
@@ -137,11 +112,7 @@ def replace_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def write_whole(file: int, data: bytes) -> None:
-    """Write all of the data to an open file or, where a disk has no room for it, none.
-
-    Args:
-        file: its descriptor.
-        data: what to append.
+    """Write all of the data to an open descriptor or, where a disk has no room for it, none.
 
     Raises:
         OSError: it could not be written; a part that was is taken back, unless it is in a pipe.

@@ -31,13 +31,8 @@ def flow(
 ) -> Attention:
     """The largest flow from each input token to each position after the last layer.
 
-    Args:
-        attention: every layer of a text; of an encoder-decoder the streams cross, encoder, decoder.
-        queries: the positions whose rows are wanted, each a problem for every key; None: all.
-        remedy: what to do where that is too much.
-
-    Returns:
-        One map of one layer and one head, values from 0 to 1; rows need not sum to 1.
+    Values of the one map run from 0 to 1, and rows need not sum to 1. With `queries` only the rows
+    of these positions are computed; `remedy` says what to do where that is still too much.
 
     Raises:
         UsageError: layers are missing, or there are more than 10,000 pairs of positions.
@@ -64,14 +59,9 @@ def flow(
 
 
 def flows(graph: Layered, queries: Sequence[int] | None = None) -> NDArray[np.float64]:
-    """Maximum flows from each position at the top to each input below.
+    """Maximum flows (queries, keys) from positions at the top to each input below.
 
-    Args:
-        graph: the layers.
-        queries: the positions at the top; None: all, in order.
-
-    Returns:
-        Shape (queries, keys): inputs are the source's with cross-attention, else the own ones.
+    Inputs are the source's with cross-attention, else the own ones.
     """
     from igraph import Graph
 

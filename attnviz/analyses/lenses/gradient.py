@@ -25,14 +25,9 @@ Matrix = NDArray[np.float64]
 def gradient(explained: AttentionGradients) -> Attention:
     """Attribution of one output to each input token, by gradient-weighted attention.
 
-    Args:
-        explained: every layer's weights and gradients; of an encoder-decoder the streams cross,
-            encoder, decoder.
-
-    Returns:
-        Maps of one row, the output: R − I at the position that it is read from (the mean where it
-        is read from several), as shares that sum to 1. For an encoder-decoder one over the source
-        and one over the target read so far, each with shares of its own.
+    Maps of one row, the output: R − I at the position that it is read from (the mean where it is
+    read from several), as shares that sum to 1. For an encoder-decoder one over the source and one
+    over the target read so far, each with shares of its own.
 
     Raises:
         UsageError: the maps are of no such model.
@@ -68,12 +63,7 @@ def gradient(explained: AttentionGradients) -> Attention:
 def weighted(weights: NDArray[np.floating], gradients: NDArray[np.floating]) -> Matrix:
     """Ā of rule 5: the mean over heads of weight × gradient, where that is above 0.
 
-    Args:
-        weights: shape (layers, heads, queries, keys).
-        gradients: ∂output/∂weight, of the same shape.
-
-    Returns:
-        Shape (layers, queries, keys), at least 0.
+    Both of shape (layers, heads, queries, keys) give (layers, queries, keys).
     """
     products = np.maximum(weights * gradients, 0)
     means: Matrix = products.mean(axis=1, dtype=np.float64)
@@ -81,11 +71,7 @@ def weighted(weights: NDArray[np.floating], gradients: NDArray[np.floating]) -> 
 
 
 def relevance(within: Matrix) -> Matrix:
-    """R after the last layer by rule 6, R ← R + Ā R from R = I; a triangle stays a triangle.
-
-    Args:
-        within: Ā of each self-attention layer, shape (layers, positions, positions).
-    """
+    """R after the last layer by rule 6, R ← R + Ā R from R = I; a triangle stays a triangle."""
     found = np.eye(within.shape[-1])
     for step in within:
         found = found + step @ found
@@ -93,18 +79,10 @@ def relevance(within: Matrix) -> Matrix:
 
 
 def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[Matrix, Matrix]:
-    """What the decoder's own positions, and what the source's, mean to the decoder's positions.
+    """Rᵗᵗ and Rᵗˢ: what the target's and the source's positions mean to the decoder's positions.
 
-    Rules 6 and 7 for each self-attention, rules 8 to 10 for each cross-attention. Rule 11 adds
-    nothing: the encoder has seen nothing of the decoder.
-
-    Args:
-        encoder: Ā of the encoder's layers, shape (layers, keys, keys).
-        decoder: Ā of the decoder's self-attention, shape (layers, queries, queries).
-        cross: Ā of its cross-attention, shape (layers, queries, keys).
-
-    Returns:
-        Rᵗᵗ of shape (queries, queries) and Rᵗˢ of shape (queries, keys).
+    Of Ā of each layer, by rules 6 and 7 for each self-attention, rules 8 to 10 for each
+    cross-attention. Rule 11 adds nothing: the encoder has seen nothing of the decoder.
     """
     read = normalised(relevance(encoder))
     own = np.eye(decoder.shape[-1])
@@ -124,7 +102,6 @@ def normalised(found: Matrix) -> Matrix:
 
 
 def _without_self(found: Matrix) -> Matrix:
-    """R − I: without what every position was to itself from the start."""
     return found - np.eye(len(found))
 
 
@@ -135,7 +112,6 @@ def _shares(rows: Matrix) -> Matrix:
 
 
 def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
-    """Ā of every layer of each stream, layers of different shapes joined again."""
     parts: dict[str, list[Matrix]] = {}
     for item, gradients in zip(explained.attention.maps, explained.gradients, strict=True):
         parts.setdefault(item.stream, []).append(weighted(item.weights, gradients))

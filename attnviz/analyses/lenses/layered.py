@@ -24,11 +24,7 @@ BEYOND = {"causal": "causal decoders", "decoder": "causal decoders", "cross": "c
 def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
     """Half attention, half residual: rownorm(A + I), the Â of Abnar and Zuidema 2020.
 
-    Args:
-        weights: shape (…, positions, positions), the mean over the heads.
-
-    Returns:
-        The same shape, rows summing to 1; a row that attends to nothing keeps itself.
+    A is the mean over heads, (…, positions, positions); a row that attends to nothing keeps itself.
     """
     summed = np.asarray(weights, dtype=np.float64) + np.eye(weights.shape[-1])
     mixed: NDArray[np.float64] = summed / summed.sum(axis=-1, keepdims=True)
@@ -37,13 +33,10 @@ def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layered:
-    """What flows through a model's layers.
+    """What flows through a model's layers: the steps of the stream that attends to itself.
 
-    Attributes:
-        within: the steps of the stream that attends to itself.
-        across: for a decoder, the mean cross-attention of each layer, shape (layers, queries,
-            keys); None without cross-attention.
-        source: for a decoder, the steps of the encoder that it attends to.
+    For a decoder also the mean cross-attention of each layer, (layers, queries, keys), and the
+    steps of the encoder that it attends to.
     """
 
     within: Steps
@@ -52,11 +45,7 @@ class Layered:
 
 
 def layered(attention: Attention) -> Layered:
-    """The graph of one text: of the decoder with its cross-attention, or of one self-attention.
-
-    Raises:
-        UsageError: layers are missing, were reduced, or there is no stream that attends to itself.
-    """
+    """The graph of one text: of the decoder with its cross-attention, or of one self-attention."""
     streams = {item.stream: item for item in attention.maps}
     if len(streams) < len(attention.maps):
         raise UsageError("layers of different sizes cannot be joined: use --lens raw")

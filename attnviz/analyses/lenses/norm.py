@@ -22,15 +22,10 @@ WITHOUT_PROJECTION = (
 
 
 def norm(transformed: ValueVectors) -> Attention:
-    """Length of each key's contribution to each query, over all heads together.
+    """Length of each key's contribution to each query, as shares of the row's summed lengths.
 
-    Args:
-        transformed: weights with what each head makes of each key.
-
-    Returns:
-        For each stream a map of one head, "sum", with ‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖ for each layer; then for
-        each a map "…-by-head" with the heads' own ‖Aₕᵢⱼ fₕ(xⱼ)‖. Rows are shares: each length
-        divided by the sum of its row's.
+    For each stream a map of one head, "sum", with ‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖ for each layer; then for each
+    a map "…-by-head" with the heads' own ‖Aₕᵢⱼ fₕ(xⱼ)‖.
     """
     attention = transformed.attention
     unit = UNIT if transformed.projected else VALUE_UNIT
@@ -47,14 +42,8 @@ def norm(transformed: ValueVectors) -> Attention:
 def norms(weights: NDArray[np.floating], products: NDArray[np.float64]) -> NDArray[np.float64]:
     """‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖ = √(aᵀ Gⱼ a) with a the weights of all heads and Gⱼ their inner products.
 
-    So no vector for each pair of positions is ever made.
-
-    Args:
-        weights: shape (layers, heads, queries, keys).
-        products: shape (layers, keys, heads, heads).
-
-    Returns:
-        Shape (layers, queries, keys), at least 0, in the units of the model's own vectors.
+    So no vector for each pair of positions is ever made. Weights (layers, heads, queries, keys) and
+    products (layers, keys, heads, heads) give (layers, queries, keys), in the model's own units.
     """
     layers, _, queries, keys = weights.shape
     found = np.empty((layers, queries, keys))
@@ -68,15 +57,7 @@ def norms(weights: NDArray[np.floating], products: NDArray[np.float64]) -> NDArr
 def norms_by_head(
     weights: NDArray[np.floating], products: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """‖Aₕᵢⱼ fₕ(xⱼ)‖ = Aₕᵢⱼ ‖fₕ(xⱼ)‖ of each head alone.
-
-    Args:
-        weights: shape (layers, heads, queries, keys).
-        products: shape (layers, keys, heads, heads).
-
-    Returns:
-        Shape (layers, heads, queries, keys), at least 0.
-    """
+    """‖Aₕᵢⱼ fₕ(xⱼ)‖ = Aₕᵢⱼ ‖fₕ(xⱼ)‖ of each head alone, (layers, heads, queries, keys)."""
     lengths = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1)).swapaxes(-1, -2)
     found: NDArray[np.float64] = weights.astype(np.float64) * lengths[:, :, None, :]
     return found

@@ -17,16 +17,10 @@ def rollout(attention: Attention) -> Attention:
     """How much of each input token is in each position after each layer.
 
     R⁰ = I, Rˡ = Âˡ Rˡ⁻¹ with Â = rownorm(mean over heads + I). For a decoder with cross-attention,
-    which the paper does not treat, the target's and the source's shares go on side by side: each
+    which the paper does not treat, the target's and the source's shares are kept side by side: each
     layer mixes both by its self-attention, then takes half of the target's position from the rolled
-    out source by its cross-attention.
-
-    Args:
-        attention: every layer of a text; of an encoder-decoder the streams cross, encoder, decoder.
-
-    Returns:
-        Maps of one head, a layer for each depth. Rows sum to 1; across a decoder the shares of
-        source and target together do.
+    out source by its cross-attention. Rows sum to 1; across a decoder the shares of source and
+    target together do.
 
     Raises:
         UsageError: layers are missing, or the stream does not attend to itself.

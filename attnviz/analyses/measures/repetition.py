@@ -27,12 +27,7 @@ WORDS = tuple(_WORDS.split())
 
 
 def repeated_words(count: int = 24, seed: int = 0) -> str:
-    """Different words in random order, and the same again.
-
-    Args:
-        count: words in one copy.
-        seed: of their choice and order.
-    """
+    """Different words in random order, and the same again."""
     words = " ".join(random.Random(seed).sample(WORDS, count))
     return f"{words} {words}"
 

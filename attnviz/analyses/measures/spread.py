@@ -50,7 +50,6 @@ def span(subject: MeasuredMap) -> HeadMeasure:
 
 
 def _keys(subject: MeasuredMap) -> NDArray[np.int64]:
-    """How many keys each row sees, at least 1."""
     keys: NDArray[np.int64] = np.maximum(subject.visible.sum(axis=-1), 1)
     return keys
 

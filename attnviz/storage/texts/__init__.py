@@ -60,11 +60,7 @@ class BadText:
 
 
 def check_text(text: str, what: str = "text") -> str:
-    """The text where it can be attended to.
-
-    Raises:
-        InputError: it is blank, or held bytes that are no UTF-8.
-    """
+    """The text where it can be attended to; an InputError where it is blank or no UTF-8."""
     if not text or text.isspace():
         raise InputError(f"the {what} is empty")
     if not is_utf8(text):
@@ -88,13 +84,9 @@ def chunks(
     size: int = CHUNK_SIZE,
     ready: Callable[[], bool] | None = None,
 ) -> Iterator[list[Text | BadText]]:
-    """Consecutive records, so many at a time, fewer where they are long, and at the end.
+    """Consecutive records, `size` at a time, fewer where they are long, and at the end.
 
-    Args:
-        texts: good and bad records in the order of the input.
-        size: how many make a chunk.
-        ready: called after each record; False where none is waiting, so that the chunk ends there.
-            None: every chunk is full.
+    A chunk also ends where `ready`, called after each record, says that none is waiting.
     """
     chunk, lengths = list[Text | BadText](), 0
     for text in texts:
@@ -110,12 +102,7 @@ def chunks(
 
 
 def chunks_by_memory(sizes: Sequence[int], budget: int) -> Iterator[range]:
-    """Records in order, as many at a time as fit into the budget, but one at least.
-
-    Args:
-        sizes: bytes of each record's maps.
-        budget: bytes that are held at once at most.
-    """
+    """Records in order, as many at a time as fit into the budget of bytes, but one at least."""
     first, held = 0, 0
     for number, size in enumerate(sizes):
         if number > first and held + size > budget:
@@ -136,12 +123,8 @@ def batches(
 ) -> Iterator[list[int]]:
     """Records of similar length together, shortest first.
 
-    Args:
-        numbers: of the records.
-        lengths: a record's.
-        tokens: in a batch at most, padding counted.
-        most: records in a batch at most; None: only tokens count.
-        even: only records of equal lengths come together.
+    A batch has so many tokens at most, padding counted, and `most` records; with `even` only
+    records of equal lengths come together.
     """
     batch, widest = list[int](), Lengths()
     for own, number in sorted((lengths(number), number) for number in numbers):

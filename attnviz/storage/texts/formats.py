@@ -51,11 +51,7 @@ def format_of_file(path: PurePath) -> str | None:
 
 
 def check_reading(reading: FileFormat) -> None:
-    """Refuse columns of what has none.
-
-    Raises:
-        UsageError: plain lines, and columns asked for.
-    """
+    """Refuse columns of plain lines, which have none, with a UsageError."""
     if reading.columns and reading.input_format == "txt":
         raise UsageError(
             "--columns is for .csv, .tsv and .jsonl, plain lines have none: "
@@ -64,14 +60,9 @@ def check_reading(reading: FileFormat) -> None:
 
 
 def read_texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
-    """Each line or row as a text; one that cannot be used comes as a BadText.
+    """Each raw line or row as a text; one that cannot be used comes as a BadText.
 
     Where the file breaks off, that is a last BadText. Blank lines are left out.
-
-    Args:
-        lines: raw lines, with their ends.
-        name: the file's, for messages.
-        reading: how to read them.
 
     Raises:
         AttnvizError: a table without the columns that are needed.

@@ -41,7 +41,6 @@ class Lines:
     """
 
     def __init__(self, stream: Readable, start: bytes = b"") -> None:
-        """Lines of what was read already, and of the stream after it."""
         self.stream, self.start = stream, start
         self.whole: deque[bytes] = deque()
 
@@ -74,8 +73,6 @@ def _read(stream: Readable, size: int = CHUNK) -> bytes:
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream with its first bytes, already read, put back."""
-
     def __init__(self, start: bytes, stream: Readable) -> None:
         self.start, self.stream = start, stream
 
@@ -93,13 +90,8 @@ class _Rejoined(io.RawIOBase):
 def open_lines(stream: Readable, name: str, packed: bool = False) -> Lines | gzip.GzipFile:
     """The lines of a stream, unpacked where its first bytes are those of gzip.
 
-    Args:
-        stream: a file or pipe, read from where it stands.
-        name: the file's, for messages.
-        packed: it has to be gzip.
-
     Raises:
-        BrokenFileError: it is not.
+        BrokenFileError: it has to be `packed`, and is not.
     """
     start = b""
     while len(start) < len(MAGIC) and (more := _read(stream)):
@@ -131,11 +123,7 @@ def unbroken(lines: Lines | gzip.GzipFile, name: str) -> Iterator[bytes]:
 
 
 def read_file(file: BinaryIO, name: str, packed: bool = False) -> Iterator[bytes]:
-    """The lines of an open file, plain or gzip, which is closed at their end.
-
-    Raises:
-        BrokenFileError: it cannot be read to its end.
-    """
+    """The lines of an open file, plain or gzip, which is closed at their end."""
     with file:
         yield from unbroken(open_lines(file, name, packed), name)
 

@@ -85,11 +85,9 @@ def _problem(error: csv.Error, lines: int) -> str:
 
 
 def parse_columns(asked: str, pairs: bool) -> dict[str, str]:
-    """The column of each role in words like `text=sentence,id=key`.
+    """The column of each role in words like `text=sentence,id=key`; a name, or a number from 1.
 
-    Args:
-        asked: ROLE=COLUMN, separated by commas; a column is a name, or a number from 1.
-        pairs: the roles are source, target, id and labels, rather than text, id and labels.
+    With `pairs` the roles are source, target, id and labels, else text, id and labels.
 
     Raises:
         UsageError: it is not written like this.
@@ -255,7 +253,7 @@ def count(number: int, what: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names for a message: a first line may hold anything, so they are cut."""
+    """Names cut for a message: a first line may hold anything."""
     cut = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:SHOWN]]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(f"'{name}'" for name in cut) + more
