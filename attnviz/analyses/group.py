@@ -28,7 +28,6 @@ from attnviz.analyses.words import (
 )
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
-from attnviz.storage.matrices import read_bytes
 
 Group = str | tuple[int, ...]
 """A piece of the text, or positions of tokens."""
@@ -174,6 +173,8 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
 
 def read_groups(path: Path) -> list[list[Group]]:
     """The groups of each text: of one, or of a source and a target."""
+    from attnviz.storage.matrices import read_bytes
+
     try:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

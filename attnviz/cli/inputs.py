@@ -20,7 +20,6 @@ from attnviz.storage.texts.formats import (
     read_texts,
 )
 from attnviz.storage.texts.lines import Lines, open_lines, read_file, unbroken
-from attnviz.storage.texts.tables import parse_columns
 
 _open: list[Lines] = []
 """The lines of stdin once they are read; there is one stdin."""
@@ -84,7 +83,11 @@ def reading_of(
             )
     else:
         choose(input_format, INPUT_FORMATS, "input format")
-    asked = {} if columns is None else parse_columns(columns, pairs)
+    asked = {}
+    if columns is not None:
+        from attnviz.storage.texts.tables import parse_columns
+
+        asked = parse_columns(columns, pairs)
     reading = FileFormat(input_format or "txt", pairs, keep_blank, asked)
     check_reading(reading)
     return reading

@@ -303,11 +303,7 @@ class LinearAttention(Projected):
 
 
 def check_context(positions: int, context_length: int | None) -> None:
-    """Refuse more positions than a layer was built for.
-
-    Raises:
-        InputError: the inputs are longer than the context.
-    """
+    """Refuse more positions than a layer was built for."""
     if context_length is not None and positions > context_length:
         raise InputError(
             f"the inputs have {positions} positions, but the context length is {context_length}: "

@@ -190,7 +190,6 @@ class AlternatingCoAttention(nn.Module):
 
 
 def _turn(size: int, guide_size: int | None, hidden_size: int) -> nn.ParameterDict:
-    """Fresh parameters of one turn; the first has no guide."""
     parameters = nn.ParameterDict()
     parameters["inputs"] = nn.init.xavier_uniform_(torch.empty(size, hidden_size))
     if guide_size is not None:

@@ -31,7 +31,6 @@ class SeededLayer(ABC):
     """An untrained layer over seeded embeddings: what own layers of both kinds share."""
 
     def __init__(self, name: str, origin: Origin) -> None:
-        """Check the options before any text is read."""
         self.name, self.entry, self.origin = name, MECHANISMS[name], origin
         self.heads = origin.heads if self.entry.many_heads else 1
         if origin.size % self.heads:
@@ -115,7 +114,6 @@ class OwnLayer(SeededLayer):
         return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
 
     def _kept(self, item: AttentionMap, kept: tuple[Array, Array]) -> dict[str, Projections]:
-        """Queries and keys by stream, where they are wanted."""
         if not self.origin.keep_qk:
             return {}
         query, key = (to_numpy(split_heads(side, self.heads))[None] for side in kept)
@@ -219,11 +217,7 @@ _PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
 
 
 def split_words(text: str) -> tuple[Token, ...]:
-    """The words and punctuation marks of a text, each with its place in it.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The words and punctuation marks of a text, each with its place; InputError without any."""
     tokens = tuple(
         Token(word, start, end) for word, (start, end) in _splitter().pre_tokenize_str(text)
     )

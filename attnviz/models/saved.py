@@ -30,7 +30,6 @@ class Matrices:
     """The weights, or the projections, that a file holds."""
 
     def __init__(self, origin: Origin, path: Path) -> None:
-        """Read the file."""
         self.origin, self.path = origin, path
         self.found = read_matrices(path)
         if "weights" in self.found:
@@ -90,7 +89,6 @@ class Matrices:
         return weights
 
     def _attend(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
-        """Scaled dot-product attention with the file's projections over seeded embeddings."""
         w_query, w_key = (self.found[name] for name in PROJECTIONS)
         if w_query.ndim != 2 or w_key.ndim != 2 or w_query.shape[1] != w_key.shape[1]:
             raise InputError(
@@ -248,6 +246,5 @@ class Dumped:
 
 
 def _without_note(attention: Attention) -> Provenance:
-    """Where it came from, no longer without names."""
     notes = tuple(note for note in attention.provenance.notes if not note.endswith(NUMBERED))
     return replace(attention.provenance, notes=notes)

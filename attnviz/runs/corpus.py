@@ -45,13 +45,7 @@ OnFailure = Callable[[Record, AttnvizError], str]
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """What a shard gave.
-
-    Attributes:
-        aggregates: of its texts.
-        failures: the records that failed, each with why, in order.
-        notes: what a reader must know, and of how many texts.
-    """
+    """What a shard gave: aggregates, failed records with why, and notes with counts of texts."""
 
     aggregates: Aggregates
     failures: Sequence[tuple[Record, AttnvizError]]
@@ -60,14 +54,7 @@ class ShardResult:
 
 @dataclass(frozen=True, slots=True)
 class ShardTask:
-    """The work on a shard: it can be pickled, and opens the model in the process where it runs.
-
-    Attributes:
-        attend: how a chunk's texts are read.
-        vocabulary: the frequent words of the corpus.
-        replicates: of the bootstrap.
-        seed: of the bootstrap.
-    """
+    """The work on a shard: it can be pickled, and opens the model in the process where it runs."""
 
     attend: AttendChunk
     vocabulary: Vocabulary
@@ -101,15 +88,7 @@ class ShardTask:
 
 @dataclass
 class CorpusState:
-    """What is known of the records that are done.
-
-    Attributes:
-        aggregates: of their texts.
-        records: how many they are.
-        failed: how many of them failed.
-        rejects: their lines for the file of rejects.
-        notes: what a reader must know, and of how many texts.
-    """
+    """What is known of the records that are done."""
 
     aggregates: Aggregates
     records: int = 0
@@ -198,17 +177,11 @@ class Checkpoint:
     """The file that a run's state is kept in."""
 
     def __init__(self, path: Path, options: Mapping[str, str]) -> None:
-        """Name the place."""
         self.path, self.place = path, beside(path, "unfinished")
         self.options, self.saved_at = options, time.monotonic()
 
     def restore(self, task: ShardTask) -> CorpusState | None:
-        """The state that an earlier run has left; None where it has left nothing.
-
-        Raises:
-            UsageError: the earlier run had other options.
-            InputError: what it left is damaged.
-        """
+        """The state that an earlier run has left; None where it has left nothing."""
         if not self.place.is_file():
             return None
         try:
@@ -222,11 +195,7 @@ class Checkpoint:
             raise InputError(f"'{self.place}' is damaged: remove it to start again") from error
 
     def save(self, state: CorpusState) -> None:
-        """Put the run's state on the disk, unless that was just done.
-
-        Raises:
-            OutputError: the disk is full or gone; the earlier state is still there.
-        """
+        """Put the run's state on the disk, unless that was just done."""
         if time.monotonic() - self.saved_at < SECONDS:
             return
         reached = {name: getattr(state, name) for name in ("records", "failed", "rejects", "notes")}
@@ -247,13 +216,6 @@ def read_twice(
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
     What can be read only once, such as stdin, is kept in a temporary file meanwhile.
-
-    Args:
-        open_texts: begins to read them.
-        file: where from.
-
-    Raises:
-        AttnvizError: what reading raises.
     """
     counts, number = WordCounts(), 0
     once = file == "-" or not Path(file).is_file()
@@ -280,7 +242,6 @@ def _keep(text: Record, file: IO[bytes]) -> None:
 
 
 def _kept(file: IO[bytes]) -> Iterator[Record]:
-    """The texts in a temporary file that this process wrote."""
     with file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)

@@ -32,10 +32,7 @@ class Progress:
     """A place between two records.
 
     Attributes:
-        records: how many records of the input are done.
-        failed: how many of them failed.
         output: bytes of the unfinished data file, or of the shard that is being written.
-        rejects: bytes of the unfinished file of rejects.
         ended: True once every record is done and only moving into place is left.
     """
 
@@ -95,11 +92,7 @@ def read_journal(path: Path) -> Journal | None:
 
 
 def run_options(command: str, options: Options, input_file: Path) -> dict[str, str]:
-    """Everything that decides the bytes of the output, by the names that a user knows.
-
-    Raises:
-        InputError: the input file cannot be read.
-    """
+    """Everything that decides the bytes of the output, by the names that a user knows."""
     given: dict[str, Any] = {"attnviz": __version__, "command": command, "--input": input_file}
     for half in (options.origin, options.choice, options.many):
         for item in fields(half):

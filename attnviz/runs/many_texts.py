@@ -34,14 +34,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class AttendChunk:
-    """The work on a chunk: it can be pickled, and opens the source in the process where it runs.
-
-    Attributes:
-        origin: where attention comes from.
-        choice: which part of it.
-        command: what is asked.
-        batch_size: texts that a model reads at once at most; None: as many as fit.
-    """
+    """The work on a chunk: it can be pickled, and opens the source in the process where it runs."""
 
     origin: Origin
     choice: Choice
@@ -49,11 +42,7 @@ class AttendChunk:
     batch_size: int | None = None
 
     def open(self) -> Source:
-        """The source, loaded once in a process.
-
-        Raises:
-            AttnvizError: it cannot be loaded.
-        """
+        """The source, loaded once in a process."""
         return opened(self.origin, self.command, needs_head(self.choice.lens))
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
@@ -75,18 +64,7 @@ def attend_all(
     engine: Engine,
     done: int = 0,
 ) -> Iterator[tuple[Record, Outcome]]:
-    """Each record with its result, in order.
-
-    Args:
-        work: what is done with a chunk.
-        chunks: of all records, from the first one on.
-        engine: who does it.
-        done: how many records to leave out. The chunk in which they end is worked on as a whole,
-            because its numbers depend on all of it.
-
-    Raises:
-        AttnvizError: what would fail for every text.
-    """
+    """Each record with its result, in order, without the first `done` records."""
     left = iter(chunks)
     for chunk in left:
         if done < len(chunk):

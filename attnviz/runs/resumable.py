@@ -31,14 +31,7 @@ Make = Callable[[int, bool], Renderer]
 
 
 class ResumableSink:
-    """The files that a run's records are written to.
-
-    Attributes:
-        progress: as far as every file is whole.
-        records: how many records have come, those of an earlier run included.
-        failed: how many of them failed.
-        complete: True where nothing is left to do.
-    """
+    """The files that a run's records are written to."""
 
     def __init__(
         self,
@@ -52,7 +45,6 @@ class ResumableSink:
         resume: bool = False,
         notify: Callable[[str], None] = notify,
     ) -> None:
-        """Find out where to start, and open the files there."""
         self.path, self.make, self.grows, self.shard_size = path, make, grows, shard_size
         self.rejects_path, self.options, self.notify = rejects, options, notify
         self.journal = beside(path, "journal")
@@ -144,7 +136,6 @@ class ResumableSink:
             )
 
     def _start(self) -> None:
-        """Start from the first record, in place of what an earlier run has left."""
         self.started = True
         if self.old is not None:
             for path in self.old.files(self.path):
@@ -156,7 +147,6 @@ class ResumableSink:
         self._save_as(Progress())
 
     def _resume(self, progress: Progress) -> None:
-        """Start after the last record that is known to be complete."""
         self.started = True
         if progress.ended:
             self._move(progress)
@@ -190,7 +180,6 @@ class ResumableSink:
         self.notify(f"'{self.path}' is complete: nothing is left to do")
 
     def _open(self) -> PartialFile:
-        """The file that the next record goes to."""
         if not self.started:
             self._start()
         if self.data is None:
@@ -221,12 +210,10 @@ class ResumableSink:
         self._mark()
 
     def _mark(self, ended: bool = False) -> None:
-        """Everything written so far is whole."""
         output, rejects = (0 if file is None else file.size for file in (self.data, self.rejects))
         self.progress = Progress(self.records, self.failed, output, rejects, ended)
 
     def _save(self) -> None:
-        """Have the disk keep the progress so far."""
         for file in (self.data, self.rejects):
             if file is not None:
                 file.sync()
@@ -239,7 +226,6 @@ class ResumableSink:
         self.saved, self.saved_at = progress, time.monotonic()
 
     def _place(self, record: int) -> Path:
-        """The file that a record goes to."""
         if self.shard_size is None:
             return self.path
         return shard_path(self.path, record // self.shard_size)
@@ -257,14 +243,9 @@ def can_resume(path: Path) -> bool:
 
 
 class PartialFile:
-    """A file of which every byte is in its place as soon as it is written.
-
-    Attributes:
-        size: how many bytes it has; of a failed write nothing stays.
-    """
+    """A file of which every byte is in its place as soon as it is written."""
 
     def __init__(self, path: Path, size: int = 0) -> None:
-        """Open the unfinished part of a file, new or as far as it is known to be right."""
         check_writable(path)
         self.path, self.size = path, size
         self.draft = beside(path, "unfinished")
@@ -312,7 +293,6 @@ class PartialFile:
             os.close(self.file)
 
     def _lock(self) -> None:
-        """Refuse to write what another run is writing; the lock goes with the process."""
         try:
             import fcntl
         except ImportError:  # a system without such locks

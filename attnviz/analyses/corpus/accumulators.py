@@ -35,17 +35,7 @@ _BLOCK_NUMBERS = 2**20
 
 
 class Aggregates:
-    """Numbers over the texts of a corpus, or of a part of it.
-
-    Attributes:
-        vocabulary: the frequent words of the whole corpus.
-        replicates: of the bootstrap.
-        seed: of the bootstrap.
-        texts: how many were added.
-        failed: how many could not be.
-        first: the provenance of the first text, and a line on what was run; None before it.
-        streams: by name, layers and heads, in the order in which the texts have them.
-    """
+    """Numbers over the texts of a corpus, or of a part of it."""
 
     def __init__(self, vocabulary: Vocabulary, replicates: int = REPLICATES, seed: int = 0) -> None:
         self.vocabulary, self.replicates, self.seed = vocabulary, replicates, seed
@@ -54,16 +44,7 @@ class Aggregates:
         self.streams: dict[StreamName, StreamTally] = {}
 
     def add(self, attention: Attention, number: int) -> None:
-        """Take the next text.
-
-        Args:
-            attention: its maps.
-            number: its place in the corpus, from 0; no two texts share one.
-
-        Raises:
-            UsageError: maps of signed values.
-            InputError: maps of blocks.
-        """
+        """Take the text of that number; maps of signed values or of blocks are refused."""
         for item in attention.maps:
             check_measurable(item)
         self.texts += 1
@@ -76,11 +57,7 @@ class Aggregates:
             self._stream((item.stream, item.layers, item.heads)).add(number, item, attention)
 
     def merge(self, other: Aggregates) -> None:
-        """Add those of the texts that come next in the same corpus.
-
-        Raises:
-            ValueError: they were made with another bootstrap.
-        """
+        """Add those of the texts that come next in the same corpus."""
         if (other.replicates, other.seed) != (self.replicates, self.seed):
             raise ValueError("aggregates of different bootstraps do not add up")
         self.texts += other.texts
@@ -116,15 +93,7 @@ class Aggregates:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, vocabulary: Vocabulary) -> Aggregates:
-        """What `to_arrays` gave.
-
-        Args:
-            arrays: by name.
-            vocabulary: the one that they were made with.
-
-        Raises:
-            ValueError: they are of another schema.
-        """
+        """What `to_arrays` gave, with the vocabulary that it was made with."""
         document = parse_json(str(arrays[INDEX]), f"member '{INDEX}'")
         if document["schema"] != SCHEMA:
             raise ValueError(f"aggregates of schema {document['schema']}, not {SCHEMA}")
@@ -149,17 +118,7 @@ class Aggregates:
 
 
 class StreamTally:
-    """One stream of a corpus.
-
-    Attributes:
-        stream: its name.
-        layers: names of its layers.
-        heads: names of its heads.
-        meanings: for each measure its unit and what its ends mean.
-        sums: numbers that add up.
-        pairs: attention between frequent words.
-        strongest: the strongest links of each head.
-    """
+    """One stream of a corpus."""
 
     def __init__(
         self, name: StreamName, vocabulary: Vocabulary, replicates: int, seed: int

@@ -27,16 +27,7 @@ _BOUNDS = np.rint(_CUMULATIVE * 2.0**32)
 def poisson_weights(
     seed: int, numbers: Sequence[int], replicates: int = REPLICATES
 ) -> NDArray[np.float64]:
-    """How often each replicate counts each text.
-
-    Args:
-        seed: of the bootstrap.
-        numbers: of the texts in their corpus, from 0.
-        replicates: how many.
-
-    Returns:
-        Whole numbers of shape (texts, replicates), each Poisson(1).
-    """
+    """Whole numbers of shape (texts, replicates), each Poisson(1): how often each text counts."""
     found = np.empty((len(numbers), replicates))
     starts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
     for start, end in pairwise(starts):
@@ -83,13 +74,7 @@ def replicate_sums(
 def intervals(
     totals: NDArray[np.float64], counts: NDArray[np.int64], texts: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ends of the percentile interval of each mean; NaN of fewer than two texts.
-
-    Args:
-        totals: of the replicates, shape (replicates, …).
-        counts: of the replicates, likewise.
-        texts: how many texts there were, shape (…).
-    """
+    """The ends of the percentile interval of each mean, shape (…); NaN of fewer than two texts."""
     means = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
     means[:, texts < 2] = np.nan
     ends = np.full((2, *texts.shape), np.nan)

@@ -63,16 +63,7 @@ COUNT = sum(_LENGTHS.values())
 def figures_of(
     subject: MeasuredMap, measures: Mapping[str, HeadMeasure], classes: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """All figures of one map.
-
-    Args:
-        subject: the map.
-        measures: of its heads, by name.
-        classes: of its keys, as places in `CLASSES`.
-
-    Returns:
-        Shape (figures, layers, heads), the rows as `ROWS` names them.
-    """
+    """All figures of a map, shape (figures, layers, heads); `classes` are of its keys."""
     weights = subject.item.weights
     found = np.full((COUNT, *weights.shape[:2]), np.nan)
     for place, name in enumerate(MEASURED):
@@ -101,14 +92,7 @@ def figures_of(
 
 
 def by_offset(cells: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Sums along diagonals.
-
-    Args:
-        cells: shape (…, queries, keys).
-
-    Returns:
-        Shape (…, offsets), in the order of `OFFSETS`.
-    """
+    """Sums along the diagonals of cells (…, queries, keys), shape (…, offsets)."""
     *lead, queries, keys = cells.shape
     # Each row, moved so that the query's own position is in the middle, is a view into one array.
     padded = np.zeros((*lead, queries, max(queries, keys) + 2 * REACH), dtype=cells.dtype)
@@ -145,12 +129,6 @@ class PairTable:
     """
 
     def __init__(self, words: Sequence[str], heads: int) -> None:
-        """An empty table.
-
-        Args:
-            words: the most frequent first; as many are taken as memory allows.
-            heads: of all layers.
-        """
         most = min(PAIRED, math.isqrt(WORD_BYTES // (8 * heads)))
         self.words = tuple(words[:most])
         self._places = {word: place for place, word in enumerate(self.words)}

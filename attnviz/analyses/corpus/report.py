@@ -24,12 +24,7 @@ FEWEST = 5
 
 
 def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
-    """The report on a corpus.
-
-    Args:
-        aggregates: of at least one text.
-        order: how the heads of a stream are sorted: "role" (clearest first), "layer" or a measure.
-    """
+    """The report on a corpus."""
     first = aggregates.first
     assert first is not None
     provenance = read_provenance(first["provenance"])
@@ -122,7 +117,6 @@ def _heads(tally: StreamTally) -> Iterator[tuple[str, str, tuple[int, int]]]:
 
 
 def _pairs(tally: StreamTally) -> Iterator[Pair]:
-    """The ten pairs of each head with the largest mean weight, of those that occur often enough."""
     table = tally.pairs
     often = np.flatnonzero(table.counts >= FEWEST)
     means = table.means(often)

@@ -21,14 +21,7 @@ KEPT = 10
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """What is kept of a text, so that a reader can look it up.
-
-    Attributes:
-        id: its own name, or its number in the input.
-        texts: what it says; of a pair, both.
-        queries: its words that attend.
-        keys: its words that are attended to.
-    """
+    """What is kept of a text, so that a reader can look it up."""
 
     id: str
     texts: tuple[str, ...]
@@ -49,7 +42,6 @@ class Strongest:
     Attributes:
         links: float64 of shape (heads, 10, 4): weight, number of the text in the corpus, query
             word, key word; the strongest first, weight -1 where there is none.
-        texts: those that links are in, by number.
     """
 
     def __init__(self, heads: int) -> None:
@@ -94,7 +86,6 @@ class Strongest:
         self.texts = {number: self.texts[number] for number in sorted(used)}
 
     def _first_ten(self, links: NDArray[np.float64], order: list[int]) -> list[int]:
-        """The first ten links whose texts read differently."""
         kept: dict[tuple[str, ...], int] = {}
         for place in order:
             if len(kept) == KEPT or links[place, 0] < 0:

@@ -37,7 +37,6 @@ BUCKET = 1_000_000
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """A word, or a character that is neither of a word nor a space."""
     points = (chr(code) for code in range(0x300, 0x1F000))
     marks = "".join(point for point in points if unicodedata.category(point)[0] == "M")
     return re.compile(rf"(?:[^\W_]|[{marks}])+|\S")
@@ -80,10 +79,6 @@ class WordCounts:
     4.2): words that cannot have occurred often are forgotten after every million words. A count is
     then at most one in a million of all words too high, and a corpus of up to a million words is
     counted exactly.
-
-    Attributes:
-        words: how many came by.
-        bucket: after how many of them rare ones are forgotten.
     """
 
     def __init__(self, bucket: int = BUCKET) -> None:
@@ -131,9 +126,7 @@ class Axis:
     """One axis of a map read in words; a special token is a word of its own.
 
     Attributes:
-        words: what stands there, in order, in lower case.
         starts: the first token of each word.
-        special: True for special tokens, one for each word.
         groups: the word of each token.
     """
 
@@ -177,8 +170,6 @@ class InWords:
     """A map over the words of its two axes.
 
     Attributes:
-        queries: words that attend.
-        keys: words that are attended to.
         weights: shape (layers · heads, query words, key words).
         between: True where a link joins two words that may see each other in some layer; False for
             special tokens and for a word and itself; shape (query words, key words).

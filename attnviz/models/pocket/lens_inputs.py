@@ -114,7 +114,6 @@ def _find(tokens: tuple[Token, ...], wanted: str, side: str, first: int) -> int:
 def _masked_word(
     model: PocketModel, query: EncodedQuery, attention: Attention, wanted: str | None
 ) -> AttentionGradients:
-    """A word that the encoder has to guess from the others, as in its training."""
     tokens = attention.main.query_tokens
     position = last_word(tokens) if wanted is None else _find(tokens, wanted, "text", 0)
     word = tokens[position]
@@ -138,7 +137,6 @@ def _masked_word(
 def _next_piece(
     model: PocketModel, query: EncodedQuery, attention: Attention, position: int
 ) -> AttentionGradients:
-    """A piece that the decoder writes after those before it; past the last one the likeliest."""
     weights = _on_torch(model)
     memory, encoder = encode(weights, model.sizes, _inputs(model, query.source_ids))
     states, own, cross = decode(weights, model.sizes, _inputs(model, query.target_ids), memory)

@@ -53,7 +53,6 @@ class PocketModel:
         device: str = "cpu",
         dtype: str = "float32",
     ) -> None:
-        """Read the configuration and the weights' header; the options are `load_pocket`'s."""
         self.config = read_config(folder)
         self.sizes = Sizes(**self.config["sizes"])
         self.weights = StoredWeights(folder / "weights.safetensors", dtype, device)

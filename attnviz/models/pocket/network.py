@@ -32,7 +32,6 @@ class StoredWeights(Mapping[str, Array]):
     """
 
     def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
-        """Read the file's header; "cpu" gives numpy arrays, any other device torch tensors."""
         self.dtype, self.device = dtype, device
         try:
             stored = np.memmap(path, dtype=np.uint8, mode="r")

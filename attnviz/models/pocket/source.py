@@ -89,7 +89,6 @@ class Pocket(PocketModel):
         return self._finish(encoded, attend(self, [encoded])[0])
 
     def _encode(self, query: Query) -> EncodedQuery:
-        """The query as the model reads it, from the cache where it was read just now."""
         if query not in self._encoded:
             while len(self._encoded) >= CACHED:
                 del self._encoded[next(iter(self._encoded))]
@@ -97,7 +96,6 @@ class Pocket(PocketModel):
         return self._encoded[query]
 
     def _finish(self, query: EncodedQuery, attention: Attention) -> Attention:
-        """The attention with its queries and keys, where they are wanted."""
         if not self.keep_qk:
             return attention
         from attnviz.models.pocket.lens_inputs import with_projections

@@ -67,9 +67,6 @@ class EncodedQuery:
     Attributes:
         source: what the encoder reads; None: <eos> alone, where only the decoder is of interest.
         target: what the decoder reads; None where only the encoder runs.
-        language: of the target.
-        notes: what a reader of the maps must know.
-        translated: True where the model wrote the target.
     """
 
     source: EncodedText | None

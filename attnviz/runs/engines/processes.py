@@ -85,7 +85,6 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop every worker at once, whatever it does."""
         for pool in self.pools:
             pool.close()
 
@@ -110,7 +109,6 @@ class WorkerPool:
         return self.pool.submit(self._try, shard, name)
 
     def _try(self, shard: Any, name: str) -> bytes | WorkerError:
-        """Send a shard to an idle worker, again where that one dies."""
         death = ""
         for _ in range(TRIES):
             worker = self.idle.get()

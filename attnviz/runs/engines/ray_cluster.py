@@ -58,7 +58,6 @@ class RayCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the workers, and Ray if it was started here."""
         import ray
 
         self._cancel()
@@ -103,7 +102,6 @@ class RayCluster:
             self._cancel()
 
     def _cancel(self) -> None:
-        """Stop the tasks whose outcomes are not needed any more."""
         import ray
 
         while self.running:

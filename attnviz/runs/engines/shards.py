@@ -98,13 +98,7 @@ def in_order(
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Outcome]):
-    """What the work made of a shard in another process.
-
-    Attributes:
-        notices: what it notified of, in order.
-        outcome: what it gave; None where it raised.
-        error: what it raised.
-    """
+    """What the work made of a shard in another process."""
 
     notices: tuple[str, ...]
     outcome: Outcome | None = None

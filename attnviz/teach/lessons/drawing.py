@@ -128,7 +128,6 @@ def image(
 
 
 def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typeface) -> None:
-    """Each value in its cell, in whichever ink reads on it."""
     font = face.font(NOTE_SIZE)
     for (row, column), value in np.ndenumerate(values):
         if not np.isnan(value):
@@ -144,7 +143,6 @@ def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typef
 
 
 def _cell(count: int, room: int) -> int:
-    """Pixels a row or column takes, a whole number."""
     return int(np.clip(room // count, 1, LARGEST_CELL))
 
 

@@ -28,10 +28,7 @@ class Lesson:
     """One thing about attention.
 
     Attributes:
-        title: what was computed, for every output.
         columns: names as data has them ("head_size"); a name in _seconds or _bytes has that unit.
-        rows: a cell a column.
-        explanation: what to see in the numbers, a sentence each.
         draw: makes the picture; matplotlib is imported only then.
     """
 
@@ -96,12 +93,10 @@ class Lesson:
 
 
 def _heading(name: str) -> str:
-    """A column's name in a table; its unit then stands beside each number."""
     return name.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
 
 
 def _cell(value: Cell, name: str, longest: int) -> str:
-    """A word cut to a length, or a number in the unit that its column's name tells."""
     if isinstance(value, str):
         return shorten(printable(value), longest)
     if name.endswith("_bytes"):

@@ -22,11 +22,7 @@ class Matrix:
     """One matrix of the calculation.
 
     Attributes:
-        name: as in a file of matrices ("scaled_scores").
-        values: two axes, numbers or booleans.
         formula: how it comes about ("query @ keyᵀ"); empty where it was given.
-        operands: names of the matrices it is made from.
-        stage: how far the calculation has come; matrices of one stage belong side by side.
         rows: a name for each row, or nothing where rows are features.
         columns: a name for each column, or nothing where columns are features.
     """
@@ -45,12 +41,7 @@ class Steps:
     """Every matrix of one calculation, in the order it is done.
 
     Attributes:
-        title: what was computed.
-        matrices: in order, names distinct.
-        query_tokens: a name for each query.
-        key_tokens: a name for each key.
         origin: where the matrices without a formula come from.
-        notes: what a reader must know about the numbers.
     """
 
     title: str
@@ -186,7 +177,6 @@ class _Working:
         return Steps(title, ordered, self.queries, self.keys, self.given.origin, notes)
 
     def _place(self, name: str) -> tuple[Stage, tuple[str, ...], tuple[str, ...]]:
-        """Stage, row names and column names of a matrix."""
         if name in ("inputs", "query_input"):
             return "inputs", self.queries, ()
         if name == "key_value_input":

@@ -128,11 +128,7 @@ class Given:
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
-        """The matrices of a .json, .npz or .safetensors file.
-
-        Raises:
-            InputError: it cannot be read, or its matrices do not fit.
-        """
+        """The matrices of a .json, .npz or .safetensors file."""
         found = read_matrices(path)
         try:
             return cls.from_matrices(found, path.name)
@@ -202,11 +198,6 @@ def seeded_sentence(sentence: str, size: int, seed: int) -> Given:
     """A sentence's words with the vectors and projections of an untrained own layer.
 
     They are those of `attnviz self --mechanism scaled` with the same size and seed.
-
-    Args:
-        sentence: at least one word.
-        size: features of a word, and of a query, key and value.
-        seed: of the random numbers.
     """
     tokens = split_words(sentence)
     names = tuple(token.text for token in tokens)

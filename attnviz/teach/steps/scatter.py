@@ -143,7 +143,6 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
 
 
 def _join(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) -> None:
-    """A line from each output to each value, as opaque as the weight is large."""
     rows, columns = np.nonzero(weights >= FAINTEST)
     ends = np.stack([outputs[rows], values[columns]], axis=1)
     colors = [(*ink(OUTPUT), float(weight)) for weight in weights[rows, columns]]
@@ -191,7 +190,6 @@ def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
 
 
 def _overlap(one: Box, other: Box) -> float:
-    """The area that two boxes share."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(width, 0.0) * max(height, 0.0)

@@ -52,7 +52,6 @@ class _Block:
 
 
 def _side_by_side(blocks: Sequence[_Block], width: int) -> Iterator[Text]:
-    """Blocks in as few bands as the width allows, an empty line between bands."""
     band: list[_Block] = []
     for block in blocks:
         if band and sum(b.width + GAP for b in band) + block.width > width:
@@ -75,7 +74,6 @@ def _band(blocks: Sequence[_Block]) -> Iterator[Text]:
 
 
 def _block(matrix: Matrix, origin: str, display: Display) -> _Block:
-    """A heading, the formula and the numbers of one matrix."""
     labels = [shorten(printable(row), MOST_LABEL) for row in matrix.rows]
     label_width = max(map(cell_len, labels), default=-GUTTER) + GUTTER
     room = display.width - label_width
@@ -104,7 +102,6 @@ def _block(matrix: Matrix, origin: str, display: Display) -> _Block:
 def _heading(
     matrix: Matrix, origin: str, rows: Sequence[int], columns: Sequence[int], width: int
 ) -> Iterator[Text]:
-    """Name and shape, where it comes from, and what of it is left out, if anything."""
     total = dict(zip(("rows", "columns"), matrix.values.shape, strict=True))
     yield Text(matrix.name, style="bold").append(
         f"  {total['rows']} × {total['columns']}", style="not bold dim"
@@ -144,7 +141,6 @@ def _numerals_that_fit(values: NDArray[Any], room: int) -> tuple[list[list[str]]
 def _cell_width(
     cells: Sequence[Sequence[str]], heads: Sequence[str], gutter: int, room: int
 ) -> int:
-    """Wide enough for the numbers, and for the names above them where all columns then fit."""
     numbers = max(len(cell) for row in cells for cell in row)
     names = max((cell_len(printable(head)) for head in heads), default=0)
     for most in (MOST_LABEL, 6, 4, 3):
