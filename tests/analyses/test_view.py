@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from attnviz.analyses.links import strongest_links
 from attnviz.analyses.view import (
     describe_run,
     few_heads,
@@ -130,6 +133,50 @@ def test_no_head_of_an_untrained_model_stands_out() -> None:
 def test_chosen_layers_are_all_shown() -> None:
     found = views(attention_of(self_map(WORDS, 3, 2)), every_layer=True)
     assert [view.map.layers for view in found] == [("0",), ("1",), ("2",)]
+
+
+def test_every_chosen_layer_keeps_the_focus_and_its_links_at_the_top() -> None:
+    item, focus = self_map(WORDS, 3, 2), Focus("1", "1", "why")
+    found = views(attention_of(item, focus={"self": focus}), every_layer=True, top=2)
+    assert [view.map.heads for view in found] == [("mean",), ("1",), ("mean",)]
+    assert [view.focus for view in found] == [None, focus, None]
+    assert [len(view.links) for view in found] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(("top", "kept"), [(0, 0), (1, 1), (4, 4)])
+def test_as_many_links_come_along_as_were_asked_for(top: int, kept: int) -> None:
+    item = self_map(WORDS, 2, 2)
+    (view,) = views(attention_of(item), as_chosen=True, top=top)
+    assert view.links == tuple(strongest_links(item, kept))
+    assert view.strongest == strongest_links(item, 1)[0]
+
+
+@pytest.mark.parametrize("top", [0, 1, 3])
+def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top: int) -> None:
+    items = [
+        self_map(WORDS, 3, 2, seed).with_weights(self_map(WORDS, 3, 2, seed).weights, stream=name)
+        for seed, name in enumerate(("raw", "rollout"))
+    ]
+    found = views(replace(attention_of(*items), lens="all"), top=top)
+    assert [view.run.split(" · ")[1] for view in found] == ["raw", "rollout"]
+    for view, item in zip(found, items, strict=True):
+        assert view.map.layers == ("2",)
+        assert np.allclose(view.map.weights[0, 0], item.weights[2].mean(axis=0), atol=1e-6)
+        assert view.strongest == strongest_links(item, 1)[0]
+        assert view.links == tuple(strongest_links(item, top))
+
+
+def test_three_words_are_enough_for_a_head_to_stand_out() -> None:
+    before = (0.8 * np.eye(3, k=-1) + 0.04).astype(np.float32)
+    item = layered(np.full((3, 3), 1 / 3), before, words=WORDS)
+    assert head_worth_showing(item) == Focus("0", "1", "previous token .84")
+
+
+def test_a_pattern_that_holds_half_of_the_links_is_named() -> None:
+    half = np.zeros((5, 5))
+    half[1, 0] = half[2, 1] = half[3, 4] = half[4, 2] = 0.5
+    found = head_worth_showing(layered(np.zeros((5, 5)), half))
+    assert found == Focus("0", "1", "previous token .25")
 
 
 def test_one_head_alone_needs_no_lines() -> None:
