@@ -15,6 +15,7 @@ from attnviz.analyses.alignment import (
     grow_diag_final_and,
     mutual,
     pharaoh,
+    read_gold,
     read_pharaoh,
     symmetrize,
     words_only,
@@ -127,3 +128,16 @@ def test_lines_are_read_as_they_were_written(links: frozenset) -> None:
 def test_a_part_that_is_no_link_is_refused() -> None:
     with pytest.raises(InputError, match="'1:2' is no alignment link"):
         read_pharaoh("0-0 1:2")
+
+
+def test_a_row_that_rests_on_special_tokens_by_exactly_half_keeps_its_link() -> None:
+    weights = np.array([[0.25, 0.25, 0.5]])
+    assert align(weights, words("la"), (*words("the red"), END)) == {(0, 0)}
+
+
+def test_no_words_on_one_side_have_no_mutual_links() -> None:
+    assert mutual(np.zeros((0, 2))) == mutual(np.zeros((2, 0))) == frozenset()
+
+
+def test_a_gold_line_has_sure_and_possible_links() -> None:
+    assert read_gold("0-0 1?2 2-1 3p3") == ({(0, 0), (2, 1)}, {(1, 2), (3, 3)})

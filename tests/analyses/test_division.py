@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnviz.analyses.view import PAIR_STREAMS, divisions, pair_stream
+from attnviz.analyses.view import PAIR_STREAMS, divisions, is_pair, pair_stream, second_part
 from attnviz.core.attention_map import PARTS, SECOND_PART, AttentionMap, Parts, Token
+from attnviz.core.errors import InputError
 from tests.samples import attention_of, weights_of
 
 TOKENS = (
@@ -60,3 +61,36 @@ def test_a_quarter_is_no_pair_any_more(pair):
     quarter = pair_stream(pair, "a-to-b")
     assert divisions(quarter, quarter.main) == (None, None)
     assert not quarter.provenance.settings
+    assert quarter.parts is None
+    assert not is_pair(quarter)
+
+
+def test_other_settings_of_a_pair_stay(pair):
+    settings = {**SETTINGS, "seed": 3}
+    kept = replace(pair, provenance=replace(pair.provenance, settings=settings))
+    assert pair_stream(kept, "b-to-b").provenance.settings == {"seed": 3}
+
+
+def test_a_prompt_and_its_output_are_no_pair(pair):
+    assert is_pair(pair)
+    assert not is_pair(replace(pair, parts=Parts("prompt and output", 5)))
+
+
+def test_offsets_of_the_second_part_begin_anew_and_special_tokens_stay_empty(pair):
+    tokens = pair_stream(pair, "b-to-b").main.query_tokens
+    assert [(token.start, token.end, token.special) for token in tokens] == [
+        (0, 1, False),
+        (0, 0, True),
+    ]
+
+
+def test_a_second_part_without_words_is_not_there(pair):
+    assert second_part(pair, TOKENS[:4], "text") is None
+    empty = (*TOKENS[:4], Token("", 5, 5), *TOKENS[4:])
+    assert second_part(pair, empty, "text") == 5
+
+
+def test_a_quarter_of_blocks_is_refused_by_the_option_that_asked(pair):
+    blocks = pair.main.with_weights(pair.weights, blocks=(2, 2))
+    with pytest.raises(InputError, match=r"^--stream a-to-b needs single tokens"):
+        pair_stream(replace(pair, maps=(blocks,)), "a-to-b")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -192,3 +194,31 @@ def test_a_pair_gives_the_source_and_what_was_read_of_the_target() -> None:
 def test_a_pair_without_its_encoder_is_refused() -> None:
     with pytest.raises(UsageError, match="needs stream 'encoder'"):
         gradient(explained("cross", rows(0, 1, 1, 2, 3), slopes(0, 1, 1, 2, 3)))
+
+
+def test_the_output_is_no_text_and_keeps_its_probability() -> None:
+    weights, changes = rows(3, 2, 2, 4, 4), slopes(3, 2, 2, 4, 4)
+    found = gradient(explained("self", weights, changes))
+    shown = found.main
+    assert (shown.query_side, shown.key_side, shown.heads) == ("output", "text", ("mean",))
+    assert shown.layers == ("gradient",)
+    assert found.provenance.settings["probability"] == 0.981
+    assert found.provenance.notes == gradient(explained("self", weights, changes)).provenance.notes
+    assert not any("contributes" in note for note in found.provenance.notes)
+
+
+def test_an_output_that_is_next_to_impossible_is_said_to_be_less() -> None:
+    weights, changes = rows(3, 1, 1, 2, 2), slopes(3, 1, 1, 2, 2)
+    for probability, said in ((0.004, "<.01"), (0.006, ".01"), (1.0, "1.00")):
+        unlikely = replace(explained("self", weights, changes), probability=probability)
+        assert gradient(unlikely).main.query_tokens[0].text == f"→ POSITIVE {said}"
+
+
+def test_both_silent_streams_of_a_pair_are_named() -> None:
+    shapes = {"cross": (4, 5), "encoder": (5, 5), "decoder": (4, 4)}
+    maps = tuple(item(name, rows(0, 1, 1, *shape)) for name, shape in shapes.items())
+    attention = Attention(maps, Provenance("file", "test"), source="a", target="b")
+    silent = tuple(np.zeros_like(one.weights) for one in maps)
+    found = gradient(AttentionGradients(attention, silent, (2,), "rouge"))
+    said = "no weight of stream cross or decoder contributes to 'rouge'"
+    assert said in found.provenance.notes

@@ -3,10 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.group import group_attention, named_numbers, read_groups, split_sentences
+from attnviz.analyses.group import (
+    check_group,
+    group_attention,
+    named_numbers,
+    read_groups,
+    split_sentences,
+)
 from attnviz.analyses.words import merge, partition_of
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.storage.documents import from_document, to_document
 
 TEXT = "It rained. The old bridge was closed."
@@ -193,3 +199,46 @@ def test_sentences_end_where_the_rule_says(text, sentences):
     found = split_sentences(text)
     assert [token.text for token in found] == sentences
     assert [text[token.start : token.end] for token in found] == sentences
+
+
+def test_ways_are_known_by_name_and_files_are_read_at_once(tmp_path):
+    for how in (None, "words", "sentences"):
+        check_group(how)
+    with pytest.raises(UsageError, match="Did you mean 'words'"):
+        check_group("wrds")
+    path = tmp_path / "groups.txt"
+    path.write_text("")
+    with pytest.raises(InputError, match="names no group"):
+        check_group(str(path))
+    path.write_text("a b")
+    check_group(str(path))
+
+
+def test_the_provenance_names_the_file_without_its_folder(tmp_path):
+    path = tmp_path / "groups.txt"
+    path.write_text("It rained\n")
+    assert group_attention(attention(), str(path)).provenance.steps == ("grouped by groups.txt",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["It", "old", "@1"], "group 3, '@1', shares"),
+        (["@3,4", "@4"], "group 2, '@4', shares"),
+        (["It", "@11"], "group 2 names position 11, the special token"),
+        (["It", "ridge"], "group 2, 'ridge', is not found"),
+        (["@12"], "position 12, but there are 12"),
+    ],
+)
+def test_a_group_that_does_not_fit_is_told_by_its_number(tmp_path, lines, message):
+    path = tmp_path / "groups.txt"
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=message):
+        group_attention(attention(), str(path))
+
+
+def test_a_bad_line_is_told_by_its_number(tmp_path):
+    path = tmp_path / "groups.txt"
+    path.write_text("a\n@x\n")
+    with pytest.raises(InputError, match=r"line 2 of '.*groups\.txt'"):
+        read_groups(path)

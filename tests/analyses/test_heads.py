@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.heads import HeadStudy, measure_heads
+from attnviz.analyses.heads import HeadStudy, check_order, measure_heads
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.errors import UsageError
 from attnviz.renderers import Display
@@ -135,3 +135,26 @@ def test_what_a_head_does_where_it_can_comes_before_where_it_rests() -> None:
     assert [role.name for role in second.roles] == ["first-token"]
     told = measures_table(made.report(), Display(100))
     assert "induction .70, rests on first token 1.0" in told
+
+
+def test_the_caption_counts_texts_and_names_further_streams() -> None:
+    one, two = study(random_map(4)), study(random_map(4), random_map(5))
+    assert one.report().caption == "made up · self · 2 layers × 3 heads"
+    assert two.report().caption == one.report().caption + " · mean over 2 texts"
+    assert (one.report().texts, two.report().texts) == (1, 2)
+    both = HeadStudy()
+    both.add(attention(random_map(4), random_map(4, causal=True)))
+    assert both.report().caption == one.report().caption + " · also causal"
+
+
+def test_a_measure_comes_with_how_to_read_it() -> None:
+    found = measure_heads(random_map(4))["entropy"]
+    (meaning,) = (item for item in study(random_map(4)).report().measures if item.name == "entropy")
+    assert (meaning.unit, meaning.low, meaning.high) == (found.unit, found.low, found.high)
+
+
+def test_what_is_no_order_or_role_is_called_so() -> None:
+    with pytest.raises(UsageError, match="unknown order 'x'"):
+        check_order("x", None)
+    with pytest.raises(UsageError, match="unknown role 'x'"):
+        check_order("layer", "x")

@@ -122,3 +122,9 @@ def test_words_are_neither_special_nor_a_sink_that_is_attended() -> None:
     assert word_cells(marked).tolist() == [row, row, row, [False] * 4]
     marks = (Token("<eos>", special=True),) * 4
     assert word_cells(item.with_weights(item.weights, key_tokens=marks)).all()
+
+
+def test_only_a_square_of_one_text_has_a_diagonal_to_leave_out() -> None:
+    tokens = tuple(map(Token, "abc"))
+    item = AttentionMap("self", tokens[:1], tokens, np.array([[[[0.8, 0.1, 0.1]]]], np.float32))
+    assert [link.key for link in strongest_links(item, 3)] == ["a", "b", "c"]

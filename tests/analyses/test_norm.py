@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.lenses.norm import norm, norms, norms_by_head
+from attnviz.analyses.lenses.norm import UNIT, VALUE_UNIT, norm, norms, norms_by_head
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from tests.samples import checked
@@ -105,3 +105,10 @@ def test_a_triangle_stays_a_triangle_and_a_blind_row_stays_blind() -> None:
     found = norm(transformed(weights, inner_products(drawn(6, 2, 4, 3), None)[None]))
     for item in found.maps:
         np.testing.assert_array_equal(item.weights, np.tril(item.weights, -1))
+
+
+@pytest.mark.parametrize(("projected", "unit"), [(True, UNIT), (False, VALUE_UNIT)])
+def test_the_unit_says_whether_values_were_projected(projected: bool, unit: str) -> None:
+    products = inner_products(drawn(2, 2, 3, 2), None)[None]
+    found = norm(transformed(rows(2, 1, 2, 3, 3), products, projected))
+    assert [item.unit for item in found.maps] == [unit, unit]

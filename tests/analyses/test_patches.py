@@ -204,3 +204,34 @@ def test_the_strongest_patch_is_told_with_its_place_among_the_tokens() -> None:
     link = strongest_patch(item)
     assert (link.key, link.layer, link.head) == ("1,2", "1", "0")
     assert (link.query_position, link.key_position) == (0, 6)
+
+
+def test_the_laid_out_map_says_where_it_came_from() -> None:
+    item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
+    (view,) = picture_views(attention_of(item))
+    shown = view.map
+    assert (shown.stream, shown.layers, shown.heads) == ("self", ("1",), ("mean",))
+    assert (shown.query_side, shown.key_side) == ("text", "columns")
+    assert view.strongest == strongest_patch(item)
+
+
+def test_two_heads_have_a_line_each() -> None:
+    item = look_from(attention_of(picture_map(2, 3, marked=True)), None).main
+    two = item.with_weights(item.weights[:, :2], heads=("0", "1"))
+    assert [line.head for line in picture_views(attention_of(two))[0].heads] == ["0", "1"]
+
+
+def test_a_mean_over_many_patches_is_summed_exactly() -> None:
+    tokens = patch_tokens(64, 64)
+    weights = np.zeros((1, 1, len(tokens), len(tokens)), np.float32)
+    weights[..., 0] = 1 / 3
+    found = look_from(attention_of(AttentionMap("self", tokens, tokens, weights)), None)
+    assert found.weights.dtype == np.float32
+    assert found.weights[0, 0, 0, 0] == np.float32(1 / 3)
+
+
+def test_the_share_elsewhere_is_a_mean_over_the_heads_of_the_last_layer() -> None:
+    weights = np.zeros((2, 2, 1, 3), np.float32)
+    weights[1, :, 0] = [[0.5, 0.25, 0.25], [0, 0.5, 0.5]]
+    item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
+    assert said_looks(item).endswith("; 25% goes elsewhere")

@@ -50,3 +50,17 @@ def test_unknown_words_are_guessed() -> None:
         check_reduction("meen", "both")
     with pytest.raises(UsageError, match="Did you mean 'layers'"):
         check_reduction("mean", "layer")
+
+
+def test_every_map_of_a_text_is_reduced_alike() -> None:
+    found = reduce_attention(attention_of(self_map(["a"], 2, 3)), "mean", "heads")
+    np.testing.assert_allclose(found.weights, self_map(["a"], 2, 3).weights.mean(1, keepdims=True))
+    assert found.main.heads == ("mean",)
+
+
+@pytest.mark.parametrize(
+    ("how", "over", "what"), [("x", "both", "reduction"), ("mean", "x", "axis to reduce over")]
+)
+def test_what_is_unknown_is_named(how: str, over: str, what: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown {what} 'x'"):
+        check_reduction(how, over)

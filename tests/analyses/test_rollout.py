@@ -87,7 +87,7 @@ def test_identity_stays_identity() -> None:
 def pair(seed: int) -> Attention:
     causal = np.tril(rows(seed + 2, 3, 2, 4, 4))
     cross = AttentionMap("cross", tokens(4), tokens(5), rows(seed, 3, 2, 4, 5))
-    encoder = square("encoder", rows(seed + 1, 2, 2, 5, 5))
+    encoder = square("encoder", rows(seed + 1, 4, 2, 5, 5))
     return text(cross, encoder, square("decoder", causal / causal.sum(-1, keepdims=True)))
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.analyses.select import check_selection, missing, positions, select
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import Attention, Link
 from attnviz.core.errors import UsageError
 from tests.samples import attention_of, checked, self_map
 
@@ -96,3 +96,21 @@ def test_a_reduced_axis_can_be_chosen_by_its_name() -> None:
     assert select(attention_of(item), None, "mean", "0").main.layers == ("mean",)
     with pytest.raises(UsageError, match="has 1 layer, mean"):
         select(attention_of(item), None, "0", None)
+
+
+@pytest.mark.parametrize("name", ["mean", "max"])
+def test_names_of_reduced_axes_are_selections(name: str) -> None:
+    check_selection(name, "head")
+
+
+def test_three_names_in_a_row_are_told_by_their_ends() -> None:
+    with pytest.raises(UsageError, match=r"has 3 heads, 0 to 2$"):
+        select(attention_of(self_map(["a"], 1, 3)), None, None, "9")
+
+
+def test_links_of_what_is_kept_are_kept() -> None:
+    links = tuple(Link("a", "b", 0.5, layer, head, 0, 1) for layer in "01" for head in "01")
+    item = self_map(["a", "b"], 2, 2)
+    found = attention_of(item.with_weights(item.weights, links=links))
+    assert select(found, None, "1", None).main.links == links[2:]
+    assert select(found, None, None, "0").main.links == links[::2]

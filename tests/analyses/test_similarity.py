@@ -88,3 +88,19 @@ def test_each_text_counts_the_same() -> None:
     np.testing.assert_allclose(report.divergences, expected)
     assert report.heads[:2] == (("0", "0"), ("0", "1"))
     assert report.texts == 2
+
+
+def test_the_divergence_of_two_heads_is_a_mean_over_their_rows() -> None:
+    item = random_map(5, seed=2)
+    one, other = item.weights[0, 1], item.weights[1, 2]
+    found = head_divergences(item)[1, 5]
+    assert found == pytest.approx(jensen_shannon(one, other).mean(), abs=1e-6)
+
+
+def test_each_direction_of_the_plane_points_to_its_farthest_head() -> None:
+    for seed in range(5):
+        places, _ = plane(head_divergences(random_map(6, seed=seed)))
+        assert (places[abs(places).argmax(axis=0), [0, 1]] > 0).all()
+    alike, shown = plane(np.zeros((3, 3)))
+    assert (alike == 0).all()
+    assert shown == 1

@@ -116,3 +116,23 @@ def test_unknown_ways_are_guessed() -> None:
     done = attnviz("self", "the cat", "--special", "drp")
     assert done.status == 2
     assert "choose from keep, drop, renormalise. Did you mean 'drop'?" in done.mistake
+
+
+def test_a_sink_within_a_text_is_named_by_its_place() -> None:
+    rows = np.full((12, 12), 0.3 / 11)
+    rows[:, 3] = 0.7
+    tokens = tuple(Token(word) for word in "abcdefghijkl")
+    item = AttentionMap("self", tokens, tokens, rows[None, None].astype(np.float32))
+    assert notable_holders(attention_of(item)) == (
+        "token 3 ('d') holds 70% of the attention shown: a sink",
+    )
+
+
+def test_at_most_three_special_tokens_are_named() -> None:
+    marks = tuple(Token(f"<{place}>", special=True) for place in range(4))
+    tokens = (*marks, *(Token(word) for word in "abcdefghijklmnop"))
+    rows = np.full((20, 20), 0.1 / 16)
+    rows[:, :4] = 0.225
+    item = AttentionMap("self", tokens, tokens, rows[None, None].astype(np.float32))
+    (said,) = notable_holders(attention_of(item))
+    assert said.startswith("special tokens ('<0>', '<1>', '<2>') hold 90%")

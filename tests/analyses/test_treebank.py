@@ -106,3 +106,48 @@ def test_a_word_that_looks_at_no_other_finds_nothing() -> None:
     item = AttentionMap("causal", WORDS, WORDS, np.eye(4)[None, None])
     found, _ = strongest_words(item, TEXT, WORDS)
     assert (found == -1).all()
+
+
+def test_the_report_counts_sentences_and_says_what_was_run() -> None:
+    study = TreebankStudy()
+    right = looking((1, 4), (2, 4), (3, 4), (4, 5))
+    for _ in range(3):
+        study.add(SENTENCE, attention(right))
+    report = study.report()
+    assert report.sentences == 3
+    assert report.caption == "made up · self"
+    assert report.provenance.title == "made up"
+    assert report.notes == ()
+    assert score(study, "det", "head", "0") == 1
+
+
+def test_relations_behind_one_that_was_lost_are_counted_and_losses_added_up() -> None:
+    text = "don't sleep"
+    words = (Token("do", 0, 2), Token("n't", 2, 5), Token("sleep", 6, 11))
+    sentence = Sentence(text, words, (-1, 2, 0), ("root", "advmod", "obj"), "line 1")
+    pieces = (Token("don't", 0, 5), Token("sleep", 6, 11))
+    item = AttentionMap("self", pieces, pieces, np.full((1, 1, 2, 2), 0.5))
+    study = TreebankStudy()
+    for _ in range(2):
+        study.add(sentence, Attention((item,), Provenance("file", "made up"), text))
+    report = study.report()
+    assert [(relation.name, relation.count) for relation in report.relations] == [("obj", 2)]
+    assert report.notes == ("2 relations left out: a word shares its piece with another",)
+
+
+def test_of_equally_frequent_distances_the_shortest_and_then_the_one_ahead() -> None:
+    study = TreebankStudy()
+    for heads in ((1, -1, 1, 2), (-1, 2, 1, 2)):
+        sentence = Sentence(TEXT, WORDS, heads, ("det", "det", "det", "det"), "line 1")
+        study.add(sentence, attention(looking()))
+    (relation,) = study.report().relations
+    assert (relation.count, relation.offset) == (6, -1)
+    even = TreebankStudy()
+    even.add(Sentence(TEXT, WORDS, (1, -1, 1, -1), ("det",) * 4, "line 1"), attention(looking()))
+    assert even.report().relations[0].offset == 1
+
+
+def test_a_text_of_which_no_word_is_known_has_no_strongest() -> None:
+    item = attention(looking()).main
+    found, known = strongest_words(item, TEXT, ())
+    assert (found.shape, found.dtype, known) == ((1, 1, 0), np.int64, [])

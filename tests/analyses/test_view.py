@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from attnviz.analyses.links import strongest_links
 from attnviz.analyses.view import (
     describe_run,
     few_heads,
@@ -11,7 +14,7 @@ from attnviz.analyses.view import (
     sides,
     views,
 )
-from attnviz.core.attention_map import AttentionMap, Focus, Token
+from attnviz.core.attention_map import AttentionMap, Focus, Link, Parts, Token
 from tests.samples import attention_of, self_map
 
 WORDS = ["a", "b", "c"]
@@ -132,6 +135,50 @@ def test_chosen_layers_are_all_shown() -> None:
     assert [view.map.layers for view in found] == [("0",), ("1",), ("2",)]
 
 
+def test_every_chosen_layer_keeps_the_focus_and_its_links_at_the_top() -> None:
+    item, focus = self_map(WORDS, 3, 2), Focus("1", "1", "why")
+    found = views(attention_of(item, focus={"self": focus}), every_layer=True, top=2)
+    assert [view.map.heads for view in found] == [("mean",), ("1",), ("mean",)]
+    assert [view.focus for view in found] == [None, focus, None]
+    assert [len(view.links) for view in found] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(("top", "kept"), [(0, 0), (1, 1), (4, 4)])
+def test_as_many_links_come_along_as_were_asked_for(top: int, kept: int) -> None:
+    item = self_map(WORDS, 2, 2)
+    (view,) = views(attention_of(item), as_chosen=True, top=top)
+    assert view.links == tuple(strongest_links(item, kept))
+    assert view.strongest == strongest_links(item, 1)[0]
+
+
+@pytest.mark.parametrize("top", [0, 1, 3])
+def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top: int) -> None:
+    items = [
+        self_map(WORDS, 3, 2, seed).with_weights(self_map(WORDS, 3, 2, seed).weights, stream=name)
+        for seed, name in enumerate(("raw", "rollout"))
+    ]
+    found = views(replace(attention_of(*items), lens="all"), top=top)
+    assert [view.run.split(" · ")[1] for view in found] == ["raw", "rollout"]
+    for view, item in zip(found, items, strict=True):
+        assert view.map.layers == ("2",)
+        assert np.allclose(view.map.weights[0, 0], item.weights[2].mean(axis=0), atol=1e-6)
+        assert view.strongest == strongest_links(item, 1)[0]
+        assert view.links == tuple(strongest_links(item, top))
+
+
+def test_three_words_are_enough_for_a_head_to_stand_out() -> None:
+    before = (0.8 * np.eye(3, k=-1) + 0.04).astype(np.float32)
+    item = layered(np.full((3, 3), 1 / 3), before, words=WORDS)
+    assert head_worth_showing(item) == Focus("0", "1", "previous token .84")
+
+
+def test_a_pattern_that_holds_half_of_the_links_is_named() -> None:
+    half = np.zeros((5, 5))
+    half[1, 0] = half[2, 1] = half[3, 4] = half[4, 2] = 0.5
+    found = head_worth_showing(layered(np.zeros((5, 5)), half))
+    assert found == Focus("0", "1", "previous token .25")
+
+
 def test_one_head_alone_needs_no_lines() -> None:
     (view,) = views(attention_of(self_map(WORDS)))
     assert view.caption == "sample · self · layer 0 head 0"
@@ -169,6 +216,57 @@ def test_both_layers_are_named_where_their_heads_stand_side_by_side() -> None:
     item, title = few_heads(found, views(found)[0])
     assert item is found.main
     assert title == "sample · self · 2 layers × 1 head · layers 0, 1 · head 0"
+
+
+def test_a_run_is_said_with_all_that_sets_it_apart() -> None:
+    item = self_map(WORDS, 1, 2).with_weights(self_map(WORDS, 1, 2).weights, blocks=(2, 3))
+    found = replace(
+        attention_of(item, steps=("lens norm", "look from a", "special drop")),
+        parts=Parts("prompt and output", 3, (4, 5)),
+        decision="yes",
+    )
+    assert describe_run(found, item) == (
+        "sample · self · lens norm · special drop · 4 tokens read, 5 written · decides yes"
+        " · blocks of 2 × 3 tokens · 1 layer × 2 heads"
+    )
+    square = item.with_weights(item.weights, blocks=(2, 2))
+    assert "blocks of 2 tokens" in describe_run(attention_of(square), square)
+
+
+def test_a_view_keeps_what_it_was_made_of() -> None:
+    item = self_map(WORDS, 2, 2)
+    (view,) = views(attention_of(item), as_chosen=True)
+    assert view.run == "sample · self · 2 layers × 2 heads"
+    assert view.which == "mean over the heads of layer 1"
+    assert view.caption == f"{view.run} · {view.which}"
+    assert view.orientation == "rows attend to columns"
+    assert len(view.heads) == 2
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 2), (2, 1)])
+def test_two_matrices_are_enough_for_a_strongest_link(layers: int, heads: int) -> None:
+    (view,) = views(attention_of(self_map(WORDS, layers, heads)), as_chosen=True)
+    assert view.strongest is not None
+
+
+def test_links_of_blocks_stay_with_their_layer() -> None:
+    links = tuple(Link("a", "b", 0.5, layer, "0", 0, 1) for layer in ("0", "1"))
+    item = self_map(WORDS, 2, 1)
+    item = item.with_weights(item.weights, blocks=(2, 2), links=links)
+    found = views(attention_of(item), every_layer=True)
+    assert [view.map.links for view in found] == [links[:1], links[1:]]
+
+
+def test_what_went_through_all_layers_says_so() -> None:
+    item = self_map(WORDS).with_weights(self_map(WORDS).weights, layers=("rollout",))
+    assert views(attention_of(item))[0].which == "through all layers, head 0"
+    mean = item.with_weights(item.weights, heads=("mean",))
+    assert views(attention_of(mean))[0].which == "through all layers, mean over heads"
+    two = self_map(WORDS, 1, 2)
+    two = two.with_weights(two.weights, layers=("rollout",))
+    (view,) = views(attention_of(two), as_chosen=True)
+    assert view.which == "mean over the heads of rollout over layers"
+    assert view.map.heads == ("mean",)
 
 
 def test_sides_say_which_is_which() -> None:

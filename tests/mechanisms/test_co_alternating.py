@@ -73,3 +73,15 @@ def test_what_dropout_leaves_is_what_is_summed():
     plain, untouched = guided_summary(FIRST, None, TURNS["first"])
     np.testing.assert_allclose(weights, 3 * untouched, rtol=0, atol=1e-13)
     np.testing.assert_allclose(summary, 3 * plain, rtol=0, atol=1e-13)
+
+
+def test_dropout_reaches_each_turn():
+    _, weights = co_alternating(FIRST, SECOND, TURNS, dropout=np.zeros_like)
+    assert not any(one.any() for one in weights)
+
+
+def test_each_mask_hides_positions_in_its_turns_only():
+    _, weights = co_alternating(FIRST, SECOND, TURNS, np.array([True, False, True]))
+    assert [bool((one == 0).any()) for one in weights] == [True, False, True]
+    _, weights = co_alternating(FIRST, SECOND, TURNS, None, np.array([True] * 4 + [False]))
+    assert [bool((one == 0).any()) for one in weights] == [False, True, False]

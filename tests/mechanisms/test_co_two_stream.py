@@ -58,3 +58,13 @@ def test_exchanging_the_streams_exchanges_what_comes_out():
         outputs + weights, turned_outputs[::-1] + turned_weights[::-1], strict=True
     ):
         np.testing.assert_array_equal(one, other)
+
+
+def test_one_head_is_the_default():
+    _, weights = co_two_stream(FIRST, SECOND)
+    assert [one.shape for one in weights] == [(1, 3, 5), (1, 5, 3)]
+
+
+def test_dropout_reaches_both_streams():
+    outputs, weights = co_two_stream(FIRST, SECOND, dropout=np.zeros_like)
+    assert not any(one.any() for one in outputs + weights)
