@@ -44,7 +44,7 @@ class Aggregates:
         self.streams: dict[StreamName, StreamTally] = {}
 
     def add(self, attention: Attention, number: int) -> None:
-        """Take the text of that number; maps of signed values or of blocks are refused."""
+        """Take the text of that number, its own; maps of signed values or blocks are refused."""
         for item in attention.maps:
             check_measurable(item)
         self.texts += 1

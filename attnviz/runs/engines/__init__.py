@@ -7,7 +7,6 @@ the one makes of the other, in the shards' order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Self
 
 from attnviz.core.errors import UsageError, WorkerError, choose
 from attnviz.runs.engines.shards import Engine, Outcome, Shard, fix_sums, numbered
@@ -23,8 +22,7 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
 
     Args:
         name: "local" or "ray".
-        workers: how many processes work at once; None: this one alone, or with Ray as many as it
-            has cores for.
+        workers: processes at once; None: this one alone, or with Ray as many as it has cores for.
         address: of a Ray cluster to join; None: Ray is started here.
 
     Raises:
@@ -48,7 +46,7 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
     return Processes(workers)
 
 
-class InProcess:
+class InProcess(Engine):
     """One shard after the other in this process, with every thread that the libraries take."""
 
     def map(
@@ -59,9 +57,3 @@ class InProcess:
     ) -> Iterator[Outcome | WorkerError]:
         """What the work makes of each shard, made when it is asked for."""
         return map(work, shards)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was started."""
