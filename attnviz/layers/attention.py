@@ -248,12 +248,6 @@ class LinearAttention(Projected):
 
     Weights are never formed unless asked for, which costs queries × keys; so dropout cannot fall on
     them and falls on the joined heads instead.
-
-    Args:
-        size: features of a position.
-        heads: how many; must divide the size.
-        causal: let no position see a later one.
-        dropout: share of the joined heads' features dropped in training, from 0 to 1.
     """
 
     def __init__(
@@ -312,11 +306,7 @@ def check_context(positions: int, context_length: int | None) -> None:
 
 
 def visible(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
-    """What both masks leave to see, broadcastable to (…, queries, keys); None: everything.
-
-    Raises:
-        UsageError: a mask that is not boolean; numbers to add to scores are a different thing.
-    """
+    """What both masks leave to see, broadcastable to (…, queries, keys); None: everything."""
     for given in (mask, key_mask):
         if given is not None and given.dtype != torch.bool:
             raise UsageError(
@@ -336,9 +326,6 @@ def visible_to_heads(query: Tensor, mask: Tensor | None, key_mask: Tensor | None
         query: shape (…, queries, size); tells a mask for each item from one for each head.
         mask: boolean of shape (queries, keys), (…, queries, keys) or (…, heads, queries, keys).
         key_mask: boolean of shape (…, keys), False for padding.
-
-    Raises:
-        UsageError: a mask that is not boolean.
     """
     if mask is not None and mask.ndim <= query.ndim:
         mask = mask[..., None, :, :]

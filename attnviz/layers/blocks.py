@@ -123,13 +123,7 @@ class PatchEmbedding(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and feed-forward, each normalised before it (Vaswani 2017; Xiong 2020).
-
-    Args:
-        size: features of a position.
-        heads: how many; must divide the size.
-        hidden_size: features inside the feed-forward network; None: four times the size.
-    """
+    """Self-attention and feed-forward, each normalised before it (Vaswani 2017; Xiong 2020)."""
 
     def __init__(
         self, size: int, heads: int, hidden_size: int | None = None, *, dropout: float = 0.0
@@ -162,13 +156,7 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Causal self-attention, cross-attention and feed-forward, each normalised before it.
-
-    Args:
-        size: features of a position, in target and source.
-        heads: how many; must divide the size.
-        hidden_size: features inside the feed-forward network; None: four times the size.
-    """
+    """Causal self-attention, cross-attention and feed-forward, each normalised before it."""
 
     def __init__(
         self, size: int, heads: int, hidden_size: int | None = None, *, dropout: float = 0.0
@@ -214,14 +202,6 @@ class DecoderBlock(nn.Module):
 
 class VisionTransformerBlock(nn.Module):
     """Patch embedding and one encoder block, by default ViT-Base's (Dosovitskiy 2020).
-
-    Args:
-        image_size: pixels on each side of the image.
-        patch_size: pixels on each side of a patch; must divide the image's.
-        channels: colours of a pixel.
-        size: features of a position.
-        heads: how many; must divide the size.
-        hidden_size: features inside the feed-forward network; None: four times the size.
 
     Raises:
         UsageError: patches that do not fill the image, or a size that the heads do not divide.

@@ -123,12 +123,7 @@ def vocabulary_of(counts: Iterable[tuple[str, int]]) -> Vocabulary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """One axis of a map read in words; a special token is a word of its own.
-
-    Attributes:
-        starts: the first token of each word.
-        groups: the word of each token.
-    """
+    """One axis of a map read in words; a special token is a word of its own."""
 
     words: tuple[str, ...]
     starts: NDArray[np.intp]

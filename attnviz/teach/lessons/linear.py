@@ -41,9 +41,6 @@ def linear(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
 
     Returns:
         A row a length: seconds and bytes of both.
-
-    Raises:
-        UsageError: a length outside that range.
     """
     if not SHORTEST <= length <= LONGEST:
         raise UsageError(f"--length {length} is outside {SHORTEST} to {LONGEST}")

@@ -86,10 +86,6 @@ def arithmetic(given: Given, *, causal: bool = False) -> Steps:
     With projections: query, key and value, scores, scaled scores, weights, output. Without: the
     inputs take the place of all three and nothing is scaled, which is naive attention. Rows of
     weights sum to 1, or to 0 where all is masked.
-
-    Raises:
-        UsageError: causal over two sequences of different length.
-        InputError: numbers so large that a product overflows.
     """
     working = _Working(given)
     query, key, value = working.project()
