@@ -54,7 +54,6 @@ class SelfAttention(Projected):
     """One head over its own inputs (Vaswani 2017, section 3.2.1; unscaled: Luong 2015).
 
     Args:
-        size: features of a position.
         head_size: features of a query, key and value; None: the same.
         scaled: divide the scores by the root of the head size.
     """
@@ -105,7 +104,6 @@ class CausalAttention(SelfAttention):
     """One head in which each position sees itself and those before (Vaswani 2017, section 3.2.3).
 
     Args:
-        size: features of a position.
         head_size: features of a query, key and value; None: the same.
         context_length: the most positions it takes; None: any number.
     """
@@ -180,8 +178,6 @@ class MultiHeadAttention(Projected):
     """Several heads side by side, joined and projected (Vaswani 2017, section 3.2.2).
 
     Args:
-        size: features of a query position and of the output.
-        heads: how many; must divide the size.
         key_size: features of a key position where they differ; None: the same.
         value_size: features of a value position where they differ; None: those of a key.
         causal: let no query see a later key; with more keys than queries, as when a model continues

@@ -11,13 +11,7 @@ from attnviz.mechanisms.positions import sinusoidal_positions
 
 
 class SinusoidalPositions(nn.Module):
-    """The inputs plus sinusoids of their positions, nothing learned (Vaswani 2017, section 3.5).
-
-    Args:
-        size: features of a position.
-        length: how many positions are made ready; longer inputs make more when they come.
-        dropout: share of the sums dropped in training, from 0 to 1.
-    """
+    """The inputs plus sinusoids of their positions, nothing learned (Vaswani 2017, section 3.5)."""
 
     table: Tensor
 
@@ -39,13 +33,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class FeedForward(nn.Sequential):
-    """Two linear maps with a GELU between, for each position alone (Vaswani 2017, section 3.3).
-
-    Args:
-        size: features of a position, in and out.
-        hidden_size: features between the maps; None: four times as many.
-        dropout: share dropped in training after each map, from 0 to 1.
-    """
+    """Two linear maps with a GELU between, for each position alone (Vaswani 2017, section 3.3)."""
 
     def __init__(self, size: int, hidden_size: int | None = None, *, dropout: float = 0.0) -> None:
         hidden_size = hidden_size or 4 * size

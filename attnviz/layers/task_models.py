@@ -13,9 +13,6 @@ class TextEncoder(nn.Module):
     """Embedding, sinusoidal positions and encoder blocks, normalised at the end.
 
     Args:
-        vocabulary_size: how many token numbers there are.
-        size: features of a position.
-        heads: how many a block; must divide the size.
         layers: how many blocks.
         padding: the token number that stands for nothing and is never looked at.
     """

@@ -50,7 +50,6 @@ class CoAttended(NamedTuple):
     """What parallel co-attention gives.
 
     Attributes:
-        summaries: of the first and the second sequence, each (…, size).
         affinity: shape (…, first positions, second positions), from −1 to 1.
         weights: over the positions of the first and of the second, each summing to 1.
     """

@@ -72,10 +72,7 @@ class Aggregates:
         return self.streams[name]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything as arrays that `numpy.savez` writes without pickle, the same for the same.
-
-        Member "corpus" is a JSON text; those of stream s begin with "s/".
-        """
+        """Everything as arrays that `numpy.savez` writes without pickle, the same for the same."""
         streams = self.streams.values()
         document = {
             "schema": SCHEMA,

@@ -54,12 +54,7 @@ def is_word(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The most frequent words of a corpus.
-
-    Attributes:
-        ranks: of the 10,000 most frequent words, from 0.
-        paired: the 300 most frequent words and punctuation marks, the most frequent first.
-    """
+    """The most frequent words of a corpus."""
 
     ranks: Mapping[str, int]
     paired: tuple[str, ...]

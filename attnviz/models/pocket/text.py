@@ -66,7 +66,6 @@ class EncodedQuery:
 
     Attributes:
         source: what the encoder reads; None: <eos> alone, where only the decoder is of interest.
-        target: what the decoder reads; None where only the encoder runs.
     """
 
     source: EncodedText | None

@@ -78,8 +78,8 @@ class Given:
     @property
     def names(self) -> tuple[str, str]:
         """What the input of the queries, and that of the keys and values, are called."""
-        shared = self.key_value_input is None
-        return ("inputs", "inputs") if shared else ("query_input", "key_value_input")
+        names = tuple(self.inputs)
+        return names[0], names[-1]
 
     @property
     def inputs(self) -> dict[str, Floats]:
