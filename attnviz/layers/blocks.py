@@ -218,9 +218,6 @@ class VisionTransformerBlock(nn.Module):
         Returns:
             output (…, 1 + patches, size), 197 positions for 224² pixels in patches of 16²; and
             weights (…, heads, 1 + patches, 1 + patches) or None.
-
-        Raises:
-            InputError: images of another shape.
         """
         output, weights = self.block(self.embedding(images), need_weights=need_weights)
         return output, weights

@@ -160,9 +160,6 @@ def multi_head(
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
         rows summing to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
     query, key, value = (split_heads(inputs, heads) for inputs in (query, key, value))
     output, weights = scaled(query, key, value, mask, dropout=dropout)

@@ -20,14 +20,8 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
     From here on sums do not depend on how many threads a worker has; called after torch has begun
     to compute, that comes too late.
 
-    Args:
-        name: "local" or "ray".
-        workers: processes at once; None: this one alone, or with Ray as many as it has cores for.
-        address: of a Ray cluster to join; None: Ray is started here.
-
-    Raises:
-        UsageError: an engine that does not exist, no workers, an address without Ray.
-        WorkerError: Ray is not installed.
+    Without `workers` this process works alone, or with Ray as many as it has cores for; without
+    `address` Ray is started here.
     """
     choose(name, ENGINES, "engine")
     if workers is not None and workers < 1:

@@ -102,13 +102,11 @@ def image(
 ) -> Figure:
     """Values as colours, a label a row and a column."""
     face = typeface([title, subtitle, *rows, *columns])
-    row_texts, column_texts = (
+    row_texts, column_texts = texts = [
         [face.drawable(shorten(printable(label), LONGEST_LABEL)) for label in labels]
         for labels in (rows, columns)
-    )
-    widths = [
-        [face.width(text, NOTE_SIZE) for text in texts] for texts in (row_texts, column_texts)
     ]
+    widest = [max(face.width(label, NOTE_SIZE) for label in labels) for labels in texts]
     frame = Frame(
         title=title,
         subtitle=subtitle,
@@ -116,8 +114,8 @@ def image(
         unit=unit,
         limits=limits,
         face=face,
-        left=int(max(widths[0])) + 16,
-        top=int(max(widths[1])) + 16,
+        left=int(widest[0]) + 16,
+        top=int(widest[1]) + 16,
     )
     width = _cell(len(columns), WIDEST) * len(columns)
     height = _cell(len(rows), TALLEST) * len(rows)

@@ -24,7 +24,6 @@ class Matrix:
     Attributes:
         formula: how it comes about ("query @ keyᵀ"); empty where it was given.
         rows: a name for each row, or nothing where rows are features.
-        columns: a name for each column, or nothing where columns are features.
     """
 
     name: str
