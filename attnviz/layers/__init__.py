@@ -10,7 +10,8 @@ Conventions of every layer, which their own docstrings do not repeat:
   which keys are no padding. torch's own layers mean the opposite by True. Numbers that are added to
   scores are refused with a UsageError.
 - A query that may look nowhere has weights of zero, never NaN.
-- A number of heads must divide the size that they share; another one is a UsageError.
+- `size` is the features of a position, `hidden_size` those inside a feed-forward network (None:
+  four times as many). `heads` must divide the size that they share; else it is a UsageError.
 - `bias` lets the projections add a constant. `dropout` is a share from 0 to 1 and falls, in
   training only, on the weights and in blocks also on what each part adds. The weights given back
   are those applied, so while dropout is active their rows need not sum to 1, again as in torch.

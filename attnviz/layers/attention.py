@@ -54,7 +54,6 @@ class SelfAttention(Projected):
     """One head over its own inputs (Vaswani 2017, section 3.2.1; unscaled: Luong 2015).
 
     Args:
-        size: features of a position.
         head_size: features of a query, key and value; None: the same.
         scaled: divide the scores by the root of the head size.
     """
@@ -105,7 +104,6 @@ class CausalAttention(SelfAttention):
     """One head in which each position sees itself and those before (Vaswani 2017, section 3.2.3).
 
     Args:
-        size: features of a position.
         head_size: features of a query, key and value; None: the same.
         context_length: the most positions it takes; None: any number.
     """
@@ -180,8 +178,6 @@ class MultiHeadAttention(Projected):
     """Several heads side by side, joined and projected (Vaswani 2017, section 3.2.2).
 
     Args:
-        size: features of a query position and of the output.
-        heads: how many; must divide the size.
         key_size: features of a key position where they differ; None: the same.
         value_size: features of a value position where they differ; None: those of a key.
         causal: let no query see a later key; with more keys than queries, as when a model continues
@@ -248,12 +244,6 @@ class LinearAttention(Projected):
 
     Weights are never formed unless asked for, which costs queries × keys; so dropout cannot fall on
     them and falls on the joined heads instead.
-
-    Args:
-        size: features of a position.
-        heads: how many; must divide the size.
-        causal: let no position see a later one.
-        dropout: share of the joined heads' features dropped in training, from 0 to 1.
     """
 
     def __init__(
@@ -312,11 +302,7 @@ def check_context(positions: int, context_length: int | None) -> None:
 
 
 def visible(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
-    """What both masks leave to see, broadcastable to (…, queries, keys); None: everything.
-
-    Raises:
-        UsageError: a mask that is not boolean; numbers to add to scores are a different thing.
-    """
+    """What both masks leave to see, broadcastable to (…, queries, keys); None: everything."""
     for given in (mask, key_mask):
         if given is not None and given.dtype != torch.bool:
             raise UsageError(
@@ -336,9 +322,6 @@ def visible_to_heads(query: Tensor, mask: Tensor | None, key_mask: Tensor | None
         query: shape (…, queries, size); tells a mask for each item from one for each head.
         mask: boolean of shape (queries, keys), (…, queries, keys) or (…, heads, queries, keys).
         key_mask: boolean of shape (…, keys), False for padding.
-
-    Raises:
-        UsageError: a mask that is not boolean.
     """
     if mask is not None and mask.ndim <= query.ndim:
         mask = mask[..., None, :, :]

@@ -11,13 +11,7 @@ from attnviz.mechanisms.positions import sinusoidal_positions
 
 
 class SinusoidalPositions(nn.Module):
-    """The inputs plus sinusoids of their positions, nothing learned (Vaswani 2017, section 3.5).
-
-    Args:
-        size: features of a position.
-        length: how many positions are made ready; longer inputs make more when they come.
-        dropout: share of the sums dropped in training, from 0 to 1.
-    """
+    """The inputs plus sinusoids of their positions, nothing learned (Vaswani 2017, section 3.5)."""
 
     table: Tensor
 
@@ -39,13 +33,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class FeedForward(nn.Sequential):
-    """Two linear maps with a GELU between, for each position alone (Vaswani 2017, section 3.3).
-
-    Args:
-        size: features of a position, in and out.
-        hidden_size: features between the maps; None: four times as many.
-        dropout: share dropped in training after each map, from 0 to 1.
-    """
+    """Two linear maps with a GELU between, for each position alone (Vaswani 2017, section 3.3)."""
 
     def __init__(self, size: int, hidden_size: int | None = None, *, dropout: float = 0.0) -> None:
         hidden_size = hidden_size or 4 * size
@@ -123,13 +111,7 @@ class PatchEmbedding(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and feed-forward, each normalised before it (Vaswani 2017; Xiong 2020).
-
-    Args:
-        size: features of a position.
-        heads: how many; must divide the size.
-        hidden_size: features inside the feed-forward network; None: four times the size.
-    """
+    """Self-attention and feed-forward, each normalised before it (Vaswani 2017; Xiong 2020)."""
 
     def __init__(
         self, size: int, heads: int, hidden_size: int | None = None, *, dropout: float = 0.0
@@ -162,13 +144,7 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Causal self-attention, cross-attention and feed-forward, each normalised before it.
-
-    Args:
-        size: features of a position, in target and source.
-        heads: how many; must divide the size.
-        hidden_size: features inside the feed-forward network; None: four times the size.
-    """
+    """Causal self-attention, cross-attention and feed-forward, each normalised before it."""
 
     def __init__(
         self, size: int, heads: int, hidden_size: int | None = None, *, dropout: float = 0.0
@@ -215,14 +191,6 @@ class DecoderBlock(nn.Module):
 class VisionTransformerBlock(nn.Module):
     """Patch embedding and one encoder block, by default ViT-Base's (Dosovitskiy 2020).
 
-    Args:
-        image_size: pixels on each side of the image.
-        patch_size: pixels on each side of a patch; must divide the image's.
-        channels: colours of a pixel.
-        size: features of a position.
-        heads: how many; must divide the size.
-        hidden_size: features inside the feed-forward network; None: four times the size.
-
     Raises:
         UsageError: patches that do not fill the image, or a size that the heads do not divide.
     """
@@ -250,9 +218,6 @@ class VisionTransformerBlock(nn.Module):
         Returns:
             output (…, 1 + patches, size), 197 positions for 224² pixels in patches of 16²; and
             weights (…, heads, 1 + patches, 1 + patches) or None.
-
-        Raises:
-            InputError: images of another shape.
         """
         output, weights = self.block(self.embedding(images), need_weights=need_weights)
         return output, weights

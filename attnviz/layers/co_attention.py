@@ -1,7 +1,9 @@
 """Co-attention with learned parameters (Lu 2016, section 3.3; two streams: Lu 2019, section 2.1).
 
-`first_mask` and `second_mask` are boolean (…, positions), False for padding. What else the layers
-share is described once, in `attnviz.layers`.
+`size` and `second_size` are the features of a position of the first and the second sequence (None:
+the same), `hidden_size` those in which the two meet (None: the first size); `first_mask` and
+`second_mask` are boolean (…, positions), False for padding. What else the layers share is described
+once, in `attnviz.layers`.
 """
 
 from __future__ import annotations
@@ -17,9 +19,38 @@ from attnviz.layers.attention import Projected, visible_to_heads
 from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import size_of_head
 
+_Attended = tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]
+"""Both sequences' outputs, and the weights."""
 
-class CoAttention(nn.Module):
+
+class _CoLayer(nn.Module):
+    def forward(
+        self,
+        first: Tensor,
+        second: Tensor,
+        *,
+        first_mask: Tensor | None = None,
+        second_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...] | None]:
+        """The first (…, positions, size) and the second sequence, attended to.
+
+        Returns:
+            an output for each sequence, and the weights or None, as the layer describes them.
+        """
+        outputs, weights = self._attend(first, second, first_mask, second_mask)
+        return outputs, weights if need_weights else None
+
+    def _attend(
+        self, first: Tensor, second: Tensor, first_mask: Tensor | None, second_mask: Tensor | None
+    ) -> _Attended:
+        raise NotImplementedError
+
+
+class CoAttention(_CoLayer):
     """Two sequences that attend to each other, in a variant chosen by name.
+
+    Outputs and weights are those of the variant's own layer.
 
     Args:
         size: features of a position of the first sequence.
@@ -57,40 +88,19 @@ class CoAttention(nn.Module):
         module = Entry(row.summary, row.module).load()
         self.attention: nn.Module = module(size, second_size, hidden_size, **options)
 
-    def forward(
-        self,
-        first: Tensor,
-        second: Tensor,
-        *,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...] | None]:
-        """What the variant makes of the first (…, positions, size) and the second sequence.
-
-        Returns:
-            One output for each sequence: a summary (…, size), or in two streams (…, positions,
-            size). And the variant's weights, or None: affinity, over the first, over the second
-            ("parallel"); over the first unguided, over the second, over the first guided
-            ("alternating"); the first's queries over the second, and back ("two-stream").
-        """
-        outputs, weights = self.attention(
-            first,
-            second,
-            first_mask=first_mask,
-            second_mask=second_mask,
-            need_weights=need_weights,
-        )
-        return outputs, weights
+    def _attend(
+        self, first: Tensor, second: Tensor, first_mask: Tensor | None, second_mask: Tensor | None
+    ) -> _Attended:
+        masks = {"first_mask": first_mask, "second_mask": second_mask}
+        attended: _Attended = self.attention(first, second, **masks, need_weights=True)
+        return attended
 
 
-class ParallelCoAttention(nn.Module):
+class ParallelCoAttention(_CoLayer):
     """Two sequences summarised at once through one affinity that both share (Lu 2016).
 
-    Args:
-        size: features of a position of the first sequence.
-        second_size: the same for the second; None: the same number.
-        hidden_size: features in which the two are compared; None: the first size.
+    The outputs are summaries (…, size) and (…, second size); the weights are the affinity (…, first
+    positions, second positions) from −1 to 1, those over the first positions, and over the second.
     """
 
     def __init__(
@@ -115,36 +125,21 @@ class ParallelCoAttention(nn.Module):
         for score in (self.first_score, self.second_score):
             nn.init.normal_(score, std=hidden_size**-0.5)
 
-    def forward(
-        self,
-        first: Tensor,
-        second: Tensor,
-        *,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]:
-        """Summaries of the first (…, positions, size) and the second sequence.
-
-        Returns:
-            summaries of shape (…, size) and (…, second size); and the affinity (…, first
-            positions, second positions) from −1 to 1, the weights over the first positions and
-            those over the second, or None.
-        """
+    def _attend(
+        self, first: Tensor, second: Tensor, first_mask: Tensor | None, second_mask: Tensor | None
+    ) -> _Attended:
         parameters = dict(self.named_parameters())
         summaries, affinity, (over_first, over_second) = co_parallel(
             first, second, parameters, first_mask, second_mask, dropout=self.dropout
         )
-        return summaries, (affinity, over_first, over_second) if need_weights else None
+        return summaries, (affinity, over_first, over_second)
 
 
-class AlternatingCoAttention(nn.Module):
+class AlternatingCoAttention(_CoLayer):
     """Two sequences summarised in three turns, each summary guiding the next (Lu 2016).
 
-    Args:
-        size: features of a position of the first sequence.
-        second_size: the same for the second; None: the same number.
-        hidden_size: features in which inputs meet their guide; None: the first size.
+    The outputs are summaries (…, size) and (…, second size); the weights are those of the turns:
+    over the first unguided, over the second, over the first guided.
     """
 
     def __init__(
@@ -167,26 +162,13 @@ class AlternatingCoAttention(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self,
-        first: Tensor,
-        second: Tensor,
-        *,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]:
-        """Summaries of the first (…, positions, size) and the second sequence.
-
-        Returns:
-            summaries of shape (…, size) and (…, second size); and the three turns' weights (over
-            the first unguided, over the second, over the first guided) or None.
-        """
+    def _attend(
+        self, first: Tensor, second: Tensor, first_mask: Tensor | None, second_mask: Tensor | None
+    ) -> _Attended:
         parameters = {name: dict(given.named_parameters()) for name, given in self.turns.items()}
-        summaries, weights = co_alternating(
+        return co_alternating(
             first, second, parameters, first_mask, second_mask, dropout=self.dropout
         )
-        return summaries, weights if need_weights else None
 
 
 def _turn(size: int, guide_size: int | None, hidden_size: int) -> nn.ParameterDict:
@@ -206,14 +188,12 @@ class Stream(Projected):
         self.output = nn.Linear(hidden_size, size)
 
 
-class TwoStreamCoAttention(nn.Module):
+class TwoStreamCoAttention(_CoLayer):
     """Two streams, each one's queries over the other's keys and values (ViLBERT: Lu 2019).
 
-    Args:
-        size: features of a position of the first stream.
-        second_size: the same for the second; None: the same number.
-        hidden_size: features of queries, keys and values over all heads; None: the first size.
-        heads: how many; must divide the hidden size.
+    The outputs have the inputs' shapes; the weights are those of the first stream's queries
+    (…, heads, first positions, second positions) and of the second's, the other way round. Heads
+    must divide the hidden size.
     """
 
     def __init__(
@@ -233,21 +213,9 @@ class TwoStreamCoAttention(nn.Module):
         self.second = Stream(second_size or size, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self,
-        first: Tensor,
-        second: Tensor,
-        *,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
-        need_weights: bool = False,
-    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor] | None]:
-        """The first (…, positions, size) and the second stream, each informed by the other.
-
-        Returns:
-            outputs of the inputs' shapes; and the weights of the first stream's queries (…, heads,
-            first positions, second positions) and of the second's, the other way round, or None.
-        """
+    def _attend(
+        self, first: Tensor, second: Tensor, first_mask: Tensor | None, second_mask: Tensor | None
+    ) -> _Attended:
         outputs, weights = co_two_stream(
             self.first.project(first, first, first),
             self.second.project(second, second, second),
@@ -257,4 +225,4 @@ class TwoStreamCoAttention(nn.Module):
             dropout=self.dropout,
         )
         given_back = (self.first.output(outputs[0]), self.second.output(outputs[1]))
-        return given_back, weights if need_weights else None
+        return given_back, weights

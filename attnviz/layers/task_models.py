@@ -13,9 +13,6 @@ class TextEncoder(nn.Module):
     """Embedding, sinusoidal positions and encoder blocks, normalised at the end.
 
     Args:
-        vocabulary_size: how many token numbers there are.
-        size: features of a position.
-        heads: how many a block; must divide the size.
         layers: how many blocks.
         padding: the token number that stands for nothing and is never looked at.
     """
@@ -65,12 +62,7 @@ class TextEncoder(nn.Module):
         return self.norm(hidden), tuple(collected) if need_weights else None
 
 
-class TokenClassifier(nn.Module):
-    """A text encoder with a linear map from each position to label logits.
-
-    All options but the number of labels are those of `TextEncoder`.
-    """
-
+class _Classifier(nn.Module):
     def __init__(
         self,
         vocabulary_size: int,
@@ -87,6 +79,13 @@ class TokenClassifier(nn.Module):
             vocabulary_size, size, heads, layers, dropout=dropout, padding=padding
         )
         self.output = nn.Linear(size, labels)
+
+
+class TokenClassifier(_Classifier):
+    """A text encoder with a linear map from each position to label logits.
+
+    All options but the number of labels are those of `TextEncoder`.
+    """
 
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False
@@ -107,7 +106,7 @@ def mean_of_real(hidden: Tensor, real: Tensor) -> Tensor:
     return kept.sum(dim=-2) / real.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
-class SequenceClassifier(nn.Module):
+class SequenceClassifier(_Classifier):
     """A text encoder whose mean over the real positions becomes label logits.
 
     All options but the number of labels are those of `TextEncoder`.
@@ -124,11 +123,9 @@ class SequenceClassifier(nn.Module):
         dropout: float = 0.1,
         padding: int = 0,
     ) -> None:
-        super().__init__()
-        self.encoder = TextEncoder(
-            vocabulary_size, size, heads, layers, dropout=dropout, padding=padding
+        super().__init__(
+            vocabulary_size, labels, size, heads, layers, dropout=dropout, padding=padding
         )
-        self.output = nn.Linear(size, labels)
 
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False

@@ -33,9 +33,7 @@ class CoWeights(NamedTuple):
     """One matrix of weights of a co-attention layer.
 
     Attributes:
-        stream: what it is called.
         rows: whose positions are the rows; "summary" where a sequence is summarised.
-        columns: whose positions are the columns.
         weights: shape (…, columns) of a summary, else (…, rows, columns), or with heads
             (…, heads, rows, columns).
         signed: True where values run from −1 to 1 instead of being shares.
@@ -52,7 +50,6 @@ class CoAttended(NamedTuple):
     """What parallel co-attention gives.
 
     Attributes:
-        summaries: of the first and the second sequence, each (…, size).
         affinity: shape (…, first positions, second positions), from −1 to 1.
         weights: over the positions of the first and of the second, each summing to 1.
     """

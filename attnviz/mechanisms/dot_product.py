@@ -81,8 +81,8 @@ def single_head(
 def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
     """True on and below the diagonal, shape (queries, keys), in the given array's kind.
 
-    With more keys than queries the queries are the last positions, as in a model that goes on from
-    a cache: the last query sees every key.
+    With more keys than queries the queries are the last positions, as in a model that continues
+    from a cache: the last query sees every key.
     """
     xp = namespace(scores_like)
     device = {} if xp.__name__ == "numpy" else {"device": scores_like.device}
@@ -114,22 +114,14 @@ def causal(
 
 
 def size_of_head(size: int, heads: int) -> int:
-    """How many of the features belong to each head.
-
-    Raises:
-        UsageError: the size cannot be shared out among the heads.
-    """
+    """How many of the features belong to each head."""
     if heads < 1 or size % heads:
         raise UsageError(f"a size of {size} cannot be split into {heads} heads of equal size")
     return size // heads
 
 
 def split_heads(inputs: Array, heads: int) -> Array:
-    """(…, positions, size) as (…, heads, positions, size / heads).
-
-    Raises:
-        UsageError: the size cannot be shared out among the heads.
-    """
+    """(…, positions, size) as (…, heads, positions, size / heads)."""
     *batch, positions, size = inputs.shape
     head_size = size_of_head(size, heads)
     parts = namespace(inputs).reshape(inputs, (*batch, positions, heads, head_size))
@@ -168,9 +160,6 @@ def multi_head(
     Returns:
         output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
         rows summing to 1.
-
-    Raises:
-        UsageError: a size that the heads do not divide.
     """
     query, key, value = (split_heads(inputs, heads) for inputs in (query, key, value))
     output, weights = scaled(query, key, value, mask, dropout=dropout)

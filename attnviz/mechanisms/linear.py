@@ -30,6 +30,16 @@ def implied_weights(query: Array, key: Array, mask: Array | None = None) -> Arra
     return products / xp.where(total > 0, total, xp.ones_like(total))
 
 
+def _seen_keys(key: Array, mask: Array | None) -> Array:
+    seen = feature_map(key)
+    if mask is None:
+        return seen
+    if mask.ndim > 1 and mask.shape[-2] != 1:
+        raise ValueError("linear attention takes one mask row for all queries")
+    kept = transpose(mask) if mask.ndim > 1 else mask[:, None]
+    return namespace(key).where(kept, seen, 0 * seen)
+
+
 def linear(
     query: Array,
     key: Array,
@@ -57,12 +67,7 @@ def linear(
         ValueError: a mask that differs from query to query; its sums cannot be shared.
     """
     xp = namespace(query)
-    seen = feature_map(key)
-    if mask is not None:
-        if mask.ndim > 1 and mask.shape[-2] != 1:
-            raise ValueError("linear attention takes one mask row for all queries")
-        seen = xp.where(transpose(mask) if mask.ndim > 1 else mask[:, None], seen, 0 * seen)
-    asked = feature_map(query)
+    seen, asked = _seen_keys(key, mask), feature_map(query)
     total = asked @ xp.sum(seen, axis=-2)[..., None]
     output = asked @ (transpose(seen) @ value) / xp.where(total > 0, total, xp.ones_like(total))
     return output, implied_weights(query, key, mask) if need_weights else None
@@ -95,13 +100,8 @@ def causal_linear(
     if query.shape[-2] != key.shape[-2]:
         raise ValueError("causal linear attention needs as many queries as keys")
     xp = namespace(query)
-    seen = feature_map(key)
-    if mask is not None:
-        if mask.ndim > 1 and mask.shape[-2] != 1:
-            raise ValueError("linear attention takes one mask row for all queries")
-        seen = xp.where((mask if mask.ndim == 1 else mask[..., 0, :])[..., None], seen, 0 * seen)
+    seen, asked = _seen_keys(key, mask), feature_map(query)
     sums = xp.cumulative_sum(seen[..., :, None] * value[..., None, :], axis=-3)
-    asked = feature_map(query)
     total = xp.sum(asked * xp.cumulative_sum(seen, axis=-2), axis=-1)[..., None]
     output = (asked[..., None, :] @ sums)[..., 0, :]
     output = output / xp.where(total > 0, total, xp.ones_like(total))

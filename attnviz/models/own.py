@@ -27,7 +27,20 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
 
-class SeededLayer(ABC):
+class OneByOne(ABC):
+    """A source that answers each query by itself."""
+
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of each query in order, or why it has none."""
+        return attend_each(self._attend_one, queries)
+
+    @abstractmethod
+    def _attend_one(self, query: Query) -> Attention: ...
+
+
+class SeededLayer(OneByOne):
     """An untrained layer over seeded embeddings: what own layers of both kinds share."""
 
     def __init__(self, name: str, origin: Origin) -> None:
@@ -38,15 +51,6 @@ class SeededLayer(ABC):
         dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
         self.backend = Backend(check_device(origin.device), dtype)
         self.embedding = SeededEmbedding(origin.seed, origin.size)
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The maps of each query one by one, or why it has none."""
-        return attend_each(self._attend_one, queries)
-
-    @abstractmethod
-    def _attend_one(self, query: Query) -> Attention: ...
 
     def provenance(self) -> Provenance:
         """Where the weights come from, with the warning that they mean nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models import attend_each, check_kind, texts_of
-from attnviz.models.own import SeededEmbedding
+from attnviz.models import check_kind, texts_of
+from attnviz.models.own import OneByOne, SeededEmbedding
 from attnviz.models.own import split_words as split_own_words
 from attnviz.storage.dump_tensors import NUMBERED
 from attnviz.storage.dumps import END, LINKS
@@ -26,8 +26,8 @@ from attnviz.storage.matrices import read_matrices
 PROJECTIONS = ("w_query", "w_key")
 
 
-class Matrices:
-    """The weights, or the projections, that a file holds."""
+class Matrices(OneByOne):
+    """The weights, or the projections, that a file holds; empty texts stand for its tokens."""
 
     def __init__(self, origin: Origin, path: Path) -> None:
         self.origin, self.path = origin, path
@@ -42,12 +42,6 @@ class Matrices:
                 f"it holds {', '.join(self.found) or 'nothing'}"
             )
 
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The file's map over the words of each text or pair; empty texts: the file's tokens."""
-        return attend_each(self._attend_one, queries)
-
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "self", "cross")
         if query.kind == "self":
@@ -58,13 +52,9 @@ class Matrices:
         else:
             queries = self._tokens("query_tokens", query.target, "target")
             keys = self._tokens("key_tokens", query.text, "source")
+            weights = self._weights(queries, keys)
             item = AttentionMap(
-                "cross",
-                queries,
-                keys,
-                self._weights(queries, keys),
-                query_side="target",
-                key_side="source",
+                "cross", queries, keys, weights, query_side="target", key_side="source"
             )
         return Attention((item,), self._provenance(), *texts_of(query))
 
@@ -137,33 +127,23 @@ def four_axes(weights: NDArray[Any], path: Path) -> NDArray[np.float32]:
     return weights.astype(np.float32).reshape((1,) * (4 - weights.ndim) + weights.shape)
 
 
-class SavedMaps:
-    """Saved attention, played back as a source; a text must be one that it was made from."""
+class SavedMaps(OneByOne):
+    """Saved attention as a source, by the texts it was made from; an empty one is the only one."""
 
     def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
         self.attentions, self.path = attentions, path
 
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The saved maps of each text or pair; empty texts stand for the only ones there are."""
-        return attend_each(self.attend_one, queries)
-
-    def attend_one(self, query: Query) -> Attention:
-        """The saved maps of one query."""
+    def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "self", "cross")
         text, target = query.text, query.target
         if query.kind == "self":
-            return self._only([item for item in self.attentions if text in ("", item.text)])
-        return self._only(
-            [
+            found = [item for item in self.attentions if text in ("", item.text)]
+        else:
+            found = [
                 item
                 for item in self.attentions
                 if text in ("", item.source) and (target or item.target) == item.target
             ]
-        )
-
-    def _only(self, found: Sequence[Attention]) -> Attention:
         if not found:
             raise InputError(f"'{self.path}' holds the attention of other texts")
         if len({(item.text, item.source, item.target) for item in found}) > 1:
@@ -176,7 +156,7 @@ class SavedMaps:
         return replace(attention, provenance=replace(attention.provenance, settings=settings))
 
 
-class Dumped:
+class Dumped(OneByOne):
     """Texts of a dump in order: the first text given is the first of the file, and so on."""
 
     def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
@@ -185,34 +165,26 @@ class Dumped:
         self.saved = SavedMaps(attentions, path)
         self.count = 0
 
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The next maps of the file over each text's or pair's words; empty: the only ones."""
-        return attend_each(self._attend_one, queries)
-
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "self", "cross")
         if not query.text:
-            return self.saved.attend_one(Query("", None, query.kind))
+            return self.saved._attend_one(Query("", None, query.kind))
         if query.kind == "cross" and query.target is None:
             raise InputError(f"'{self.path}' needs both texts: give a target too")
-        found = self._next()
-        keys = split_words(query.text)
-        queries = split_words(query.target or "") if query.kind == "cross" else keys
-        maps = tuple(self._named(item, queries, keys) for item in found.maps)
-        text, source, target = texts_of(query)
-        provenance = _without_note(found)
-        return replace(
-            found, maps=maps, provenance=provenance, text=text, source=source, target=target
-        )
-
-    def _next(self) -> Attention:
         found = self.attentions.get(str(self.count))
         self.count += 1
         if found is None:
             raise InputError(f"'{self.path}' has no attention for text {self.count}")
-        return found
+        keys = split_words(query.text)
+        queries = split_words(query.target or "") if query.kind == "cross" else keys
+        maps = tuple(self._named(item, queries, keys) for item in found.maps)
+        text, source, target = texts_of(query)
+        # No longer without names.
+        notes = tuple(note for note in found.provenance.notes if not note.endswith(NUMBERED))
+        provenance = replace(found.provenance, notes=notes)
+        return replace(
+            found, maps=maps, provenance=provenance, text=text, source=source, target=target
+        )
 
     def _named(
         self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token]
@@ -243,8 +215,3 @@ class Dumped:
         if texts not in (numbers, [word.text for word in words]):
             raise InputError(f"'{self.path}' holds the attention of other words for this text")
         return tuple(words)
-
-
-def _without_note(attention: Attention) -> Provenance:
-    notes = tuple(note for note in attention.provenance.notes if not note.endswith(NUMBERED))
-    return replace(attention.provenance, notes=notes)

@@ -71,9 +71,8 @@ class ShardTask:
         aggregates = self.empty()
         failures: list[tuple[Record, AttnvizError]] = []
         notes: Counter[str] = Counter()
-        for number, (record, result) in enumerate(
-            zip(chunk, self.attend(chunk), strict=True), first
-        ):
+        results = zip(chunk, self.attend(chunk), strict=True)
+        for number, (record, result) in enumerate(results, first):
             if isinstance(result, AttnvizError):
                 failures.append((record, result))
                 continue
@@ -135,22 +134,13 @@ def study(
 ) -> CorpusReport | None:
     """What each head does over a corpus; None where no text could be read.
 
-    Args:
-        task: the work on a shard.
-        texts: of the whole corpus, in order.
-        engine: who does the work.
-        state: of an earlier run, to be continued.
-        checkpoint: where the state is kept meanwhile; None: nowhere.
-        on_failure: takes each record that failed; may raise to stop there.
-        advance: is told how many more records are done.
-        order: of the heads: "role" (clearest first), "layer" or a measure.
-
-    Raises:
-        AttnvizError: what would fail for every text.
+    A state of an earlier run is continued. `on_failure` takes each record that failed and may raise
+    to stop there; `advance` is told how many more records are done. Heads are in the order of
+    "role" (clearest first), "layer" or a measure.
     """
     state = state or CorpusState(task.empty())
     waiting = shards(texts, state.records)
-    for (_, chunk), found in with_shards(task, waiting, engine, _shard_name):
+    for (_, chunk), found in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
         state.add(chunk, found, on_failure)
         if checkpoint is not None:
             checkpoint.save(state)
@@ -167,10 +157,6 @@ def shards(records: Iterable[Record], done: int = 0) -> Iterator[Shard]:
         if number >= done:
             yield number, chunk
         number += len(chunk)
-
-
-def _shard_name(number: int, shard: Shard) -> str:
-    return chunk_name(number, shard[1])
 
 
 class Checkpoint:
@@ -250,11 +236,7 @@ def _kept(file: IO[bytes]) -> Iterator[Record]:
 
 
 def read_frequencies(path: Path) -> Vocabulary:
-    """The frequent words by a file of words and counts, a line each, with a tab between.
-
-    Raises:
-        InputError: it cannot be read, or a line is something else.
-    """
+    """The frequent words by a file of words and counts, a line each, with a tab between."""
     counts: Counter[str] = Counter()
     try:
         with path.open(encoding="utf-8-sig") as lines:

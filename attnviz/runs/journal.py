@@ -33,7 +33,6 @@ class Progress:
 
     Attributes:
         output: bytes of the unfinished data file, or of the shard that is being written.
-        ended: True once every record is done and only moving into place is left.
     """
 
     records: int = 0

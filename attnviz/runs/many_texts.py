@@ -68,6 +68,7 @@ def attend_all(
     left = iter(chunks)
     for chunk in left:
         if done < len(chunk):
+            # All of the chunk in which they end: its numbers depend on every text in it.
             found = with_records(with_shards(work, chain([chunk], left), engine, chunk_name))
             yield from islice(found, done, None)
             return

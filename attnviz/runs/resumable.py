@@ -119,7 +119,6 @@ class ResumableSink:
             self.journal.unlink(missing_ok=True)
 
     def _check_start(self) -> None:
-        """Find out whether the first record can be written; nothing changes until it is."""
         for path in (self.path, self.rejects_path):
             if path is not None:
                 check_writable(path)
@@ -165,7 +164,6 @@ class ResumableSink:
         self.notify(f"resuming after {progress.records} records")
 
     def _move(self, progress: Progress) -> None:
-        """Only moving into place was left, and perhaps not of every file."""
         files = [(self.rejects_path, progress.rejects)]
         if self.shard_size is None and progress.failed < progress.records:
             files.append((self.path, progress.output))
@@ -226,9 +224,8 @@ class ResumableSink:
         self.saved, self.saved_at = progress, time.monotonic()
 
     def _place(self, record: int) -> Path:
-        if self.shard_size is None:
-            return self.path
-        return shard_path(self.path, record // self.shard_size)
+        size = self.shard_size
+        return self.path if size is None else shard_path(self.path, record // size)
 
 
 def beside(path: Path, kind: str) -> Path:

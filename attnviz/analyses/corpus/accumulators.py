@@ -44,7 +44,7 @@ class Aggregates:
         self.streams: dict[StreamName, StreamTally] = {}
 
     def add(self, attention: Attention, number: int) -> None:
-        """Take the text of that number; maps of signed values or of blocks are refused."""
+        """Take the text of that number, its own; maps of signed values or blocks are refused."""
         for item in attention.maps:
             check_measurable(item)
         self.texts += 1
@@ -72,10 +72,7 @@ class Aggregates:
         return self.streams[name]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything as arrays that `numpy.savez` writes without pickle, the same for the same.
-
-        Member "corpus" is a JSON text; those of stream s begin with "s/".
-        """
+        """Everything as arrays that `numpy.savez` writes without pickle, the same for the same."""
         streams = self.streams.values()
         document = {
             "schema": SCHEMA,

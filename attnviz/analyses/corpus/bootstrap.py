@@ -74,7 +74,7 @@ def replicate_sums(
 def intervals(
     totals: NDArray[np.float64], counts: NDArray[np.int64], texts: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ends of the percentile interval of each mean, shape (…); NaN of fewer than two texts."""
+    """The percentile interval's ends (…) by totals (replicates, …); NaN of fewer than two texts."""
     means = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
     means[:, texts < 2] = np.nan
     ends = np.full((2, *texts.shape), np.nan)

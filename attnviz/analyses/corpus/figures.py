@@ -123,9 +123,7 @@ class PairTable:
     estimate is exact for those that have numbers behind them.
 
     Attributes:
-        words: those between which pairs are counted.
         totals: shape (pairs, heads); pair q · words + k is query word q and key word k.
-        counts: occurrences, shape (pairs,).
     """
 
     def __init__(self, words: Sequence[str], heads: int) -> None:

@@ -54,12 +54,7 @@ def is_word(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The most frequent words of a corpus.
-
-    Attributes:
-        ranks: of the 10,000 most frequent words, from 0.
-        paired: the 300 most frequent words and punctuation marks, the most frequent first.
-    """
+    """The most frequent words of a corpus."""
 
     ranks: Mapping[str, int]
     paired: tuple[str, ...]
@@ -123,12 +118,7 @@ def vocabulary_of(counts: Iterable[tuple[str, int]]) -> Vocabulary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """One axis of a map read in words; a special token is a word of its own.
-
-    Attributes:
-        starts: the first token of each word.
-        groups: the word of each token.
-    """
+    """One axis of a map read in words; a special token is a word of its own."""
 
     words: tuple[str, ...]
     starts: NDArray[np.intp]

@@ -99,7 +99,6 @@ class PocketModel:
         ]
 
     def _losses(self, targets: Sequence[EncodedText], language: str) -> NDArray[np.float64]:
-        """Nats a piece, <eos> included, of each target over an empty source."""
         memory, _ = encode(self.weights, self.sizes, self.embed([END]))
         rows = [target.tagged(language)[0] for target in targets]
         states, _, _ = decode(self.weights, self.sizes, self.embed_many(rows)[0], memory)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, AttentionMap, Focus, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
@@ -183,20 +183,15 @@ def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[EncodedQu
         languages = [(model.to, list[str]()) for _ in targets]
     else:
         languages = model.languages(targets, [texts[0] for texts in items] if pairs else None)
-    if not pairs:
-        return [
-            EncodedQuery(None, text, language, tuple(text.notes("the text")))
-            for text, (language, _) in zip(targets, languages, strict=True)
-        ]
-    return [
-        EncodedQuery(
-            source,
-            target,
-            language,
-            (*source.notes("the source"), *target.notes("the target"), *notes),
-        )
-        for (source, target), (language, notes) in zip(items, languages, strict=True)
-    ]
+    found = []
+    for texts, (language, notes) in zip(items, languages, strict=True):
+        source, target = texts if pairs else (None, texts[0])
+        if source:
+            notes = [*source.notes("the source"), *target.notes("the target"), *notes]
+        else:
+            notes = target.notes("the text")
+        found.append(EncodedQuery(source, target, language, tuple(notes)))
+    return found
 
 
 def attend(model: PocketModel, queries: Sequence[EncodedQuery]) -> list[Attention]:
@@ -234,26 +229,21 @@ def attention_of(
         "target": target.tagged(query.language)[1] if target else (),
     }
 
-    def cut(stream: str, queries: tuple[Token, ...], keys: tuple[Token, ...]) -> Any:
-        return np.stack([layer[:, : len(queries), : len(keys)] for layer in arrays[stream]])
+    def made(stream: str, rows: str, columns: str, **names: Any) -> AttentionMap:
+        queries, keys = sides[rows], sides[columns]
+        cut = [layer[:, : len(queries), : len(keys)] for layer in arrays[stream]]
+        return AttentionMap(stream, queries, keys, np.stack(cut), **names)
 
     if not source or not target:
         ((stream, _),) = arrays.items()
         only = source or target
         text = only.text if only else ""
-        tokens = sides["source"] or sides["target"]
+        side = "source" if source else "target"
         settings: dict[str, Any] = {"language": query.language} if target else {}
-        item = AttentionMap(stream, tokens, tokens, cut(stream, tokens, tokens))
+        item = made(stream, side, side)
         return Attention((item,), model.provenance(query.notes, settings), text)
     maps = tuple(
-        AttentionMap(
-            stream,
-            sides[rows],
-            sides[columns],
-            cut(stream, sides[rows], sides[columns]),
-            query_side=rows,
-            key_side=columns,
-        )
+        made(stream, rows, columns, query_side=rows, key_side=columns)
         for stream, rows, columns in (
             ("cross", "target", "source"),
             ("encoder", "source", "source"),

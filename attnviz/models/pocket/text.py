@@ -62,12 +62,7 @@ class EncodedText:
 
 @dataclass(frozen=True, slots=True)
 class EncodedQuery:
-    """A query as the encoder and the decoder read it.
-
-    Attributes:
-        source: what the encoder reads; None: <eos> alone, where only the decoder is of interest.
-        target: what the decoder reads; None where only the encoder runs.
-    """
+    """A query as the encoder and the decoder read it."""
 
     source: EncodedText | None
     target: EncodedText | None = None

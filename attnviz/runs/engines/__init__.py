@@ -7,7 +7,6 @@ the one makes of the other, in the shards' order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Self
 
 from attnviz.core.errors import UsageError, WorkerError, choose
 from attnviz.runs.engines.shards import Engine, Outcome, Shard, fix_sums, numbered
@@ -21,15 +20,8 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
     From here on sums do not depend on how many threads a worker has; called after torch has begun
     to compute, that comes too late.
 
-    Args:
-        name: "local" or "ray".
-        workers: how many processes work at once; None: this one alone, or with Ray as many as it
-            has cores for.
-        address: of a Ray cluster to join; None: Ray is started here.
-
-    Raises:
-        UsageError: an engine that does not exist, no workers, an address without Ray.
-        WorkerError: Ray is not installed.
+    Without `workers` this process works alone, or with Ray as many as it has cores for; without
+    `address` Ray is started here.
     """
     choose(name, ENGINES, "engine")
     if workers is not None and workers < 1:
@@ -48,7 +40,7 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
     return Processes(workers)
 
 
-class InProcess:
+class InProcess(Engine):
     """One shard after the other in this process, with every thread that the libraries take."""
 
     def map(
@@ -59,9 +51,3 @@ class InProcess:
     ) -> Iterator[Outcome | WorkerError]:
         """What the work makes of each shard, made when it is asked for."""
         return map(work, shards)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing was started."""

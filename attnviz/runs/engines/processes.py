@@ -20,13 +20,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any, Self
+from typing import Any
 
 from attnviz.core.errors import WorkerError
 from attnviz.runs.engines.shards import (
     AHEAD,
     TRIES,
     Answer,
+    Engine,
     Outcome,
     Shard,
     answer,
@@ -46,7 +47,7 @@ _THREAD_LIMITS = (
 """What torch, numpy's libraries of linear algebra and tokenizers read when they are loaded."""
 
 
-class Processes:
+class Processes(Engine):
     """Several processes, each with its copy of the work and its share of the cores.
 
     A worker that dies is replaced and its shard tried again; the others continue meanwhile.
@@ -80,9 +81,6 @@ class Processes:
             yield from in_order(submit, collect, shards, AHEAD * self.workers)
         finally:
             pool.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for pool in self.pools:

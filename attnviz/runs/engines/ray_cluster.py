@@ -21,6 +21,7 @@ from attnviz.runs.engines.shards import (
     AHEAD,
     TRIES,
     Answer,
+    Engine,
     Outcome,
     Shard,
     answer,
@@ -34,7 +35,7 @@ TIMEOUT = 5.0
 """Seconds until a cluster that does not answer is given up; Ray alone would take two minutes."""
 
 
-class RayCluster:
+class RayCluster(Engine):
     """The workers of a Ray cluster, each with its copy of the work.
 
     Ray tries the shard of a worker that dies again, on another.

@@ -8,7 +8,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from attnviz.core.errors import AttnvizError, WorkerError
@@ -38,37 +37,22 @@ class Engine(Protocol):
         shards: Iterable[Shard],
         name: Callable[[int, Shard], str] = numbered,
     ) -> Iterator[Outcome | WorkerError]:
-        """What the work makes of each shard, in the shards' order, as soon as it is there.
+        """What the work makes of each shard, in order; a WorkerError for one that kills workers.
 
         Shards are read as they are needed and few outcomes wait, so that memory stays flat. What
         the work notifies of comes out here with its outcome. From another process, an iterator
-        comes as a list.
-
-        Args:
-            work: what is done. A worker process holds one copy of it from first to last, so that
-                what it loads for its first shard it has for all others; it must pickle before.
-            shards: what it is done with.
-            name: how a message names a shard.
-
-        Returns:
-            One outcome for each shard; a WorkerError for one that killed its worker at each try.
-
-        Raises:
-            Exception: what the work or the iterable raised, after the outcomes of all shards
-                before.
+        comes as a list. A worker process holds one copy of the work from first to last, with what
+        it loaded for its first shard; the work must pickle before. What the work or the iterable
+        raises comes after the outcomes of all shards before.
         """
         ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the workers, whatever they do."""
-        ...
+        return
 
 
 def in_order(

@@ -33,23 +33,30 @@ BLUE, ORANGE = color_of(0.75), LABELLED
 """One way of doing it, and the other."""
 
 
-def panels(
-    title: str, names: Sequence[tuple[str, str, str]]
-) -> tuple[Figure, list[Axes], Typeface]:
-    """A titled figure with a panel for each heading and its words along x and y."""
-    face = typeface([title])
-    figure = Figure(figsize=(3.9 * len(names), 3.3), dpi=DPI, facecolor="white")
+def titled(
+    title: str, width: float, height: float, left: float, top: float, face: Typeface
+) -> Figure:
+    """A figure of so many inches; its title begins `left` inches in, at a share of the height."""
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
-    room = (3.9 * len(names) - 0.3) * DPI
     figure.text(
-        0.15 / (3.9 * len(names)),
-        0.965,
-        face.wrap(face.drawable(title), TITLE_SIZE, room, bold=True),
+        left / width,
+        top,
+        face.wrap(face.drawable(title), TITLE_SIZE, (width - 2 * left) * DPI, bold=True),
         fontproperties=face.font(TITLE_SIZE, bold=True),
         color=ink(INK),
         va="top",
         parse_math=False,
     )
+    return figure
+
+
+def panels(
+    title: str, names: Sequence[tuple[str, str, str]]
+) -> tuple[Figure, list[Axes], Typeface]:
+    """A titled figure with a panel for each heading and its words along x and y."""
+    face = typeface([title])
+    figure = titled(title, 3.9 * len(names), 3.3, 0.15, 0.965, face)
     found = []
     for panel, (heading, along, up) in enumerate(names):
         left = (panel + 0.15) / len(names)
@@ -95,13 +102,11 @@ def image(
 ) -> Figure:
     """Values as colours, a label a row and a column."""
     face = typeface([title, subtitle, *rows, *columns])
-    row_texts, column_texts = (
+    row_texts, column_texts = texts = [
         [face.drawable(shorten(printable(label), LONGEST_LABEL)) for label in labels]
         for labels in (rows, columns)
-    )
-    widths = [
-        [face.width(text, NOTE_SIZE) for text in texts] for texts in (row_texts, column_texts)
     ]
+    widest = [max(face.width(label, NOTE_SIZE) for label in labels) for labels in texts]
     frame = Frame(
         title=title,
         subtitle=subtitle,
@@ -109,8 +114,8 @@ def image(
         unit=unit,
         limits=limits,
         face=face,
-        left=int(max(widths[0])) + 16,
-        top=int(max(widths[1])) + 16,
+        left=int(widest[0]) + 16,
+        top=int(widest[1]) + 16,
     )
     width = _cell(len(columns), WIDEST) * len(columns)
     height = _cell(len(rows), TALLEST) * len(rows)

@@ -34,16 +34,8 @@ def linear(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
     Both run in float32 on numpy over the same random queries, keys and values, one head. Time is
     the shortest of three runs; memory is the most that one run held at once beyond its inputs.
 
-    Args:
-        length: the longest sequence, from 64 to 16384; each row before it is half as long.
-        size: features of the head.
-        seed: of the random numbers.
-
     Returns:
         A row a length: seconds and bytes of both.
-
-    Raises:
-        UsageError: a length outside that range.
     """
     if not SHORTEST <= length <= LONGEST:
         raise UsageError(f"--length {length} is outside {SHORTEST} to {LONGEST}")

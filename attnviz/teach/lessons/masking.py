@@ -31,11 +31,6 @@ def masking(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
 
     The words get the seeded vectors and projections of an untrained own layer.
 
-    Args:
-        text: at least one word.
-        size: features of a word.
-        seed: of the random numbers.
-
     Returns:
         A row a query: its entropy in nats and the key it looks at most, full and causal, and the
         share of its full attention that the mask leaves.

@@ -21,16 +21,9 @@ COLUMNS = ("columns", "wave_length", "turns", "at_position_1", "at_the_end")
 def positions(length: int = 64, size: int = 64) -> Lesson:
     """Sinusoidal position encoding as a heat map.
 
-    Args:
-        length: how many positions, 2 to 2048.
-        size: how many columns, 1 to 2048.
-
     Returns:
         A row a pair of columns: its wave's length in positions, how many turns it makes in the
         given length, and what its columns hold at position 1 and at the last; at 0 it is 0 and 1.
-
-    Raises:
-        UsageError: a length or a size outside its range.
     """
     for option, given, least in (("--length", length, 2), ("--size", size, 1)):
         if not least <= given <= MOST:

@@ -32,9 +32,6 @@ def scaling(seed: int = 0) -> Lesson:
     Queries and keys are drawn from the standard normal distribution, so a score is a sum of as
     many terms as the head has features, and its standard deviation is the root of their number.
 
-    Args:
-        seed: of the random numbers.
-
     Returns:
         A row a head size: the scores' standard deviation, and the mean entropy (nats) and the mean
         largest weight of a row, each without and with scaling.

@@ -24,7 +24,6 @@ class Matrix:
     Attributes:
         formula: how it comes about ("query @ keyᵀ"); empty where it was given.
         rows: a name for each row, or nothing where rows are features.
-        columns: a name for each column, or nothing where columns are features.
     """
 
     name: str
@@ -38,11 +37,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Every matrix of one calculation, in the order it is done.
-
-    Attributes:
-        origin: where the matrices without a formula come from.
-    """
+    """Every matrix of one calculation, in the order it is done."""
 
     title: str
     matrices: tuple[Matrix, ...]
@@ -59,10 +54,7 @@ class Steps:
 
     def matrix(self, name: str) -> Matrix:
         """The matrix of that name, with its formula."""
-        for matrix in self.matrices:
-            if matrix.name == name:
-                return matrix
-        raise KeyError(name)
+        return {matrix.name: matrix for matrix in self}[name]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Both lists of tokens and each matrix by name, as an .npz archive has them."""
@@ -86,10 +78,6 @@ def arithmetic(given: Given, *, causal: bool = False) -> Steps:
     With projections: query, key and value, scores, scaled scores, weights, output. Without: the
     inputs take the place of all three and nothing is scaled, which is naive attention. Rows of
     weights sum to 1, or to 0 where all is masked.
-
-    Raises:
-        UsageError: causal over two sequences of different length.
-        InputError: numbers so large that a product overflows.
     """
     working = _Working(given)
     query, key, value = working.project()
@@ -128,14 +116,12 @@ class _Working:
     def add(
         self, name: str, values: NDArray[Any], formula: str = "", operands: tuple[str, ...] = ()
     ) -> str:
-        """Put a matrix at the end and say its name."""
         if not np.isfinite(values).all():
             raise InputError(f"{name} overflows: the numbers it is made from are too large")
         self.found[name] = Matrix(name, values, formula, operands, *self._place(name))
         return name
 
     def project(self) -> tuple[str, str, str]:
-        """Add all that was given and its projections; the names of query, key and value."""
         asking, asked = self.given.names
         for name, inputs in self.given.inputs.items():
             self.add(name, inputs)
@@ -150,7 +136,6 @@ class _Working:
         return "query", "key", "value"
 
     def mask(self, causal: bool) -> NDArray[np.bool_] | None:
-        """Add the given mask, the causal one, or what both allow."""
         given = self.given.mask
         if not causal:
             if given is not None:
@@ -169,7 +154,6 @@ class _Working:
         return both
 
     def done(self, causal: bool) -> Steps:
-        """The finished calculation, and how it compares with results that came along."""
         kind = "scaled dot-product attention" if self.given.projections else "naive attention"
         title = f"{self.given.title} · {'causal ' if causal else ''}{kind}"
         ordered = tuple(self.found.values())

@@ -28,14 +28,10 @@ class Given:
     """The matrices that a person writes down before attention begins.
 
     Attributes:
-        title: what this is, for every output.
         query_input: shape (queries, query features).
         key_value_input: shape (keys, key features); None: the queries' own input.
         projections: w_query, w_key and w_value by name, or nothing: naive attention.
         mask: boolean, shape (queries, keys), True where a query may look; None: everywhere.
-        query_tokens: a name for each query; empty: their numbers.
-        key_tokens: a name for each key; empty: their numbers.
-        origin: where the matrices come from, in a few words.
         claimed: results that came along, by name, to be compared with the computed ones.
 
     Raises:
@@ -82,8 +78,8 @@ class Given:
     @property
     def names(self) -> tuple[str, str]:
         """What the input of the queries, and that of the keys and values, are called."""
-        shared = self.key_value_input is None
-        return ("inputs", "inputs") if shared else ("query_input", "key_value_input")
+        names = tuple(self.inputs)
+        return names[0], names[-1]
 
     @property
     def inputs(self) -> dict[str, Floats]:
@@ -98,9 +94,6 @@ class Given:
 
         Further any of w_query, w_key and w_value, mask, tokens, query_tokens, key_tokens and
         results to compare with.
-
-        Raises:
-            InputError: an unknown name, inputs missing or given twice, or shapes that do not fit.
         """
         known = (*INPUTS, *PROJECTIONS, "mask", *TOKENS, *COMPUTED, "schema")
         for name in found:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Line3DCollection  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from attnviz.renderers.colors import FAINT, INK, LABELLED, Color, color_of
-from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, TITLE_SIZE, ink, points
-from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.renderers.colors import FAINT, LABELLED, Color, color_of
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, ink, points
+from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.teach.lessons.drawing import titled
 from attnviz.teach.steps.arithmetic import Steps
 
 Axes3D = Any
@@ -51,19 +51,8 @@ def scatter(steps: Steps) -> Figure:
     """
     panels = _panels(steps)
     face = typeface([steps.title, *steps.query_tokens, *steps.key_tokens])
-    figure = Figure(figsize=(3.9 * len(panels) + 0.2, 4.4), dpi=DPI, facecolor="white")
-    FigureCanvasAgg(figure)
-    figure.text(
-        0.02,
-        0.97,
-        face.wrap(
-            face.drawable(steps.title), TITLE_SIZE, figure.get_figwidth() * DPI * 0.96, bold=True
-        ),
-        fontproperties=face.font(TITLE_SIZE, bold=True),
-        color=ink(INK),
-        va="top",
-        parse_math=False,
-    )
+    width = 3.9 * len(panels) + 0.2
+    figure = titled(steps.title, width, 4.4, 0.02 * width, 0.97, face)
     for number, clouds in enumerate(panels):
         axes = figure.add_axes(
             ((number + 0.02) / len(panels), 0.13, 0.92 / len(panels), 0.75), projection="3d"
