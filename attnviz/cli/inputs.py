@@ -94,16 +94,11 @@ def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
     """Texts as they come; that there is a file with the right columns is found out here and now."""
     if file == "-":
         return _some(read_texts(stdin_lines(), "stdin", reading), "stdin")
+    from attnviz.storage.matrices import open_file
+
     path, name = Path(file), f"'{file}'"
-    try:
-        if not path.is_fifo():  # opening a pipe would take what is in it
-            path.open("rb").close()
-    except IsADirectoryError as error:
-        raise InputError(f"{name} is a folder, not a file") from error
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {name}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror}") from error
+    if not path.is_fifo():  # opening a pipe would take what is in it
+        open_file(path).close()
     if path.is_file():
         next(read_texts(_lines(path), name, reading), None)
     return _some(read_texts(_lines(path), name, reading), name)
@@ -127,11 +122,9 @@ def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText
 # <input> Texts from arguments, files and stdin.
 
 INPUT = opt(
-    None,
     "Options",
-    "--input -i",
+    "--input -i FILE",
     "Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
-    "FILE",
 )
 
 

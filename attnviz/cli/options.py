@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
+from attnviz.core.errors import in_words
 from attnviz.core.options import Choice, Many, Option, Options, Origin, Output, names_in
 from attnviz.core.registry import DataKind
 from attnviz.renderers.reports import formats_of
@@ -63,12 +64,6 @@ def one_of(names: Iterable[str]) -> Any:
     return ONE_OF[tuple(names)]
 
 
-def in_words(names: Iterable[str]) -> str:
-    """Names as a choice: "none, mean or max"."""
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
-
-
 def option_of(
     annotation: Any, declared: Option, panel: str, kinds: tuple[DataKind, ...] = ("maps",)
 ) -> Any:
@@ -89,8 +84,9 @@ def option_of(
     text = declared.help
     for name, value in words.items():
         text = text.replace(f"{{{name}}}", value)
-    names = declared.names.split()
-    return Annotated[annotation, typer.Option(*names, help=text, rich_help_panel=panel, **settings)]
+    return Annotated[
+        annotation, typer.Option(*declared.names, help=text, rich_help_panel=panel, **settings)
+    ]
 
 
 def _own(parameter: inspect.Parameter) -> inspect.Parameter:

@@ -18,11 +18,6 @@ from attnviz.storage.writing import write_file as write_file
 from attnviz.storage.writing import write_whole as write_whole
 
 
-def write_text(text: str) -> None:
-    """Write data to stdout as UTF-8 and flush it, so that a pipe sees every record at once."""
-    write_bytes(text.encode("utf-8", "backslashreplace"))
-
-
 def write_bytes(data: bytes) -> None:
     """Write data to stdout, whatever Ctrl-C says meanwhile; to a file on a full disk, nothing."""
     try:

@@ -54,30 +54,20 @@ def compare(
     b: Annotated[
         str | None, typer.Argument(help="The other; without it the same text or map.")
     ] = None,
-    model_a: str | None = opt(
-        None, ORIGIN, "--model-a", "Model of A, instead of --model.", "ID_OR_FOLDER"
-    ),
-    model_b: str | None = opt(
-        None, ORIGIN, "--model-b", "Model of B, instead of --model.", "ID_OR_FOLDER"
-    ),
-    revision_a: str | None = opt(None, ORIGIN, "--revision-a", "Revision of A's model.", "NAME"),
-    revision_b: str | None = opt(None, ORIGIN, "--revision-b", "Revision of B's model.", "NAME"),
-    layer_a: str | None = opt(
-        None, CHOICE, "--layer-a", "Layers of A, instead of --layer.", "WHICH"
-    ),
-    layer_b: str | None = opt(
-        None, CHOICE, "--layer-b", "Layers of B, instead of --layer.", "WHICH"
-    ),
-    head_a: str | None = opt(None, CHOICE, "--head-a", "Heads of A, instead of --head.", "WHICH"),
-    head_b: str | None = opt(None, CHOICE, "--head-b", "Heads of B, instead of --head.", "WHICH"),
-    top: int = opt(10, OUTPUT, "--top", "Heads and links to name.", "N", 1),
+    model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
+    model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
+    revision_a: str | None = opt(ORIGIN, "--revision-a NAME", "Revision of A's model."),
+    revision_b: str | None = opt(ORIGIN, "--revision-b NAME", "Revision of B's model."),
+    layer_a: str | None = opt(CHOICE, "--layer-a WHICH", "Layers of A, instead of --layer."),
+    layer_b: str | None = opt(CHOICE, "--layer-b WHICH", "Layers of B, instead of --layer."),
+    head_a: str | None = opt(CHOICE, "--head-a WHICH", "Heads of A, instead of --head."),
+    head_b: str | None = opt(CHOICE, "--head-b WHICH", "Heads of B, instead of --head."),
+    top: int = opt(OUTPUT, "--top N", "Heads and links to name.", default=10, min=1),
     fail_above: float | None = opt(
-        None,
         OUTPUT,
-        "--fail-above",
+        "--fail-above NATS",
         "Exit with 1 if a head's divergence is larger (0: none, 0.693: all).",
-        "NATS",
-        0,
+        min=0,
     ),
     *,
     options: Options,
