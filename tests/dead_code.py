@@ -43,8 +43,6 @@ CALLED_FROM_OUTSIDE = (
 USED_BY_TESTS_ONLY = (
     # whole matrices, to hold what is captured in parts against
     "every_weight",
-    # the benchmark of batches
-    "attend_texts",
 )
 
 TO_BE_REMOVED = (

@@ -1,11 +1,11 @@
-"""Standard input, line by line, and whether more of it is there already."""
+"""Texts from arguments, files of whatever format and stdin, line by line as it comes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Options, opt
@@ -49,9 +49,6 @@ def waiting() -> bool:
         return True
 
 
-# <input_file> Texts from a file or stdin, of whatever format.
-
-
 def count_records(
     file: str,
     *,
@@ -60,10 +57,7 @@ def count_records(
     columns: str | None = None,
     input_format: str | None = None,
 ) -> int | None:
-    """How many texts, good and bad, a file gives; None of what can be read only once.
-
-    It reads the file once over, as `texts_of` would.
-    """
+    """How many texts, good and bad, a file gives; None of what can be read only once."""
     if file == "-" or not Path(file).is_file():
         return None
     reading = reading_of(file, pairs, keep_blank, columns, input_format)
@@ -119,8 +113,6 @@ def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText
         raise InputError(f"{name} holds no text")
 
 
-# <input> Texts from arguments, files and stdin.
-
 INPUT = opt(
     "Options",
     "--input -i FILE",
@@ -128,15 +120,8 @@ INPUT = opt(
 )
 
 
-class FileOptions(TypedDict):
-    """How files are to be read, as `texts_of` takes it."""
-
-    columns: str | None
-    input_format: str | None
-
-
-def reading(options: Options) -> FileOptions:
-    """How files were asked to be read."""
+def reading(options: Options) -> dict[str, Any]:
+    """How files were asked to be read, as `texts_of` takes it."""
     return {"columns": options.many.columns, "input_format": options.many.input_format}
 
 

@@ -43,7 +43,6 @@ ONE_OF = Literal
 
 
 def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
-    """The type and the declaration of each field."""
     types = get_type_hints(half)
     return {item.name: (types[item.name], item.metadata["option"]) for item in fields(half)}
 

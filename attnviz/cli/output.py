@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from attnviz.core.errors import OutputError, UsageError
@@ -70,11 +69,3 @@ def refuse_binary_on_terminal(format_name: str) -> None:
             f"format '{format_name}' is binary and stdout is a terminal: "
             "redirect it, or write a file with -o FILE"
         )
-
-
-def different(*outputs: Path | None) -> list[Path]:
-    """The files that were asked for, of those that can be."""
-    paths = [path for path in outputs if path is not None]
-    if len({path.absolute() for path in paths}) < len(paths):
-        raise UsageError("two outputs go to the same file: name different ones")
-    return paths

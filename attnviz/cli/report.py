@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.app import complain
 from attnviz.cli.output import (
     Draft,
     check_writable,
-    different,
     note,
     refuse_binary_on_terminal,
     uninterrupted,
@@ -55,9 +53,7 @@ class Report(AbstractContextManager["Report"]):
     last one `finish`. What is not finished when the run ends leaves no file, or one that --resume
     continues. While it is open, what the work notifies is said on stderr.
 
-    Attributes:
-        failed: how many records came to nothing, those of an earlier run included.
-        good: how many results there are, likewise.
+    The counts of records that `failed` and of `good` results include those of an earlier run.
     """
 
     def __init__(
@@ -70,7 +66,6 @@ class Report(AbstractContextManager["Report"]):
         command: str = "",
         input_file: Path | None = None,
     ) -> None:
-        """Check everything that will be written."""
         self.options, self.kind = options, kind
         self.started = time.perf_counter()
         self.open, output = ExitStack(), options.output
@@ -120,15 +115,10 @@ class Report(AbstractContextManager["Report"]):
         self.open.enter_context(notices_to(None if self.options.output.quiet else self.say))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self.resumable is not None:
             self.resumable.leave()
-        self.open.__exit__(kind, error, trace)
+        self.open.__exit__(*error)
 
     @property
     def done(self) -> int:
@@ -238,7 +228,11 @@ def check_places(options: Options, kind: DataKind, pictures: Collection[Path]) -
         picture_suffix(path)
     if output.output is not None:
         format_of(output.output, kind)
-    for path in different(output.output, output.html, options.many.rejects, *pictures):
+    outputs = (output.output, output.html, options.many.rejects, *pictures)
+    paths = [path for path in outputs if path is not None]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise UsageError("two outputs go to the same file: name different ones")
+    for path in paths:
         check_writable(path)
     if FORMATS[name].binary:
         refuse_binary_on_terminal(name)

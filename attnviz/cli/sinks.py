@@ -97,10 +97,8 @@ class PictureSink:
     """A picture of each result: FILE for one, FILE-0, FILE-1, … for several."""
 
     def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
-        """Check the suffix."""
-        self.picture, self.path, self.many = picture, path, many
+        self.picture, self.path, self.many, self.count = picture, path, many, count
         self.suffix = picture_suffix(path)
-        self.count = count
 
     def add(self, item: Item) -> None:
         """Draw the result's picture."""
@@ -126,7 +124,6 @@ class PageSink:
     """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
 
     def __init__(self, path: Path | None, many: bool, shown: bool, count: int = 0) -> None:
-        """Find out before the work whether pages can be written."""
         if path is not None:
             if path.suffix.lower() not in SUFFIXES:
                 raise UsageError(f"--html '{path}' must end in {' or '.join(SUFFIXES)}")

@@ -39,11 +39,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Mechanism(Entry):
-    """A formula, and what an own layer needs around it.
+    """A formula, offered by some commands, and what an own layer needs around it.
 
     Attributes:
         projected: False where inputs serve as queries, keys and values as they are.
-        many_heads: True where the function takes `heads`.
         causal: the name of its causal form, where a mask alone does not make it causal.
         scaled: whether scores are divided by the root of the head size; None where weights are no
             softmax of scores.
@@ -68,7 +67,6 @@ class Format(Entry):
     Attributes:
         form: what it is written from; data that have it can be written, by whatever command.
         report: where the code is for other data than maps, "module:attribute"; empty: maps only.
-        binary: True where no terminal can show it.
         grows: True where a file is complete after each text, so that a run can continue it.
     """
 
@@ -88,7 +86,6 @@ class Measure(Entry):
     """A number for each head.
 
     Attributes:
-        short: a column heading of few letters.
         role: the kind of role that a head has once it beats uniform attention clearly; None: none.
         color: of the role, red, green and blue, told apart by the colour-blind too (most are Okabe
             and Ito's, 2008).

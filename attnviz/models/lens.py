@@ -32,14 +32,10 @@ def apply_lens(
     *,
     insisted: bool = False,
 ) -> Attention:
-    """The attention of a text through a lens, or through all of them.
+    """The attention of a text through a lens ("raw" or a name in `LENSES`), or through "all".
 
-    Args:
-        lens: "raw", "all" or a name in `LENSES`.
-        attend: gives the raw maps.
-        ask: gives what a lens needs beyond them.
-        prepare: what is done to raw maps before they are looked at.
-        insisted: True where "all" may not leave out what explains an output.
+    Raw maps are prepared before they are looked at. Where an explanation is `insisted` on, "all"
+    may not leave it out.
 
     Raises:
         UsageError: the lens does not apply here; the message says why and which does.
@@ -52,8 +48,8 @@ def apply_lens(
     if lens == ALL_LENSES:
         return every_lens(prepare(attend()), ask_prepared, insisted=insisted)
     if lens != "raw" and LENSES[lens].needs != "weights":
-        explained: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
-        return explained
+        found: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
+        return found
     attention = prepare(attend())
     return attention if lens == "raw" else LENSES[lens].load()(attention)
 

@@ -52,7 +52,6 @@ def check_origin(origin: Origin, command: Command) -> None:
 
 
 def _check_extent(origin: Origin, command: Command) -> None:
-    """Refuse a part of a text that cannot be asked for here, or not in these words."""
     parts = {"--rows": origin.rows, "--window": origin.window}
     asked = {"--max-size": origin.max_size, **parts}
     given = [option for option, value in asked.items() if value is not None]
@@ -110,7 +109,9 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
     terms = (*LOADING, "generate", "chat")
     loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
     model = load_model(origin.model, **loading, with_head=with_head)
-    rows, window = (part and parse_part(part, "") for part in (origin.rows, origin.window))
+    rows, window = (
+        None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
+    )
     region = Region(origin.max_size, rows, window, links=origin.top, keep_qk=origin.keep_qk)
     return replace(model, region=region)
 

@@ -165,7 +165,6 @@ class PharaohReport(TextReport):
 
 
 def _form(form: Callable[Given, Made] | None) -> Callable[Given, Made]:
-    """The form that a format writes."""
     if form is None:
         raise UsageError("this data cannot be written in this format: choose -f json")
     return form

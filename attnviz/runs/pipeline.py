@@ -5,7 +5,7 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from attnviz.models.open import open_source
 from attnviz.renderers import Display
 from attnviz.renderers.reports import format_of, picture_suffix
 from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
-from attnviz.storage.texts import BadText, Text, check_text, chunks
+from attnviz.storage.texts import BadText, Text, check_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,22 +151,6 @@ def check_kept(origin: Origin, choice: Choice) -> None:
         )
 
 
-def attend_texts(
-    source: Source,
-    texts: Iterable[Text | BadText],
-    choice: Choice,
-    command: Command,
-    batch_size: int | None = None,
-) -> Iterator[Result | AttnvizError]:
-    """Each text's attention in order; a line of a file that fails comes as its error instead.
-
-    Raises:
-        AttnvizError: a text given directly failed, or every line would fail likewise.
-    """
-    for chunk in chunks(texts):
-        yield from attend_chunk(source, chunk, choice, command, batch_size)
-
-
 def attend_chunk(
     source: Source,
     chunk: Sequence[Text | BadText],
@@ -174,9 +158,10 @@ def attend_chunk(
     command: Command,
     batch_size: int | None = None,
 ) -> Iterator[Result | AttnvizError]:
-    """The same for the records of one chunk, on which alone the numbers depend.
+    """Each record's attention in order; a line of a file that fails comes as its error instead.
 
-    No more than `batch_size` texts are read at once; None: as many as fit.
+    The numbers depend on the chunk alone, of which at most `batch_size` texts are read at once;
+    None: as many as fit.
     """
     queries = [_query_of(text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
@@ -267,7 +252,6 @@ def as_result(attention: Attention) -> Result:
 
 
 def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
-    """Keyword arguments shared out to the two halves of a request."""
     known = [{item.name for item in fields(half)} for half in (Origin, Choice)]
     for name in options:
         choose(name, sorted(set().union(*known)), "option")

@@ -48,8 +48,7 @@ class Aligner:
         backward: the model for the other direction; the same one unless a language is fixed.
         how: a name of SYMMETRIZATIONS; None: what the model is made for, "intersection" where it
             translates both ways, else "forward".
-        layer: layers to read; None: the one in focus, else all.
-        head: heads to read, likewise; several are averaged.
+        layer: layers to read; None: the one in focus, else all. `head` likewise.
         notes: what the model had to say about the texts so far, each once.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,17 +83,9 @@ def compare(
     """
 
     def side(text: str, model: str | None, revision: str | None, *which: str | None) -> Side:
-        origin = replace(
-            options.origin,
-            model=model or options.origin.model,
-            revision=revision or options.origin.revision,
-        )
-        layer, head = which
-        choice = replace(
-            options.choice,
-            layer=layer or options.choice.layer,
-            head=head or options.choice.head,
-        )
+        shared, part, (layer, head) = options.origin, options.choice, which
+        origin = replace(shared, model=model or shared.model, revision=revision or shared.revision)
+        choice = replace(part, layer=layer or part.layer, head=head or part.head)
         return Side(text, origin, choice)
 
     sides = (
@@ -129,16 +122,13 @@ def check_sides(sides: tuple[Side, Side]) -> None:
 
 
 def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
-    """Both attentions; a model that both have is loaded once."""
-    sources: dict[Origin, object] = {}
+    load = cache(open_source)
 
     def attention(side: Side) -> Result:
         if side.saved:
             return apply_choice(_saved(side.text), side.choice)
-        text = check_text(side.text)
-        source = sources.get(side.origin) or open_source(side.origin, "self")
-        sources[side.origin] = source
-        return attend_one(source, Text("0", text), side.choice, "self")  # type: ignore[arg-type]
+        text = Text("0", check_text(side.text))
+        return attend_one(load(side.origin, "self"), text, side.choice, "self")
 
     return attention(sides[0]), attention(sides[1])
 
@@ -213,26 +203,23 @@ def _data(
         rows=lambda: comparison_tsv(found),
         document=lambda: comparison_json(found, sides),
         arrays=archive,
-        figures={
-            "heatmap": lambda: _picture(found, captions, "heatmap"),
-            "grid": lambda: _picture(found, captions, "grid"),
-        },
+        figures={name: partial(_picture, found, captions, name) for name in ("heatmap", "grid")},
     )
 
 
 def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figure:
     from attnviz.core.registry import PICTURES
 
-    item, many = found.map, found.divergences.size > 1
-    title = "B − A"
+    item, title = found.map, "B − A"
     if picture == "heatmap":
         layer, head = np.unravel_index(
             int(np.nanargmax(np.nan_to_num(found.divergences, nan=-1.0))), found.divergences.shape
         )
         title += f" · layer {item.layers[layer]} head {item.heads[head]}"
-        title += f", which differs most of {found.divergences.size}" if many else ""
+        if found.divergences.size > 1:
+            title += f", which differs most of {found.divergences.size}"
         item = item.with_weights(
-            item.weights[layer : layer + 1, :, :, :][:, head : head + 1],
+            item.weights[layer : layer + 1, head : head + 1],
             layers=(item.layers[layer],),
             heads=(item.heads[head],),
         )
@@ -243,13 +230,9 @@ def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figu
 
 
 def _judge(found: Comparison, limit: float | None) -> None:
-    """Refuse a divergence above the limit."""
-    if limit is None:
-        return
     values = found.divergences.ravel()
-    over = [
-        place for place in np.argsort(-np.nan_to_num(values, nan=-1.0)) if values[place] > limit
-    ]
+    ordered = np.argsort(-np.nan_to_num(values, nan=-1.0))
+    over = [place for place in ordered if limit is not None and values[place] > limit]
     if not over:
         return
     named = []

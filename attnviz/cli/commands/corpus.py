@@ -155,7 +155,6 @@ def _checkpoint(
 def _read(
     file: str, command: Command, frequencies: Path | None, options: Options
 ) -> tuple[Vocabulary, Iterator[Record], int | None]:
-    """The frequent words, the texts and, where it is known, how many these are."""
 
     def open_texts() -> Iterator[Record]:
         texts, _ = texts_of([], file, pairs=command == "cross", **reading(options))
@@ -178,7 +177,6 @@ def _state(task: ShardTask, checkpoint: Checkpoint | None, report: Report) -> Co
 
 
 def _data(report: CorpusReport, show: str, top: int | None) -> Data:
-    """The report in every form."""
     from attnviz.renderers.data import corpus as data
     from attnviz.renderers.text.corpus import corpus_table
 

@@ -145,7 +145,6 @@ def heads(
 
 
 def _report(options: Options, pictures: Mapping[str, Path | None]) -> Report:
-    """Where everything goes, checked before a model loads."""
     check_choice(options.choice)
     check_origin(options.origin, "self")
     return Report(options, "heads", pictures=pictures)

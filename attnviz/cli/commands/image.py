@@ -125,10 +125,10 @@ def image(
         provenance = replace(attention.provenance, settings=settings)
         attention = replace(attention, id=path.stem, provenance=provenance)
         looks = attention
-        if ALL not in (patch, token):
-            looks = (
-                look_from(attention, patch) if text is None else look_from_token(attention, token)
-            )
+        if text is None and patch != ALL:
+            looks = look_from(attention, patch)
+        elif text is not None and token != ALL:
+            looks = look_from_token(attention, token)
         # The lens has been held over it already.
         choice = replace(options.choice, lens="raw", explain=None)
         found = apply_choice(looks, choice)
@@ -220,10 +220,11 @@ def flow_shown(attention: Attention, patch: str | None) -> Attention:
     from attnviz.analyses.lenses.flow import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens
+    place = None if patch == ALL else query_place(tokens, patch)
     fits = isqrt(MOST_SOLVES) - sum(token.special for token in tokens)
     return flow(
         attention,
-        None if patch == ALL else (query_place(tokens, patch),),
+        None if place is None else (place,),
         f"choose one --patch ({len(tokens):,} problems), give a smaller --image-size (at most "
         f"{fits} patches), or use --lens rollout",
     )

@@ -58,7 +58,6 @@ def lesson(
 
 
 def _teach(name: str, given: Mapping[str, Any]) -> Lesson:
-    """The lesson with those options that were given."""
     if "text" in given:
         from attnviz.storage.texts import check_text
 
@@ -78,13 +77,10 @@ def _data(result: Lesson) -> Data:
     from attnviz.renderers.reports import Data
     from attnviz.storage.documents import dump_json
 
-    def rows() -> str:
-        lines = (map(escape, map(str, row)) for row in (result.columns, *result.rows))
-        return "".join("\t".join(line) + "\n" for line in lines)
-
+    lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
     return Data(
         text=result.table,
-        rows=rows,
+        rows=lambda: "".join(f"{line}\n" for line in lines),
         document=lambda: dump_json(result.data()) + "\n",
         figures={"plot": result.draw},
         about=result.title,
