@@ -65,7 +65,6 @@ class Format(Entry):
     """A data format.
 
     Attributes:
-        form: what it is written from; data that have it can be written, by whatever command.
         report: where the code is for other data than maps, "module:attribute"; empty: maps only.
         grows: True where a file is complete after each text, so that a run can continue it.
     """
@@ -239,12 +238,10 @@ FORMATS: dict[str, Format] = {
         binary=True,
     ),
     "heatmap": Format(
-        "One matrix as a picture in the terminal.",
-        "attnviz.renderers.text.heatmap:TerminalHeatmap",
+        "One matrix as a picture in the terminal.", "attnviz.renderers.text.heatmap:TerminalHeatmap"
     ),
     "grid": Format(
-        "Every head as a thumbnail in the terminal.",
-        "attnviz.renderers.text.heatmap:TerminalGrid",
+        "Every head as a thumbnail in the terminal.", "attnviz.renderers.text.heatmap:TerminalGrid"
     ),
     "links": Format(
         "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
@@ -279,11 +276,9 @@ DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
 }
 """What each kind of data can be written as, its usual form first."""
 
-
 PICTURES: dict[str, Entry] = {
     "heatmap": Entry(
-        "One matrix of weights as a heat map.",
-        "attnviz.renderers.figures.heatmap:heatmap",
+        "One matrix of weights as a heat map.", "attnviz.renderers.figures.heatmap:heatmap"
     ),
     "grid": Entry(
         "Every head of every layer side by side on one scale.",
@@ -404,8 +399,7 @@ LENSES: dict[str, Lens] = {
 
 LESSONS: dict[str, Entry] = {
     "positions": Entry(
-        "Sinusoidal position encoding as a heat map.",
-        "attnviz.teach.lessons.positions:positions",
+        "Sinusoidal position encoding as a heat map.", "attnviz.teach.lessons.positions:positions"
     ),
     "scaling": Entry(
         "Scaled against unscaled softmax as the head size grows.",

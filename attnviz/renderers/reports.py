@@ -62,8 +62,6 @@ class Data:
     Attributes:
         text: a table for the eye.
         rows: a header and rows, tab-separated, in which no field holds a tab or a line break.
-        document: a JSON document.
-        arrays: an .npz archive.
         about: what is kept in a picture's metadata.
     """
 
