@@ -25,7 +25,7 @@ CALLED_FROM_OUTSIDE = (
     # typer, of its groups and of functions whose signature it reads
     "list_commands",
     "resolve_command",
-    "standalone_mode",
+    "trace",
     "__signature__",
     "__annotations__",
     # io and zipfile, of streams and members

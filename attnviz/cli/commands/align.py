@@ -66,7 +66,11 @@ def run_alignment(
         read = chunks(pairs, ready=more_of_stdin(file))
         found = _counting(with_records(with_shards(work, read, engine, chunk_name)), advance)
         if gold is None:
-            write_links(found, report)
+            for number, (record, aligned) in enumerate(found):
+                # One without links gets a line too, so that each stays beside its pair.
+                if isinstance(aligned, AttnvizError):
+                    report.skip(record, aligned)
+                report.add(links_data(getattr(record, "id", str(number)), aligned))
         else:
             write_scores(found, gold, report)
         report.finish()
@@ -78,17 +82,6 @@ def _counting(found: Iterable[Outcome], advance: Callable[[int], None]) -> Itera
     for outcome in found:
         advance(1)
         yield outcome
-
-
-def write_links(found: Iterable[Outcome], report: Report) -> None:
-    """Write the links of each pair.
-
-    One that could not be aligned has none, so that every line stays beside its pair.
-    """
-    for number, (record, aligned) in enumerate(found):
-        if isinstance(aligned, AttnvizError):
-            report.skip(record, aligned)
-        report.add(links_data(getattr(record, "id", str(number)), aligned))
 
 
 COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word")
