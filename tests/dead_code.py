@@ -25,8 +25,7 @@ CALLED_FROM_OUTSIDE = (
     # typer, of its groups and of functions whose signature it reads
     "list_commands",
     "resolve_command",
-    "standalone_mode",
-    "windows_expand_args",
+    "trace",
     "__signature__",
     "__annotations__",
     # io and zipfile, of streams and members
@@ -43,8 +42,6 @@ CALLED_FROM_OUTSIDE = (
 USED_BY_TESTS_ONLY = (
     # whole matrices, to hold what is captured in parts against
     "every_weight",
-    # the benchmark of batches
-    "attend_texts",
 )
 
 TO_BE_REMOVED = (
@@ -57,8 +54,8 @@ ALLOWED = (*CALLED_FROM_OUTSIDE, *USED_BY_TESTS_ONLY, *TO_BE_REMOVED)
 
 
 def named_in_tables(trees: tuple[str, ...] = TREES) -> set[str]:
-    """The attributes that strings like "package.module:attribute" name."""
-    target = re.compile(r"[a-z_][\w.]*\.\w+:(\w+)")
+    """The attributes that strings like "module:attribute" name."""
+    target = re.compile(r"[a-z_][\w.]*:(\w+)")
     return {
         match[1]
         for tree in trees

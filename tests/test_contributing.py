@@ -42,7 +42,7 @@ def test_a_doors_row_names_what_its_file_defines(file: str, code: str, row: str)
     exec(compile(code, f"<{file}>", "exec"), vars(module))
     ((_, entry),) = eval(f"{{{row}}}", vars(registry)).items()
     assert isinstance(entry, Entry)
-    place, _, attribute = entry.target.partition(":")
+    place, _, attribute = (entry.room + entry.target).partition(":")
     assert place == module.__name__
     made: Any = getattr(module, attribute)
     assert made.__module__ == module.__name__

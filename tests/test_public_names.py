@@ -40,6 +40,13 @@ def test_importing_the_package_costs_nothing() -> None:
     assert done.stdout.split("\n")[:2] == ["set()", "True False"]
 
 
+@pytest.mark.parametrize("words", [["--help"], ["mechanisms"], ["models"]])
+def test_help_and_listings_wait_for_no_numpy(words: list[str]) -> None:
+    code = f"import sys; from attnviz.cli.app import run; run({words}); "
+    code += "assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
 def test_attend_gives_what_the_command_line_gives() -> None:
     result = own()
     document = run("self", TEXT, *OWN, "-f", "json").json()

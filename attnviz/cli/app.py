@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -73,18 +72,11 @@ class Commands(TyperGroup):
             )
         return name, _build(name), rest
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, **settings: Any) -> Any:
         """Run and exit with the status."""
         run = super().main
-        sys.exit(guarded(lambda: run(args, prog_name, complete_var, False, **extra)))
+        settings["standalone_mode"] = False
+        sys.exit(guarded(lambda: run(*args, **settings)))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""

@@ -1,11 +1,11 @@
-"""Standard input, line by line, and whether more of it is there already."""
+"""Texts from arguments, files of whatever format and stdin, line by line as it comes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Options, opt
@@ -48,9 +48,6 @@ def waiting() -> bool:
         return True
 
 
-# <input_file> Texts from a file or stdin, of whatever format.
-
-
 def count_records(
     file: str,
     *,
@@ -59,10 +56,7 @@ def count_records(
     columns: str | None = None,
     input_format: str | None = None,
 ) -> int | None:
-    """How many texts, good and bad, a file gives; None of what can be read only once.
-
-    It reads the file once over, as `texts_of` would.
-    """
+    """How many texts, good and bad, a file gives; None of what can be read only once."""
     if file == "-" or not Path(file).is_file():
         return None
     reading = reading_of(file, pairs, keep_blank, columns, input_format)
@@ -97,16 +91,11 @@ def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
     """Texts as they come; that there is a file with the right columns is found out here and now."""
     if file == "-":
         return _some(read_texts(stdin_lines(), "stdin", reading), "stdin")
+    from attnviz.storage.matrices import open_file
+
     path, name = Path(file), f"'{file}'"
-    try:
-        if not path.is_fifo():  # opening a pipe would take what is in it
-            path.open("rb").close()
-    except IsADirectoryError as error:
-        raise InputError(f"{name} is a folder, not a file") from error
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {name}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror}") from error
+    if not path.is_fifo():  # opening a pipe would take what is in it
+        open_file(path).close()
     if path.is_file():
         next(read_texts(_lines(path), name, reading), None)
     return _some(read_texts(_lines(path), name, reading), name)
@@ -127,26 +116,15 @@ def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText
         raise InputError(f"{name} holds no text")
 
 
-# <input> Texts from arguments, files and stdin.
-
 INPUT = opt(
-    None,
     "Options",
-    "--input -i",
+    "--input -i FILE",
     "Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
-    "FILE",
 )
 
 
-class FileOptions(TypedDict):
-    """How files are to be read, as `texts_of` takes it."""
-
-    columns: str | None
-    input_format: str | None
-
-
-def reading(options: Options) -> FileOptions:
-    """How files were asked to be read."""
+def reading(options: Options) -> dict[str, Any]:
+    """How files were asked to be read, as `texts_of` takes it."""
     return {"columns": options.many.columns, "input_format": options.many.input_format}
 
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
+from attnviz.core.errors import in_words
 from attnviz.core.options import Choice, Many, Option, Options, Origin, Output, names_in
 from attnviz.core.registry import DataKind
 from attnviz.renderers.reports import formats_of
@@ -42,7 +43,6 @@ ONE_OF = Literal
 
 
 def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
-    """The type and the declaration of each field."""
     types = get_type_hints(half)
     return {item.name: (types[item.name], item.metadata["option"]) for item in fields(half)}
 
@@ -61,12 +61,6 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
 def one_of(names: Iterable[str]) -> Any:
     """The type of one name of a table: typer completes it and refuses others."""
     return ONE_OF[tuple(names)]
-
-
-def in_words(names: Iterable[str]) -> str:
-    """Names as a choice: "none, mean or max"."""
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def option_of(
@@ -89,8 +83,9 @@ def option_of(
     text = declared.help
     for name, value in words.items():
         text = text.replace(f"{{{name}}}", value)
-    names = declared.names.split()
-    return Annotated[annotation, typer.Option(*names, help=text, rich_help_panel=panel, **settings)]
+    return Annotated[
+        annotation, typer.Option(*declared.names, help=text, rich_help_panel=panel, **settings)
+    ]
 
 
 def _own(parameter: inspect.Parameter) -> inspect.Parameter:

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from attnviz.core.errors import OutputError, UsageError
@@ -16,11 +15,6 @@ from attnviz.storage.writing import Draft as Draft
 from attnviz.storage.writing import check_writable as check_writable
 from attnviz.storage.writing import write_file as write_file
 from attnviz.storage.writing import write_whole as write_whole
-
-
-def write_text(text: str) -> None:
-    """Write data to stdout as UTF-8 and flush it, so that a pipe sees every record at once."""
-    write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(data: bytes) -> None:
@@ -75,11 +69,3 @@ def refuse_binary_on_terminal(format_name: str) -> None:
             f"format '{format_name}' is binary and stdout is a terminal: "
             "redirect it, or write a file with -o FILE"
         )
-
-
-def different(*outputs: Path | None) -> list[Path]:
-    """The files that were asked for, of those that can be."""
-    paths = [path for path in outputs if path is not None]
-    if len({path.absolute() for path in paths}) < len(paths):
-        raise UsageError("two outputs go to the same file: name different ones")
-    return paths

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-Item = TypeVar("Item")
-
-
-def counted(items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
-    """The items as they come, counted on stderr from the second second on until the end."""
-    with advancing(total) as advance:
-        for item in items:
-            advance(1)
-            yield item
 
 
 @contextmanager

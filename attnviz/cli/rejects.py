@@ -3,43 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnviz.cli.app import complain
 from attnviz.core.errors import AttnvizError
 
 if TYPE_CHECKING:
     from attnviz.storage.texts import BadText, Text
-
-
-@dataclass
-class Failures:
-    """Records that come to nothing: each a line on stderr and in the rejects, or the run's end.
-
-    Attributes:
-        stops: True where the first one is the end.
-        write: takes a record's line for the file of rejects; None: there is no such file.
-        count: how many there were.
-        last: what was said of the last one.
-    """
-
-    stops: bool = False
-    write: Callable[[bytes], None] | None = None
-    count: int = 0
-    last: str = ""
-
-    def add(self, record: Text | BadText | None, error: AttnvizError) -> None:
-        """Take one more."""
-        if self.stops:
-            raise error
-        if str(error) != self.last:  # a worker that died takes many records with it
-            complain(str(error))
-        self.last = str(error)
-        self.count += 1
-        if self.write is not None:
-            self.write(rejected(record, error))
 
 
 def rejected(record: Text | BadText | None, error: AttnvizError) -> bytes:

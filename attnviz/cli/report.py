@@ -6,38 +6,35 @@ file, pictures and a page; records that failed to a file of rejects; notes to st
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from attnviz.cli.app import complain
 from attnviz.cli.output import (
     Draft,
     check_writable,
-    different,
     note,
     refuse_binary_on_terminal,
     uninterrupted,
 )
-from attnviz.cli.rejects import Failures, rejected
+from attnviz.cli.rejects import rejected
 from attnviz.cli.sinks import (
-    FileSink,
+    DataSink,
     Item,
     PageSink,
     PictureSink,
     Sink,
-    StdoutSink,
     display_of_stdout,
     item_of,
     open_resumable,
     renderer_of,
 )
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.notices import notices_to
+from attnviz.core.notices import kind_of, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display
@@ -56,9 +53,7 @@ class Report(AbstractContextManager["Report"]):
     last one `finish`. What is not finished when the run ends leaves no file, or one that --resume
     continues. While it is open, what the work notifies is said on stderr.
 
-    Attributes:
-        failed: how many records came to nothing, those of an earlier run included.
-        good: how many results there are, likewise.
+    The counts of records that `failed` and of `good` results include those of an earlier run.
     """
 
     def __init__(
@@ -71,13 +66,14 @@ class Report(AbstractContextManager["Report"]):
         command: str = "",
         input_file: Path | None = None,
     ) -> None:
-        """Check everything that will be written."""
         self.options, self.kind = options, kind
         self.started = time.perf_counter()
-        self.format = check_places(options, kind, pictures)
-        self.open = ExitStack()
-        output = options.output
-        self.notes = Notes(output.quiet)
+        self.open, output = ExitStack(), options.output
+        if pictures is None:
+            pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
+        places = {name: path for name, path in pictures.items() if path is not None}
+        self.format = check_places(options, kind, places.values())
+        self.said: set[str] = set()
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         names = [self.format, *([format_of(output.output, kind)] if output.output else [])]
         shown = kind not in PLAIN and any(FORMATS[name].form in ("text", "maps") for name in names)
@@ -91,20 +87,19 @@ class Report(AbstractContextManager["Report"]):
         self.good = self.done - self.failed
         self.sinks: list[Sink] = []
         self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
-        self.failures = Failures(options.many.on_error == "stop")
+        self.last_failure = ""
         if draft := self._draft(output.output, resumable):
             plain = Display(many=many, width=display.width)
             renderer = renderer_of(format_of(draft.path, kind), kind, plain)
-            self.sinks.append(FileSink(renderer, draft))
-        for picture, path in places_of(options, pictures).items():
+            self.sinks.append(DataSink(renderer, draft))
+        for picture, path in places.items():
             self.sinks.append(PictureSink(picture, path, many, self.good))
         if output.html or output.open_page:
             self.sinks.append(PageSink(output.html, many, output.open_page, self.good))
         renderer = renderer_of(self.format, kind, display)
-        self.sinks.append(StdoutSink(renderer, alone=not (self.sinks or resumable)))
+        self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
 
     def _draft(self, path: Path | None, taken: object) -> Draft | None:
-        """A file that appears whole or not at all, unless it is none or taken care of."""
         return None if path is None or taken else self.open.enter_context(Draft(path))
 
     def reject(self, lines: bytes, count: int = 1) -> None:
@@ -117,18 +112,13 @@ class Report(AbstractContextManager["Report"]):
             self.failed += count
 
     def __enter__(self) -> Report:
-        self.open.enter_context(notices_to(None if self.options.output.quiet else self.notes.say))
+        self.open.enter_context(notices_to(None if self.options.output.quiet else self.say))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self.resumable is not None:
             self.resumable.leave()
-        self.open.__exit__(kind, error, trace)
+        self.open.__exit__(*error)
 
     @property
     def done(self) -> int:
@@ -146,8 +136,11 @@ class Report(AbstractContextManager["Report"]):
         return 1 if self.failed else 0
 
     def say(self, text: str) -> None:
-        """Say a note on stderr, once, unless --quiet was given."""
-        self.notes.say(text)
+        """Say a note on stderr, once, whatever its numbers, unless --quiet was given."""
+        kind = kind_of(text)
+        if kind not in self.said and not self.options.output.quiet:
+            note(text)
+        self.said.add(kind)
 
     def say_of(self, attention: Attention) -> None:
         """Say what a reader must know of a result."""
@@ -182,8 +175,12 @@ class Report(AbstractContextManager["Report"]):
         Raises:
             AttnvizError: it is the end, by --on-error stop.
         """
-        self.failures.add(record, error)
-        self.reject(b"" if record is None else rejected(record, error))
+        if self.options.many.on_error == "stop":
+            raise error
+        if str(error) != self.last_failure:  # a worker that died takes many records with it
+            complain(str(error))
+        self.last_failure = str(error)
+        self.reject(rejected(record, error))
 
     def finish(self) -> None:
         """Complete everything; where no record came to anything, the file of rejects only."""
@@ -200,8 +197,7 @@ class Report(AbstractContextManager["Report"]):
     ) -> AbstractContextManager[Callable[[int], None]]:
         """What to tell of records that are done; it shows them where someone watches stderr.
 
-        Args:
-            total: counts the records; None: there is only one.
+        `total` counts the records; None: there is only one.
         """
         if total is None or self.options.output.quiet or not sys.stderr.isatty():
             return nullcontext(lambda more: None)
@@ -214,45 +210,33 @@ PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "listing")
 """Data whose tables are as wide as they are, without colours."""
 
 
-def places_of(
-    options: Options, pictures: Mapping[str, Path | None] | None = None
-) -> dict[str, Path]:
-    """Where each picture that was asked for goes."""
-    if pictures is None:
-        output = options.output
-        pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
-    return {name: path for name, path in pictures.items() if path is not None}
-
-
-def check_places(
-    options: Options, kind: DataKind, pictures: Mapping[str, Path | None] | None = None
-) -> str:
+def check_places(options: Options, kind: DataKind, pictures: Collection[Path]) -> str:
     """Find out whether everything asked for has a place of its own; answers stdout's format."""
     output, formats = options.output, formats_of(kind)
     name = output.format or next(iter(formats))
     if name not in formats:
-        raise UsageError(wrong_format(name, kind))
+        raise UsageError(
+            f"format '{name}' cannot hold {PLURALS[kind]}: choose from {', '.join(formats)}"
+        )
     if options.origin.keep_qk:
         from attnviz.runs.pipeline import check_kept
 
         check_kept(options.origin, options.choice)
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
-    places = places_of(options, pictures).values()
-    for path in places:
+    for path in pictures:
         picture_suffix(path)
     if output.output is not None:
         format_of(output.output, kind)
-    for path in different(output.output, output.html, options.many.rejects, *places):
+    outputs = (output.output, output.html, options.many.rejects, *pictures)
+    paths = [path for path in outputs if path is not None]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise UsageError("two outputs go to the same file: name different ones")
+    for path in paths:
         check_writable(path)
     if FORMATS[name].binary:
         refuse_binary_on_terminal(name)
     return name
-
-
-def wrong_format(name: str, kind: DataKind) -> str:
-    """What is wrong with a format of other data."""
-    return f"format '{name}' cannot hold {PLURALS[kind]}: choose from {', '.join(formats_of(kind))}"
 
 
 PLURALS: dict[DataKind, str] = {
@@ -266,18 +250,3 @@ PLURALS: dict[DataKind, str] = {
     "lesson": "a lesson",
     "listing": "a list",
 }
-
-
-class Notes:
-    """Notes on stderr, each once; one that differs in its numbers only counts as said."""
-
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
-        self.said: set[str] = set()
-
-    def say(self, text: str) -> None:
-        """Say a note, unless it was said."""
-        kind = re.sub(r"\d[\d.,]*|'.*'", "", text)
-        if kind not in self.said and not self.quiet:
-            note(text)
-        self.said.add(kind)

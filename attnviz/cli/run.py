@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
+from attnviz.cli.inputs import count_records, reading, waiting
 from attnviz.cli.report import Report
 from attnviz.core.errors import AttnvizError
 from attnviz.core.options import Options
@@ -72,11 +73,7 @@ def report_all(
 
 def more_of_stdin(input_file: str | None) -> Callable[[], bool] | None:
     """What tells whether more of stdin is there already; None where a file is read."""
-    if input_file not in (None, "-"):
-        return None
-    from attnviz.cli.inputs import waiting
-
-    return waiting
+    return waiting if input_file in (None, "-") else None
 
 
 def sharing(options: Options) -> tuple[str, int | None, str | None]:
@@ -88,9 +85,4 @@ def count_texts(input_file: str | None, command: Command, options: Options) -> i
     """How many texts a file holds, good and bad; None where that is not known."""
     if input_file is None:
         return None
-    from attnviz.cli.inputs import count_records
-
-    many, pairs = options.many, command != "self"
-    return count_records(
-        input_file, pairs=pairs, columns=many.columns, input_format=many.input_format
-    )
+    return count_records(input_file, pairs=command != "self", **reading(options))

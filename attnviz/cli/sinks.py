@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.output import Draft, check_writable, note, write_bytes, write_file
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display, Renderer, Views
-from attnviz.renderers.reports import Data, format_of, picture_suffix
+from attnviz.renderers.reports import Data, as_bytes, format_of, picture_suffix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,6 @@ class Item:
     """One result, in every form that a place may ask for.
 
     Attributes:
-        data: what is written as data.
         views: what a reader is shown of maps, worked out once and only if somebody asks.
         figures: its own pictures by name; of maps the usual ones need none.
         page: the maps of its page, where these are not the data.
@@ -62,83 +61,44 @@ def item_of(result: Attention | Data, options: Options) -> Item:
 def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
     """A fresh renderer of a kind of data."""
     entry = FORMATS[format_name]
-    renderer: Renderer = (entry.load() if kind == "maps" else entry.load_report())(display)
-    return renderer
+    return (entry.load() if kind == "maps" else entry.load_report())(display)  # type: ignore[no-any-return]
 
 
-class Sink(Protocol):
-    """One place that results go to."""
+class DataSink:
+    """Data in a draft, kept once it is complete, or on stdout as soon as each result is done."""
 
-    def add(self, item: Item) -> None:
-        """Take one result."""
-        ...
-
-    def finish(self) -> None:
-        """All results are there."""
-        ...
-
-
-class StdoutSink:
-    """Data on stdout, each result as soon as it is done."""
-
-    def __init__(self, renderer: Renderer, alone: bool = True) -> None:
-        """Take the renderer."""
-        self.renderer, self.alone = renderer, alone
+    def __init__(self, renderer: Renderer, draft: Draft | None = None, alone: bool = True) -> None:
+        self.renderer, self.draft, self.alone = renderer, draft, alone
         self.read = True
 
     def add(self, item: Item) -> None:
         """Write the result's part."""
         if self.read:
-            self._write(_written(self.renderer, item))
+            data: Any = item.data
+            self._write(self.renderer.add(data, item.views))
 
     def finish(self) -> None:
-        """Write what closes the data."""
+        """Write what closes the data, and move a file into place."""
         if self.read:
-            self._write(as_bytes(self.renderer.finish()))
+            self._write(self.renderer.finish())
+        if self.draft is not None:
+            self.draft.keep()
 
-    def _write(self, part: bytes) -> None:
+    def _write(self, part: str | bytes) -> None:
         try:
-            write_bytes(part)
+            (write_bytes if self.draft is None else self.draft.write)(as_bytes(part))
         except BrokenPipeError:
             if self.alone:
                 raise
             self.read = False
 
 
-class FileSink:
-    """Data in a file, moved into place once it is complete."""
-
-    def __init__(self, renderer: Renderer, draft: Draft) -> None:
-        self.renderer, self.draft = renderer, draft
-
-    def add(self, item: Item) -> None:
-        """Append the result's part to the draft."""
-        self.draft.write(_written(self.renderer, item))
-
-    def finish(self) -> None:
-        """Close the data and move it into place."""
-        self.draft.write(as_bytes(self.renderer.finish()))
-        self.draft.keep()
-
-
-def _written(renderer: Renderer, item: Item) -> bytes:
-    data: Any = item.data
-    return as_bytes(renderer.add(data, item.views))
-
-
-def as_bytes(part: str | bytes) -> bytes:
-    """Text as UTF-8; bytes as they are."""
-    return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
-
-
 class PictureSink:
     """A picture of each result: FILE for one, FILE-0, FILE-1, … for several."""
 
     def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
-        """Check the suffix."""
-        self.picture, self.path, self.many = picture, path, many
+        self.picture, self.path, self.many, self.count = picture, path, many, count
         self.suffix = picture_suffix(path)
-        self.count = count
 
     def add(self, item: Item) -> None:
         """Draw the result's picture."""
@@ -164,7 +124,6 @@ class PageSink:
     """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
 
     def __init__(self, path: Path | None, many: bool, shown: bool, count: int = 0) -> None:
-        """Find out before the work whether pages can be written."""
         if path is not None:
             if path.suffix.lower() not in SUFFIXES:
                 raise UsageError(f"--html '{path}' must end in {' or '.join(SUFFIXES)}")
@@ -197,6 +156,10 @@ class PageSink:
             note("--open shows the first text; --html FILE writes a page for each")
 
 
+Sink = DataSink | PictureSink | PageSink
+"""One place that results go to."""
+
+
 def _numbered(path: Path, many: bool, count: int) -> Path:
     return path.with_name(f"{path.stem}-{count}{path.suffix}") if many else path
 
@@ -216,7 +179,6 @@ def command_line() -> str:
     program = Path(sys.argv[0]).name if sys.argv else ""
     if program not in ("attnviz", "attnviz.exe", "__main__.py"):
         return ""
-
     return shlex.join(["attnviz", *sys.argv[1:]])
 
 

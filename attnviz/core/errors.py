@@ -55,3 +55,9 @@ def choose(name: str, allowed: Iterable[str], what: str) -> str:
     raise UsageError(
         f"unknown {what} '{name}': choose from {', '.join(names)}.{did_you_mean(name, names)}"
     )
+
+
+def in_words(names: Iterable[str]) -> str:
+    """Names as a choice: "none, mean or max"."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last

@@ -6,6 +6,7 @@ listener nothing is shown; the result's provenance holds it all the same.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,3 +30,8 @@ def notices_to(listener: Listener | None) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+def kind_of(text: str) -> str:
+    """A notice without its numbers and quoted names: such notices say the same."""
+    return re.sub(r"\d[\d.,]*|'.*'", "", text)

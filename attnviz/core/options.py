@@ -33,117 +33,117 @@ class Option:
 
     Attributes:
         group: the options that it is offered with; of a command's own option the panel of the help.
-        names: "--format -f".
+        usage: "--format -f NAME": its names and what stands for its value; a flag has none.
         help: a noun phrase; "{choices}" stands for what the field may be.
-        metavar: what stands for its value; None: it is a flag.
         min: the least number.
         choices: the names of a table that it may be; a Literal type says so by itself.
         suggested: names that a shell completes, among other values.
     """
 
     group: str
-    names: str
+    usage: str
     help: str
-    metavar: str | None = None
     min: int | None = None
     choices: tuple[str, ...] = ()
     suggested: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> list[str]:
+        """Long and short."""
+        return [word for word in self.usage.split() if word.startswith("-")]
 
-def opt(default: object, *words: str | int, **settings: tuple[str, ...]) -> Any:
-    """A default value that carries its `Option`: of a field here, or of a command's parameter."""
-    return field(default=default, metadata={"option": Option(*words, **settings)})  # type: ignore[arg-type]
+    @property
+    def metavar(self) -> str | None:
+        """What stands for its value; None: it is a flag."""
+        return self.usage.removeprefix(" ".join(self.names)).strip() or None
+
+
+def opt(group: str, usage: str, text: str, *, default: object = None, **more: Any) -> Any:
+    """A default value that carries its `Option`: of a field here, or of a command's parameter.
+
+    Without a default a flag is off and anything else None; `more` are further fields of `Option`.
+    """
+    option = Option(group, usage, text, **more)
+    if default is None and option.metavar is None:
+        default = False
+    return field(default=default, metadata={"option": option})
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where attention comes from."""
 
-    model: str | None = opt(
-        None, "model", "--model -m", "Hugging Face model, or 'pocket'.", "ID_OR_FOLDER"
-    )
+    model: str | None = opt("model", "--model -m ID_OR_FOLDER", "Hugging Face model, or 'pocket'.")
     mechanism: str | None = opt(
-        None,
         "mechanism",
-        "--mechanism",
+        "--mechanism NAME",
         "Untrained own layer; 'attnviz mechanisms' lists them.",
-        "NAME",
         suggested=tuple(MECHANISMS),
     )
     weights: Path | None = opt(
-        None,
         "weights",
-        "--weights",
+        "--weights FILE",
         "Your own matrices or a saved map: .npz, .safetensors or .json.",
-        "FILE",
     )
-    causal: bool = opt(False, "causal", "--causal", "Hide every later token.")
-    size: int = opt(64, "layer", "--size", "Features of an own layer.", "N", 1)
-    heads: int = opt(4, "layer", "--heads", "Heads of an own layer.", "N", 1)
-    seed: int = opt(0, "layer", "--seed", "Seed of an own layer.", "N", 0)
-    device: Device = opt("auto", "compute", "--device", "{choices}.", "NAME")
+    causal: bool = opt("causal", "--causal", "Hide every later token.")
+    size: int = opt("layer", "--size N", "Features of an own layer.", default=64, min=1)
+    heads: int = opt("layer", "--heads N", "Heads of an own layer.", default=4, min=1)
+    seed: int = opt("layer", "--seed N", "Seed of an own layer.", default=0, min=0)
+    device: Device = opt("compute", "--device NAME", "{choices}.", default="auto")
     device_map: DeviceMap | None = opt(
-        None,
         "model",
-        "--device-map",
+        "--device-map HOW",
         "Spread a model larger than one device: {choices} (accelerate).",
-        "HOW",
     )
     dtype: Dtype | None = opt(
-        None, "compute", "--dtype", "{choices}. On a processor the first is the default.", "NAME"
+        "compute", "--dtype NAME", "{choices}. On a processor the first is the default."
     )
     revision: str | None = opt(
-        None, "model", "--revision", "Branch, tag or commit of a model on the hub.", "NAME"
+        "model", "--revision NAME", "Branch, tag or commit of a model on the hub."
     )
     allow_pickle: bool = opt(
-        False, "model", "--allow-pickle", "Load pickled weights of a model that you trust."
+        "model", "--allow-pickle", "Load pickled weights of a model that you trust."
     )
     allow_code: bool = opt(
-        False, "model", "--allow-code", "Run the code that a model you trust brings along."
+        "model", "--allow-code", "Run the code that a model you trust brings along."
     )
     generate: int | None = opt(
-        None,
         "generate",
-        "--generate",
+        "--generate N",
         "Tokens that the model writes at most; its output is shown with the text.",
-        "N",
-        1,
+        min=1,
     )
     chat: bool = opt(
-        False, "chat", "--chat", "Read the text as a user's turn, by the model's chat template."
+        "chat", "--chat", "Read the text as a user's turn, by the model's chat template."
     )
     keep_qk: bool = opt(
-        False,
         "projections",
         "--keep-qk",
         "Keep queries and keys, for the query · key view of --html and --open.",
     )
     max_size: int | None = opt(
-        None,
         "long",
-        "--max-size",
+        "--max-size N",
         "Rows and columns of a map at most; a longer text is shown in blocks. Default 1024, "
         "fewer where many heads would fill the memory.",
-        "N",
-        1,
+        min=1,
     )
     rows: str | None = opt(
-        None, "range", "--rows", "Only tokens A to B attend, counted from 0: exact.", "A-B"
+        "range", "--rows A-B", "Only tokens A to B attend, counted from 0: exact."
     )
     window: str | None = opt(
-        None, "range", "--window", "Only tokens A to B attend, and to each other.", "A-B"
+        "range", "--window A-B", "Only tokens A to B attend, and to each other."
     )
     top: int = opt(
-        20,
         "top",
-        "--top",
+        "--top N",
         "Strongest links that -f links lists, without special tokens and the diagonal; of a "
         "text in blocks found for each head, which 0 spares.",
-        "N",
-        0,
+        default=20,
+        min=0,
     )
     to: Language | None = opt(
-        None, "to", "--to", "Language of the target for the pocket model: {choices}.", "LANGUAGE"
+        "to", "--to LANGUAGE", "Language of the target for the pocket model: {choices}."
     )
 
 
@@ -152,56 +152,40 @@ class Choice:
     """Which part of the attention is wanted."""
 
     lens: str = opt(
-        "raw",
         "lens",
-        "--lens",
+        "--lens NAME",
         "What to make of the weights first: {choices}; all shows them side by side.",
-        "NAME",
+        default="raw",
         choices=LENS_NAMES,
     )
     explain: str | None = opt(
-        None,
         "explain",
-        "--target",
+        "--target WHAT",
         "What --lens gradient explains: a class, or a token (by text or number from 0).",
-        "WHAT",
     )
-    stream: str | None = opt(
-        None, "stream", "--stream", "One stream: encoder, decoder, cross, …", "NAME"
-    )
-    layer: str | None = opt(
-        None, "heads", "--layer", "Layers from 0: 3, 0,2 or 0-3, last, all.", "WHICH"
-    )
-    head: str | None = opt(
-        None, "heads", "--head", "Heads from 0: 3, 0,2 or 0-3, last, all.", "WHICH"
-    )
+    stream: str | None = opt("stream", "--stream NAME", "One stream: encoder, decoder, cross, …")
+    layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2 or 0-3, last, all.")
+    head: str | None = opt("heads", "--head WHICH", "Heads from 0: 3, 0,2 or 0-3, last, all.")
     reduce: Reduce = opt(
-        "none", "reduce", "--reduce", "Combine heads and layers: {choices}.", "HOW"
+        "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none"
     )
-    over: Over = opt("both", "reduce", "--over", "What --reduce combines: {choices}.", "AXIS")
+    over: Over = opt("reduce", "--over AXIS", "What --reduce combines: {choices}.", default="both")
     labels: str | None = opt(
-        None,
-        "labels",
-        "--labels",
-        'A label for each token or word, "O" for none: "B-PER O O".',
-        "TEXT",
+        "labels", "--labels TEXT", 'A label for each token or word, "O" for none: "B-PER O O".'
     )
     special: Special = opt(
-        "keep",
         "special",
-        "--special",
+        "--special HOW",
         "Special tokens: {choices} (rows sum to 1 without them).",
-        "HOW",
+        default="keep",
     )
     group: str | None = opt(
-        None,
         "group",
-        "--group",
+        "--group WHAT",
         "Merge tokens: words, sentences, or a file with a piece of text a line.",
-        "WHAT",
         suggested=("words", "sentences"),
     )
-    words: bool = opt(False, "group", "--words", "Short for --group words.")
+    words: bool = opt("group", "--words", "Short for --group words.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,27 +195,23 @@ class Output:
     What --format and --output may be follows from the kind of data that a command writes.
     """
 
-    format: str | None = opt(None, "data", "--format -f", "What stdout gets: {choices}.", "NAME")
-    output: Path | None = opt(None, "data", "--output -o", "Data file: {suffixes}.", "FILE")
+    format: str | None = opt("data", "--format -f NAME", "What stdout gets: {choices}.")
+    output: Path | None = opt("data", "--output -o FILE", "Data file: {suffixes}.")
     heatmap: Path | None = opt(
-        None, "pictures", "--heatmap", "One matrix as a picture: .png, .svg or .pdf.", "FILE"
+        "pictures", "--heatmap FILE", "One matrix as a picture: .png, .svg or .pdf."
     )
     grid: Path | None = opt(
-        None, "pictures", "--grid", "Every head as a picture: .png, .svg or .pdf.", "FILE"
+        "pictures", "--grid FILE", "Every head as a picture: .png, .svg or .pdf."
     )
     links: Path | None = opt(
-        None,
         "links",
-        "--links",
+        "--links FILE",
         "Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
-        "FILE",
     )
-    html: Path | None = opt(
-        None, "page", "--html", "Everything as one interactive page: .html.", "FILE"
-    )
-    open_page: bool = opt(False, "page", "--open", "Show the interactive page in a browser.")
-    quiet: bool = opt(False, "said", "--quiet -q", "No notes and no progress on stderr.")
-    verbose: bool = opt(False, "said", "--verbose -v", "Say on stderr what is done, and how fast.")
+    html: Path | None = opt("page", "--html FILE", "Everything as one interactive page: .html.")
+    open_page: bool = opt("page", "--open", "Show the interactive page in a browser.")
+    quiet: bool = opt("said", "--quiet -q", "No notes and no progress on stderr.")
+    verbose: bool = opt("said", "--verbose -v", "Say on stderr what is done, and how fast.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,57 +219,42 @@ class Many:
     """How many texts are read and worked through."""
 
     columns: str | None = opt(
-        None,
         "reading",
-        "--columns",
+        "--columns ROLES",
         "Columns of a .csv or .tsv, by name or number: text=sentence,id=key.",
-        "ROLES",
     )
     input_format: InputFormat | None = opt(
-        None,
-        "reading",
-        "--input-format",
-        "{choices}, where no suffix tells (stdin is txt).",
-        "NAME",
+        "reading", "--input-format NAME", "{choices}, where no suffix tells (stdin is txt)."
     )
     on_error: OnError = opt(
-        "skip", "reading", "--on-error", "A line that fails: {choices} (skip says so).", "HOW"
+        "reading", "--on-error HOW", "A line that fails: {choices} (skip says so).", default="skip"
     )
     rejects: Path | None = opt(
-        None, "reading", "--rejects", "Lines that failed, with reasons, as .jsonl.", "FILE"
+        "reading", "--rejects FILE", "Lines that failed, with reasons, as .jsonl."
     )
     batch_size: int | None = opt(
-        None,
         "sharing",
-        "--batch-size",
+        "--batch-size N",
         "Texts that a model reads at once at most; by default as many as fit.",
-        "N",
-        1,
+        min=1,
     )
-    workers: int | None = opt(
-        None, "sharing", "--workers", "Processes that share the work.", "N", 1
-    )
+    workers: int | None = opt("sharing", "--workers N", "Processes that share the work.", min=1)
     engine: EngineName = opt(
-        "local",
         "sharing",
-        "--engine",
+        "--engine NAME",
         "What runs the workers: {choices} (needs the extra ray).",
-        "NAME",
+        default="local",
     )
     ray_address: str | None = opt(
-        None, "sharing", "--ray-address", "A Ray cluster to join; else one is started.", "ADDRESS"
+        "sharing", "--ray-address ADDRESS", "A Ray cluster to join; else one is started."
     )
     shard_size: int | None = opt(
-        None,
         "files",
-        "--shard-size",
+        "--shard-size N",
         "Texts to a file: -o maps.npz becomes maps-00000.npz, maps-00001.npz, …",
-        "N",
-        1,
+        min=1,
     )
-    resume: bool = opt(
-        False, "files", "--resume", "Continue an interrupted run with the same -o FILE."
-    )
+    resume: bool = opt("files", "--resume", "Continue an interrupted run with the same -o FILE.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ analysis, format or picture is one new file and one line here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 Command = Literal["self", "cross", "co"]
 Needs = Literal["weights", "gradients", "values"]
@@ -26,23 +26,23 @@ class Entry:
 
     summary: str
     target: str
+    room: ClassVar[str] = ""
+    """What stands before the target of every such row."""
 
     def load(self) -> Any:
         """The object that the target "module:attribute" names."""
         from importlib import import_module
 
-        module, _, attribute = self.target.partition(":")
+        module, _, attribute = f"{self.room}{self.target}".partition(":")
         return getattr(import_module(module), attribute)
 
 
 @dataclass(frozen=True, slots=True)
 class Mechanism(Entry):
-    """A formula, and what an own layer needs around it.
+    """A formula, offered by some commands, and what an own layer needs around it.
 
     Attributes:
-        commands: which commands offer it.
         projected: False where inputs serve as queries, keys and values as they are.
-        many_heads: True where the function takes `heads`.
         causal: the name of its causal form, where a mask alone does not make it causal.
         scaled: whether scores are divided by the root of the head size; None where weights are no
             softmax of scores.
@@ -65,10 +65,7 @@ class Format(Entry):
     """A data format.
 
     Attributes:
-        suffix: of its files.
-        form: what it is written from; data that have it can be written, by whatever command.
         report: where the code is for other data than maps, "module:attribute"; empty: maps only.
-        binary: True where no terminal can show it.
         grows: True where a file is complete after each text, so that a run can continue it.
     """
 
@@ -88,13 +85,13 @@ class Measure(Entry):
     """A number for each head.
 
     Attributes:
-        short: a column heading of few letters.
         role: the kind of role that a head has once it beats uniform attention clearly; None: none.
         color: of the role, red, green and blue, told apart by the colour-blind too (most are Okabe
             and Ito's, 2008).
         repeated: True where it is read off a repeated sequence.
     """
 
+    room = "attnviz.analyses.measures."
     short: str
     role: RoleKind | None = None
     color: tuple[int, int, int] | None = None
@@ -103,12 +100,9 @@ class Measure(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Lens(Entry):
-    """What can be made of a text's attention.
+    """What can be made of weights, which are in every map, or of what only a model can tell."""
 
-    Attributes:
-        needs: "weights", which are in every map; else what only a model can tell.
-    """
-
+    room = "attnviz.analyses.lenses."
     needs: Needs = "weights"
 
 
@@ -244,12 +238,10 @@ FORMATS: dict[str, Format] = {
         binary=True,
     ),
     "heatmap": Format(
-        "One matrix as a picture in the terminal.",
-        "attnviz.renderers.text.heatmap:TerminalHeatmap",
+        "One matrix as a picture in the terminal.", "attnviz.renderers.text.heatmap:TerminalHeatmap"
     ),
     "grid": Format(
-        "Every head as a thumbnail in the terminal.",
-        "attnviz.renderers.text.heatmap:TerminalGrid",
+        "Every head as a thumbnail in the terminal.", "attnviz.renderers.text.heatmap:TerminalGrid"
     ),
     "links": Format(
         "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
@@ -284,11 +276,9 @@ DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
 }
 """What each kind of data can be written as, its usual form first."""
 
-
 PICTURES: dict[str, Entry] = {
     "heatmap": Entry(
-        "One matrix of weights as a heat map.",
-        "attnviz.renderers.figures.heatmap:heatmap",
+        "One matrix of weights as a heat map.", "attnviz.renderers.figures.heatmap:heatmap"
     ),
     "grid": Entry(
         "Every head of every layer side by side on one scale.",
@@ -301,109 +291,87 @@ PICTURES: dict[str, Entry] = {
 }
 
 MEASURES: dict[str, Measure] = {
-    "entropy": Measure(
-        "Mean entropy of a row, in nats.",
-        "attnviz.analyses.measures.spread:entropy",
-        "entr",
-    ),
+    "entropy": Measure("Mean entropy of a row, in nats.", "spread:entropy", "entr"),
     "relative-entropy": Measure(
         "Entropy as a share of the most that the visible keys allow.",
-        "attnviz.analyses.measures.spread:relative_entropy",
+        "spread:relative_entropy",
         "rel",
     ),
     "span": Measure(
-        "How many keys uniform attention of the same entropy would cover.",
-        "attnviz.analyses.measures.spread:span",
-        "span",
+        "How many keys uniform attention of the same entropy would cover.", "spread:span", "span"
     ),
     "confidence": Measure(
-        "Mean of each row's largest weight, without the end token.",
-        "attnviz.analyses.measures.spread:confidence",
-        "conf",
+        "Mean of each row's largest weight, without the end token.", "spread:confidence", "conf"
     ),
     "distance": Measure(
         "Mean distance between a token and the tokens it attends to, in tokens.",
-        "attnviz.analyses.measures.distance:distance",
+        "distance:distance",
         "dist",
     ),
     "offset": Measure(
-        "Mean signed distance, negative towards the past.",
-        "attnviz.analyses.measures.distance:offset",
-        "offs",
+        "Mean signed distance, negative towards the past.", "distance:offset", "offs"
     ),
     "patch-distance": Measure(
         "Mean distance between a patch of a picture and those it attends to, in patches.",
-        "attnviz.analyses.measures.distance:patch_distance",
+        "distance:patch_distance",
         "way",
     ),
     "previous-token": Measure(
         "Share that goes to the token before.",
-        "attnviz.analyses.measures.shares:previous_token",
+        "shares:previous_token",
         "prev",
-        role="acts",
-        color=(0, 114, 178),
+        "acts",
+        (0, 114, 178),
     ),
     "next-token": Measure(
-        "Share that goes to the token after.",
-        "attnviz.analyses.measures.shares:next_token",
-        "next",
-        role="acts",
-        color=(86, 180, 233),
+        "Share that goes to the token after.", "shares:next_token", "next", "acts", (86, 180, 233)
     ),
     "self": Measure(
-        "Share that stays on the token itself.",
-        "attnviz.analyses.measures.shares:own_token",
-        "self",
-        role="acts",
-        color=(68, 68, 68),
+        "Share that stays on the token itself.", "shares:own_token", "self", "acts", (68, 68, 68)
     ),
     "same-token": Measure(
         "Share that goes to other places of the same token.",
-        "attnviz.analyses.measures.shares:same_token",
+        "shares:same_token",
         "same",
-        role="acts",
-        color=(204, 121, 167),
+        "acts",
+        (204, 121, 167),
     ),
     "first-token": Measure(
         "Share that goes to the first token, from all the others.",
-        "attnviz.analyses.measures.shares:first_token",
+        "shares:first_token",
         "first",
-        role="rests",
-        color=(230, 159, 0),
+        "rests",
+        (230, 159, 0),
     ),
     "special-token": Measure(
-        "Share that goes to special tokens.",
-        "attnviz.analyses.measures.shares:special_token",
-        "spec",
-        role="rests",
-        color=(213, 94, 0),
+        "Share that goes to special tokens.", "shares:special_token", "spec", "rests", (213, 94, 0)
     ),
     "punctuation": Measure(
         "Share that goes to punctuation marks.",
-        "attnviz.analyses.measures.shares:punctuation",
+        "shares:punctuation",
         "punc",
-        role="rests",
-        color=(240, 228, 66),
+        "rests",
+        (240, 228, 66),
     ),
     "sink": Measure(
         "Attention that the strongest key gets from those who see it (Gu 2024).",
-        "attnviz.analyses.measures.shares:sink",
+        "shares:sink",
         "sink",
     ),
     "induction": Measure(
         "On a repeated sequence, share that goes to the token after the earlier copy.",
-        "attnviz.analyses.measures.repetition:induction",
+        "repetition:induction",
         "ind",
-        role="acts",
-        color=(0, 158, 115),
+        "acts",
+        (0, 158, 115),
         repeated=True,
     ),
     "duplicate": Measure(
         "On a repeated sequence, share that goes to the earlier copy of the token.",
-        "attnviz.analyses.measures.repetition:duplicate",
+        "repetition:duplicate",
         "dup",
-        role="acts",
-        color=(140, 211, 184),
+        "acts",
+        (140, 211, 184),
         repeated=True,
     ),
 }
@@ -412,29 +380,26 @@ PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 LENSES: dict[str, Lens] = {
     "rollout": Lens(
-        "How much of each input token is in each position after each layer.",
-        "attnviz.analyses.lenses.rollout:rollout",
+        "How much of each input token is in each position after each layer.", "rollout:rollout"
     ),
     "flow": Lens(
-        "The largest flow from each input token to each position after the last layer.",
-        "attnviz.analyses.lenses.flow:flow",
+        "The largest flow from each input token to each position after the last layer.", "flow:flow"
     ),
     "gradient": Lens(
         "Attribution of one output to each input token, by gradient-weighted attention.",
-        "attnviz.analyses.lenses.gradient:gradient",
+        "gradient:gradient",
         "gradients",
     ),
     "norm": Lens(
         "Length of each key's contribution to each query, over all heads together.",
-        "attnviz.analyses.lenses.norm:norm",
+        "norm:norm",
         "values",
     ),
 }
 
 LESSONS: dict[str, Entry] = {
     "positions": Entry(
-        "Sinusoidal position encoding as a heat map.",
-        "attnviz.teach.lessons.positions:positions",
+        "Sinusoidal position encoding as a heat map.", "attnviz.teach.lessons.positions:positions"
     ),
     "scaling": Entry(
         "Scaled against unscaled softmax as the head size grows.",

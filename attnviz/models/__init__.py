@@ -34,11 +34,8 @@ class Source(Protocol):
     ) -> Iterator[Attention | InputError]:
         """The maps of each query in order, or an error in the place of one that has none.
 
-        No query is read before its answer is asked for.
-
-        Args:
-            queries: of one chunk; what is batched depends on nothing else.
-            batch_size: how many are read at once at most; None: as many as fit.
+        No query is read before its answer is asked for. What is batched depends on the queries
+        alone, of which at most `batch_size` are read at once; None: as many as fit.
 
         Raises:
             UsageError: a kind of query that the source cannot answer.
@@ -74,21 +71,13 @@ def attend_query(source: Source, query: Query) -> Attention:
 
 
 def check_kind(query: Query, *answered: Kind) -> None:
-    """Refuse a query that a source cannot answer.
-
-    Raises:
-        UsageError: its kind is not one of those answered.
-    """
+    """Refuse a query whose kind is none of those that a source answers."""
     if query.kind not in answered:
         raise UsageError(REFUSALS[query.kind])
 
 
 def check_device(device: str) -> str:
-    """The device's name where this machine has it; "auto" stays on the processor.
-
-    Raises:
-        UsageError: an unknown name, or a device that this machine lacks.
-    """
+    """The device's name where this machine has it; "auto" stays on the processor."""
     choose(device, ("auto", "cpu", "cuda", "mps"), "device")
     if device in ("auto", "cpu"):
         return "cpu"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
@@ -32,14 +32,10 @@ def apply_lens(
     *,
     insisted: bool = False,
 ) -> Attention:
-    """The attention of a text through a lens, or through all of them.
+    """The attention of a text through a lens ("raw" or a name in `LENSES`), or through "all".
 
-    Args:
-        lens: "raw", "all" or a name in `LENSES`.
-        attend: gives the raw maps.
-        ask: gives what a lens needs beyond them.
-        prepare: what is done to raw maps before they are looked at.
-        insisted: True where "all" may not leave out what explains an output.
+    Raw maps are prepared before they are looked at. Where an explanation is `insisted` on, "all"
+    may not leave it out.
 
     Raises:
         UsageError: the lens does not apply here; the message says why and which does.
@@ -52,8 +48,8 @@ def apply_lens(
     if lens == ALL_LENSES:
         return every_lens(prepare(attend()), ask_prepared, insisted=insisted)
     if lens != "raw" and LENSES[lens].needs != "weights":
-        explained: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
-        return explained
+        found: Attention = LENSES[lens].load()(ask_prepared(LENSES[lens].needs))
+        return found
     attention = prepare(attend())
     return attention if lens == "raw" else LENSES[lens].load()(attention)
 
@@ -96,13 +92,7 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
 def ask_source(
     source: Source, query: Query, needs: Needs, wanted: str | None = None
 ) -> AttentionGradients | ValueVectors:
-    """What a lens needs beyond weights.
-
-    Args:
-        source: who is asked.
-        query: the text or texts.
-        needs: "gradients" or "values".
-        wanted: the output to explain, None: what the model predicts.
+    """What a lens needs beyond weights; `wanted` is the output to explain.
 
     Raises:
         UsageError: the source does not know it.
@@ -119,17 +109,13 @@ def ask_source(
             others.append("norm")
         raise UsageError(
             "--lens gradient explains what a model predicts, and here is no model that "
-            f"predicts anything: use --lens {either(others)}"
+            f"predicts anything: use --lens {in_words(others)}"
         )
     return source.gradients(query, wanted)
 
 
 def no_model(needs: Needs) -> AttentionGradients | ValueVectors:
-    """The answer where only maps are left.
-
-    Raises:
-        UsageError: always.
-    """
+    """The answer where only maps are left: a usage error."""
     if needs == "gradients":
         raise UsageError(
             "--lens gradient needs the model, and saved maps hold its weights only: use --lens "
@@ -138,15 +124,9 @@ def no_model(needs: Needs) -> AttentionGradients | ValueVectors:
     raise refuse_values(["rollout", "flow"])
 
 
-def either(names: list[str]) -> str:
-    """Names as a choice: "rollout, flow or norm"."""
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
-
-
 def refuse_values(others: list[str]) -> UsageError:
     """The error where the vectors that weights add up are not known."""
     return UsageError(
         "--lens norm needs the vectors that the weights add up, and here are only weights: use "
-        f"--lens {either(others)}"
+        f"--lens {in_words(others)}"
     )

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
 
-if TYPE_CHECKING:
-    from attnviz.models.hugging_face.capture.region import Region
-
 POCKET = "pocket"
+LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map")
+"""What of an origin says how a model is loaded."""
 
 
 def check_origin(origin: Origin, command: Command) -> None:
-    """Refuse what contradicts itself, before anything is loaded.
-
-    Raises:
-        UsageError: two origins at once, or an own layer's name that does not exist.
-    """
-    named = [
-        option
-        for option, value in (
-            ("--model", origin.model),
-            ("--mechanism", origin.mechanism),
-            ("--weights", origin.weights),
-        )
-        if value is not None
-    ]
+    """Refuse what contradicts itself, before anything is loaded."""
+    origins = {
+        "--model": origin.model,
+        "--mechanism": origin.mechanism,
+        "--weights": origin.weights,
+    }
+    named = [option for option, value in origins.items() if value is not None]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} name two origins of attention: give one")
     if origin.mechanism is not None:
@@ -54,20 +46,20 @@ def check_origin(origin: Origin, command: Command) -> None:
             "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
             f"not for {'--weights' if origin.weights is not None else 'co'}"
         )
-    check_extent(origin, command)
+    _check_extent(origin, command)
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
 
 
-def check_extent(origin: Origin, command: Command) -> None:
-    """Refuse a part of a text that cannot be asked for here, or not in these words."""
-    asked = {"--max-size": origin.max_size, "--rows": origin.rows, "--window": origin.window}
+def _check_extent(origin: Origin, command: Command) -> None:
+    parts = {"--rows": origin.rows, "--window": origin.window}
+    asked = {"--max-size": origin.max_size, **parts}
     given = [option for option, value in asked.items() if value is not None]
     if given and origin.model in (None, POCKET):
         raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER")
-    if origin.rows is not None and origin.window is not None:
+    if None not in parts.values():
         raise UsageError("--rows and --window contradict each other: give one")
-    for option, part in (("--rows", origin.rows), ("--window", origin.window)):
+    for option, part in parts.items():
         if part is not None:
             parse_part(part, option)
             if command != "self":
@@ -83,12 +75,7 @@ def parse_part(text: str, option: str) -> tuple[int, int]:
 
 
 def open_source(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
-    """The source of attention that a request names, loaded and ready.
-
-    Args:
-        origin: where attention comes from.
-        command: what it is for.
-        with_head: whether a pretrained model's predictions will be asked for too.
+    """The source of attention that a request names, loaded and ready, `with_head` to predict too.
 
     Raises:
         UsageError: options that contradict each other.
@@ -107,45 +94,26 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
 
         return OwnLayer(origin, command)
     if origin.model is None or origin.model == POCKET:
-        return _open_pocket(origin)
+        from attnviz.models.pocket import load_pocket
+
+        return load_pocket(
+            causal=origin.causal,
+            to=origin.to,
+            device=origin.device,
+            dtype=origin.dtype,
+            keep_qk=origin.keep_qk,
+        )
     from attnviz.models.hugging_face import load_model
-
-    model = load_model(
-        origin.model,
-        device=origin.device,
-        dtype=origin.dtype,
-        revision=origin.revision,
-        allow_pickle=origin.allow_pickle,
-        allow_code=origin.allow_code,
-        device_map=origin.device_map,
-        generate=origin.generate,
-        chat=origin.chat,
-        with_head=with_head,
-    )
-    return replace(model, region=_extent_of(origin))
-
-
-def _extent_of(origin: Origin) -> Region:
-    """How much of a text is wanted."""
     from attnviz.models.hugging_face.capture.region import Region
 
+    terms = (*LOADING, "generate", "chat")
+    loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
+    model = load_model(origin.model, **loading, with_head=with_head)
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )
-    return Region(origin.max_size, rows, window, links=origin.top, keep_qk=origin.keep_qk)
-
-
-def _open_pocket(origin: Origin) -> Source:
-    from attnviz.models.pocket import load_pocket
-
-    pocket: Source = load_pocket(
-        causal=origin.causal,
-        to=origin.to,
-        device=origin.device,
-        dtype=origin.dtype,
-        keep_qk=origin.keep_qk,
-    )
-    return pocket
+    region = Region(origin.max_size, rows, window, links=origin.top, keep_qk=origin.keep_qk)
+    return replace(model, region=region)
 
 
 def _open_file(origin: Origin, path: Path) -> Source:

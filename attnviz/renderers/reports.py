@@ -30,11 +30,7 @@ def formats_of(kind: DataKind) -> dict[str, Format]:
 
 
 def format_of(path: Path, kind: DataKind = "maps") -> str:
-    """The format that a file's suffix names, of those that can hold a kind of data.
-
-    Raises:
-        UsageError: none does.
-    """
+    """The format that a file's suffix names, of those that can hold a kind of data."""
     formats = formats_of(kind)
     for name, entry in formats.items():
         if entry.suffix and entry.suffix == path.suffix.lower():
@@ -46,12 +42,13 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
     )
 
 
-def picture_suffix(path: Path) -> str:
-    """The suffix where it names a kind of picture.
+def as_bytes(part: str | bytes) -> bytes:
+    """Text as UTF-8; bytes as they are."""
+    return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
 
-    Raises:
-        UsageError: it does not.
-    """
+
+def picture_suffix(path: Path) -> str:
+    """The suffix, which must name a kind of picture."""
     suffix = path.suffix.lower()
     if suffix not in PICTURE_SUFFIXES:
         raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
@@ -65,10 +62,6 @@ class Data:
     Attributes:
         text: a table for the eye.
         rows: a header and rows, tab-separated, in which no field holds a tab or a line break.
-        document: a JSON document.
-        arrays: an .npz archive.
-        links: a line of links.
-        figures: its pictures by name.
         about: what is kept in a picture's metadata.
     """
 
@@ -170,7 +163,6 @@ class PharaohReport(TextReport):
 
 
 def _form(form: Callable[Given, Made] | None) -> Callable[Given, Made]:
-    """The form that a format writes."""
     if form is None:
         raise UsageError("this data cannot be written in this format: choose -f json")
     return form

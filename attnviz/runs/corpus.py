@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import tempfile
 import time
 from collections import Counter
@@ -24,7 +23,7 @@ from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary, WordCounts, vocabulary_of
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, InputError, OutputError
-from attnviz.core.notices import notify
+from attnviz.core.notices import kind_of, notify
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.journal import check_same_options
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
@@ -111,14 +110,10 @@ class CorpusState:
 
     def _add_notes(self, notes: Mapping[str, int]) -> None:
         """Of notes that differ in their numbers only the first stands for all."""
-        kinds = {_kind(text): text for text in self.notes}
+        kinds = {kind_of(text): text for text in self.notes}
         for text, count in notes.items():
-            first = kinds.setdefault(_kind(text), text)
+            first = kinds.setdefault(kind_of(text), text)
             self.notes[first] = self.notes.get(first, 0) + count
-
-
-def _kind(note: str) -> str:
-    return re.sub(r"\d[\d.,]*|'.*'", "", note)
 
 
 def study(

@@ -96,7 +96,7 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
     for half in (options.origin, options.choice, options.many):
         for item in fields(half):
             if half is not options.many or item.name in DECIDING:
-                given[item.metadata["option"].names.split()[0]] = getattr(half, item.name)
+                given[item.metadata["option"].names[0]] = getattr(half, item.name)
     given |= _fingerprint(input_file)
     return {name: str(value) for name, value in given.items() if value is not None}
 

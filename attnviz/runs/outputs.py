@@ -12,6 +12,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import OutputError, choose
 from attnviz.core.registry import FORMATS, PICTURES
 from attnviz.renderers import Display, Renderer, Views
+from attnviz.renderers.reports import as_bytes as as_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -161,8 +162,3 @@ def picture_bytes(
         return figure_bytes(draw(attention, picture, shown), suffix)
     except MemoryError as error:
         raise OutputError(f"the {picture} does not fit in memory: choose fewer heads") from error
-
-
-def as_bytes(part: str | bytes) -> bytes:
-    """Text as UTF-8; bytes as they are."""
-    return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")

@@ -5,14 +5,14 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
-from attnviz.analyses.tokens import check_special, treat_special
+from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
@@ -26,7 +26,7 @@ from attnviz.models.open import open_source
 from attnviz.renderers import Display
 from attnviz.renderers.reports import format_of, picture_suffix
 from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
-from attnviz.storage.texts import BadText, Text, check_text, chunks
+from attnviz.storage.texts import BadText, Text, check_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,11 +131,7 @@ def load(file: str | Path) -> list[Result]:
 
 
 def check_choice(choice: Choice) -> None:
-    """Refuse a choice that could be right for no model, before one is loaded.
-
-    Raises:
-        UsageError: what is wrong with it.
-    """
+    """Refuse a choice that could be right for no model, before one is loaded."""
     for what, selection in (("layer", choice.layer), ("head", choice.head)):
         if selection is not None:
             check_selection(selection, what)
@@ -148,38 +144,11 @@ def check_choice(choice: Choice) -> None:
 
 
 def check_kept(origin: Origin, choice: Choice) -> None:
-    """Refuse queries and keys beside what a lens makes: they explain the raw weights only.
-
-    Raises:
-        UsageError: both were asked for.
-    """
+    """Refuse queries and keys beside what a lens makes: they explain the raw weights only."""
     if origin.keep_qk and choice.lens != "raw":
         raise UsageError(
             f"--keep-qk explains raw weights, not those of --lens {choice.lens}: leave one out"
         )
-
-
-def attend_texts(
-    source: Source,
-    texts: Iterable[Text | BadText],
-    choice: Choice,
-    command: Command,
-    batch_size: int | None = None,
-) -> Iterator[Result | AttnvizError]:
-    """Each text's attention in order; a line of a file that fails comes as its error instead.
-
-    Args:
-        source: who is asked.
-        texts: good and bad records in order.
-        choice: what is asked for.
-        command: in which way.
-        batch_size: texts that are read at once at most; None: as many as fit, 1: one by one.
-
-    Raises:
-        AttnvizError: a text given directly failed, or every line would fail likewise.
-    """
-    for chunk in chunks(texts):
-        yield from attend_chunk(source, chunk, choice, command, batch_size)
 
 
 def attend_chunk(
@@ -189,12 +158,12 @@ def attend_chunk(
     command: Command,
     batch_size: int | None = None,
 ) -> Iterator[Result | AttnvizError]:
-    """The same for the records of one chunk, on which alone the numbers depend.
+    """Each record's attention in order; a line of a file that fails comes as its error instead.
 
-    Raises:
-        AttnvizError: a text given directly failed, or every line would fail likewise.
+    The numbers depend on the chunk alone, of which at most `batch_size` texts are read at once;
+    None: as many as fit.
     """
-    queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
+    queries = [_query_of(text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
     attended = source.attend(queries, batch_size=batch_size)
@@ -203,7 +172,7 @@ def attend_chunk(
             yield text.error
             continue
         try:
-            yield _view_query(source, query_of(text, command), attended, choice, text)
+            yield _view_next(source, _query_of(text, command), attended, choice, text)
         except InputError as error:
             if not text.where:
                 raise
@@ -211,22 +180,17 @@ def attend_chunk(
 
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
-    """One text's attention, labelled, selected and reduced as chosen.
-
-    Raises:
-        InputError: it has none.
-    """
-    query = query_of(text, command)
-    return _view_query(source, query, source.attend([query]), choice, text)
+    """One text's attention, labelled, selected and reduced as chosen."""
+    query = _query_of(text, command)
+    return _view_next(source, query, source.attend([query]), choice, text)
 
 
-def query_of(text: Text, command: Command) -> Query:
-    """What a source is asked about a text."""
+def _query_of(text: Text, command: Command) -> Query:
     kind: Kind = "pair" if command == "self" and text.target is not None else command
     return Query(text.text, text.target, kind)
 
 
-def _view_query(
+def _view_next(
     source: Source,
     query: Query,
     attended: Iterator[Attention | InputError],
@@ -245,38 +209,24 @@ def _view_query(
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:
         return ask_source(source, query, needs, choice.explain)
 
-    return choose_from(attend, ask, choice, text)
+    return _choose_from(attend, ask, choice, text)
 
 
 def apply_choice(attention: Attention, choice: Choice) -> Result:
-    """Saved attention as chosen, as far as weights are all it takes.
-
-    Raises:
-        UsageError: a lens that needs the model.
-    """
-    return choose_from(lambda: attention, no_model, choice, Text(attention.id, ""))
+    """Saved attention as chosen, as far as weights are all it takes."""
+    return _choose_from(lambda: attention, no_model, choice, Text(attention.id, ""))
 
 
-def choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text: Text) -> Result:
+def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text: Text) -> Result:
     """The attention labelled, through a lens, selected, without special tokens, grouped, reduced.
 
-    What is asked for is done in this order.
-
-    Args:
-        attend: gives the raw maps.
-        ask: gives what a lens needs beyond them.
-        choice: what is asked for.
-        text: whose id and labels they get.
+    What is asked for is done in this order; the text gives its id and labels.
     """
 
     def prepare(attention: Attention) -> Attention:
         named = tuple(choice.labels.split()) if choice.labels else text.labels
         attention = replace(attention, id=text.id)
-        if not named:
-            return attention
-        from attnviz.analyses.tokens import label_tokens
-
-        return label_tokens(attention, named)
+        return label_tokens(attention, named) if named else attention
 
     insisted = choice.explain is not None
     attention = apply_lens(choice.lens, attend, ask, prepare, insisted=insisted)
@@ -291,7 +241,6 @@ def choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text:
 
 
 def _group_of(choice: Choice) -> str | None:
-    """How tokens are taken together, if at all."""
     if choice.words and choice.group not in (None, "words"):
         raise UsageError(f"--words and --group {choice.group} contradict each other: give one")
     return "words" if choice.words else choice.group
@@ -303,11 +252,9 @@ def as_result(attention: Attention) -> Result:
 
 
 def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
-    """Keyword arguments shared out to the two halves of a request."""
-    origin = {item.name for item in fields(Origin)}
-    choice = {item.name for item in fields(Choice)}
+    known = [{item.name for item in fields(half)} for half in (Origin, Choice)]
     for name in options:
-        choose(name, sorted(origin | choice), "option")
+        choose(name, sorted(set().union(*known)), "option")
     if options.get("weights") is not None:
         options["weights"] = Path(options["weights"])
     if isinstance(options.get("model"), Path):
@@ -316,7 +263,5 @@ def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
         value = options.get(name)
         if isinstance(value, int | list | tuple):
             options[name] = joint.join(map(str, [value] if isinstance(value, int) else value))
-    return (
-        Origin(**{name: value for name, value in options.items() if name in origin}),
-        Choice(**{name: value for name, value in options.items() if name in choice}),
-    )
+    origin, choice = ({name: options[name] for name in half & options.keys()} for half in known)
+    return Origin(**origin), Choice(**choice)

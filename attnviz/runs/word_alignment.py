@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attnviz.analyses.alignment import (
     SYMMETRIZATIONS,
     Links,
@@ -37,12 +34,7 @@ AGAINST = ("input", "output")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aligned:
-    """One pair.
-
-    Attributes:
-        links: as the aligner was asked to join them.
-        forward: the target's attention over the source, in words.
-    """
+    """A pair's links, and the target's attention over the source, in words."""
 
     links: Links
     forward: Attention
@@ -53,13 +45,10 @@ class Aligner:
     """A model as a word aligner.
 
     Attributes:
-        source: the model.
         backward: the model for the other direction; the same one unless a language is fixed.
         how: a name of SYMMETRIZATIONS; None: what the model is made for, "intersection" where it
             translates both ways, else "forward".
-        against: "input" or "output".
-        layer: layers to read; None: the one in focus, else all.
-        head: heads to read, likewise; several are averaged.
+        layer: layers to read; None: the one in focus, else all. `head` likewise.
         notes: what the model had to say about the texts so far, each once.
     """
 
@@ -72,11 +61,16 @@ class Aligner:
     notes: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_alignment(self.how, self.against)
+        if self.how is not None:
+            choose(self.how, SYMMETRIZATIONS, "symmetrization")
+        choose(self.against, AGAINST, "side to align against")
 
     def links(self, pair: Text) -> Links:
         """The links of one pair, (source word, target word), words being runs between spaces."""
-        return self._one(pair).links
+        (found,) = self.align([pair])
+        if isinstance(found, InputError):
+            raise found
+        return found.links
 
     def attend(self, pair: Text) -> Attention:
         """The target's attention over the source, in words, each row set against its token."""
@@ -100,7 +94,8 @@ class Aligner:
                     next(backward)
                 yield forward
                 continue
-            how = self.how or default_symmetrization(forward)
+            usual = "intersection" if forward.provenance.source == "pocket" else "forward"
+            how = self.how or usual
             if how == "forward":
                 yield Aligned(_one_way(self.matrix(forward)), forward)
                 continue
@@ -117,20 +112,19 @@ class Aligner:
 
     def _joined(self, how: str, forward: AttentionMap, backward: AttentionMap) -> Links:
         if how == "product":
-            return mutual(_shares(forward).T * _shares(backward))
+            for item in (forward, backward):
+                check_single_tokens(item, "alignment")
+            there, back = (
+                words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
+                for item in (forward, backward)
+            )
+            return mutual(there.T * back)
         found = frozenset((source, target) for target, source in _one_way(backward))
         return found if how == "reverse" else symmetrize(_one_way(forward), found, how)
-
-    def _one(self, pair: Text) -> Aligned:
-        (found,) = self.align([pair])
-        if isinstance(found, InputError):
-            raise found
-        return found
 
     def _read(
         self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The attention of each target over its source, in words, or why there is none."""
         complete = [pair for pair in pairs if pair.target is not None or not pair.where]
         attended = source.attend(
             [Query(pair.text, pair.target, "cross") for pair in complete], batch_size=batch_size
@@ -158,18 +152,6 @@ class Aligner:
         return reduce_map(select(attention, None, layer, head).main, "mean", "both")
 
 
-def check_alignment(how: str | None, against: str) -> None:
-    """Refuse what no aligner does."""
-    if how is not None:
-        choose(how, SYMMETRIZATIONS, "symmetrization")
-    choose(against, AGAINST, "side to align against")
-
-
-def default_symmetrization(attention: Attention) -> str:
-    """Intersection for the pocket model, which translates both ways; else one direction."""
-    return "intersection" if attention.provenance.source == "pocket" else "forward"
-
-
 def shifted(item: AttentionMap) -> AttentionMap:
     """The map with each row set against the token that it predicts: the one after it."""
     return item.with_weights(item.weights[:, :, :-1], query_tokens=item.query_tokens[1:])
@@ -180,19 +162,9 @@ def _one_way(item: AttentionMap) -> Links:
     return align(item.weights[0, 0], item.query_tokens, item.key_tokens)
 
 
-def _shares(item: AttentionMap) -> NDArray[np.floating]:
-    check_single_tokens(item, "alignment")
-    return words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
-
-
 @dataclass(slots=True)
 class Scores:
-    """The score of every layer and head, and of the aligner as asked for.
-
-    Attributes:
-        heads: by layer and head, forward only.
-        chosen: of the links that the aligner gives.
-    """
+    """The score of every layer and head, forward only, and of the links that the aligner gives."""
 
     heads: dict[tuple[str, str], Score] = field(default_factory=dict)
     chosen: Score = field(default_factory=Score)
@@ -214,16 +186,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class AlignChunk:
-    """The work on a chunk of pairs whose words are to be aligned.
-
-    Attributes:
-        origin: where attention comes from.
-        layer: layers to read; None: the one in focus, else all.
-        head: heads to read, likewise.
-        how: how two directions are joined; None: as the model is made for.
-        against: what a decoder's row stands for: "input" or "output".
-        batch_size: pairs that a model reads at once at most; None: as many as fit.
-    """
+    """The work on a chunk of pairs whose words are to be aligned, as `Aligner` takes it."""
 
     origin: Origin
     layer: str | None = None
@@ -240,14 +203,12 @@ class AlignChunk:
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
         pairs = [record for record in chunk if isinstance(record, Text)]
         aligned = aligner.align(pairs, self.batch_size)
-        found = [r.error if isinstance(r, BadText) else _named(next(aligned), r) for r in chunk]
+        found: list[Aligned | AttnvizError] = []
+        for record in chunk:
+            made = record.error if isinstance(record, BadText) else next(aligned)
+            if isinstance(record, Text) and record.where and isinstance(made, InputError):
+                made = type(made)(f"{record.where}: {made}")
+            found.append(made)
         for text in aligner.notes:
             notify(text)
         return found
-
-
-def _named(found: Aligned | AttnvizError, pair: Text) -> Aligned | AttnvizError:
-    """The same; an error says which pair it is about."""
-    if isinstance(found, AttnvizError) and pair.where:
-        return type(found)(f"{pair.where}: {found}")
-    return found

@@ -27,8 +27,8 @@ from attnviz.core.options import Choice
 from attnviz.models.hugging_face import load_model
 from attnviz.renderers import Display
 from attnviz.runs.outputs import as_bytes, make_renderer
-from attnviz.runs.pipeline import attend_texts
-from attnviz.storage.texts import Text
+from attnviz.runs.pipeline import attend_chunk
+from attnviz.storage.texts import Text, chunks
 
 README = Path(__file__).parents[2] / "README.md"
 SHORTEST, LONGEST = 5, 60
@@ -72,7 +72,11 @@ def ours(folder: str, output: str | None, batch_size: int | None) -> Callable[[l
 
     def work(texts: list[str]) -> None:
         numbered = [Text(str(number), text) for number, text in enumerate(texts)]
-        found: Iterable[Any] = attend_texts(source, numbered, Choice(), "self", batch_size)
+        found: Iterable[Any] = (
+            result
+            for chunk in chunks(numbered)
+            for result in attend_chunk(source, chunk, Choice(), "self", batch_size)
+        )
         if output is None:
             for _ in found:
                 pass

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.rejects import Failures
+from attnviz.cli.report import Report
 from attnviz.core.errors import InputError, WorkerError
+from attnviz.core.options import Many, Options
 from attnviz.storage.texts import Text
 from tests.invoke import attnviz
 
@@ -87,13 +88,14 @@ def test_a_way_to_go_on_that_does_not_exist_is_named(texts: Path) -> None:
 
 
 def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    kept: list[bytes] = []
-    failures = Failures(write=kept.append)
-    for number in range(3):
-        failures.add(Text("0", "a", line=number + 1, raw="a"), WorkerError("a worker died"))
-    failures.add(None, InputError("something else"))
+    kept = tmp_path / "rejects.jsonl"
+    with Report(Options(many=Many(rejects=kept))) as report:
+        for number in range(3):
+            report.skip(Text("0", "a", line=number + 1, raw="a"), WorkerError("a worker died"))
+        report.skip(None, InputError("something else"))
+        report.finish()
     assert capsys.readouterr().err.count("a worker died") == 1
-    assert [json.loads(line)["line"] for line in kept if line] == [1, 2, 3]
-    assert failures.count == 4
+    assert [json.loads(line)["line"] for line in kept.read_text().splitlines()] == [1, 2, 3]
+    assert report.failed == 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,24 +24,21 @@ if TYPE_CHECKING:
     Outcome = tuple[Record, Aligned | AttnvizError]
 
 HOW = "How two directions are joined: {choices}."
-SYMMETRIZE = opt(None, CHOICE, "--symmetrize", HOW, "HOW", choices=tuple(SYMMETRIZATIONS))
+SYMMETRIZE = opt(CHOICE, "--symmetrize HOW", HOW, choices=tuple(SYMMETRIZATIONS))
 SIDE = "A decoder row stands for the token it has read (input) or predicts (output)."
-AGAINST = opt("input", CHOICE, "--against", SIDE, "SIDE", choices=("input", "output"))
+AGAINST = opt(CHOICE, "--against SIDE", SIDE, default="input", choices=("input", "output"))
 GOLD = "Lines of correct links (0-0 sure, 1?1 possible): score every layer and head."
-SCORE = opt(None, OUTPUT, "--score", GOLD, "GOLD")
-
-
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """What was asked of an alignment: how to join directions, and what to score it with."""
-
-    symmetrize: str | None = None
-    against: str = "input"
-    score: Path | None = None
+SCORE = opt(OUTPUT, "--score GOLD", GOLD)
 
 
 def run_alignment(
-    pairs: Iterable[Record], many: bool, options: Options, asked: Alignment, file: str | None
+    pairs: Iterable[Record],
+    many: bool,
+    options: Options,
+    file: str | None,
+    how: str | None,
+    against: str,
+    score: Path | None,
 ) -> int:
     """Write the links of each pair, or with a gold file the scores; answers the status."""
     from attnviz.cli.report import Report
@@ -57,11 +53,9 @@ def run_alignment(
     choice = options.choice
     check_choice(choice)
     check_origin(options.origin, "cross")
-    gold = None if asked.score is None else read_gold_file(asked.score)
-    work = AlignChunk(
-        *(options.origin, choice.layer, choice.head, asked.symmetrize, asked.against),
-        options.many.batch_size,
-    )
+    gold = None if score is None else read_gold_file(score)
+    batch_size = options.many.batch_size
+    work = AlignChunk(options.origin, choice.layer, choice.head, how, against, batch_size)
     kind, several = ("alignment", many) if gold is None else ("scores", False)
     total = partial(count_texts, file, "cross", options) if many else None
     with (
@@ -72,7 +66,11 @@ def run_alignment(
         read = chunks(pairs, ready=more_of_stdin(file))
         found = _counting(with_records(with_shards(work, read, engine, chunk_name)), advance)
         if gold is None:
-            write_links(found, report)
+            for number, (record, aligned) in enumerate(found):
+                # One without links gets a line too, so that each stays beside its pair.
+                if isinstance(aligned, AttnvizError):
+                    report.skip(record, aligned)
+                report.add(links_data(getattr(record, "id", str(number)), aligned))
         else:
             write_scores(found, gold, report)
         report.finish()
@@ -86,43 +84,25 @@ def _counting(found: Iterable[Outcome], advance: Callable[[int], None]) -> Itera
         yield outcome
 
 
-def write_links(found: Iterable[Outcome], report: Report) -> None:
-    """Write the links of each pair.
-
-    One that could not be aligned has none, so that every line stays beside its pair.
-    """
-    for number, (record, aligned) in enumerate(found):
-        if isinstance(aligned, AttnvizError):
-            report.skip(record, aligned)
-            report.add(links_data(getattr(record, "id", str(number)), None))
-        else:
-            report.add(links_data(getattr(record, "id", str(number)), aligned))
-
-
 COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word")
 
 
-def links_data(name: str, aligned: Aligned | None) -> Data:
-    """The links of one pair as data; None: it could not be aligned."""
+def links_data(name: str, aligned: Aligned | AttnvizError) -> Data:
+    """The links of one pair as data."""
     from attnviz.renderers.data.maps import escape
     from attnviz.renderers.reports import Data
     from attnviz.storage.documents import dump_json
 
-    links = sorted(aligned.links) if aligned else []
-    attention = aligned.forward if aligned else None
-    source, target = (
-        text.split() if text else []
-        for text in ((attention.source, attention.target) if attention else (None, None))
-    )
-    rows = [(name, str(s), source[s], str(t), target[t]) for s, t in links]
-    document = {
-        "id": name,
-        "source": attention.source if attention else None,
-        "target": attention.target if attention else None,
-        "links": links if aligned else None,
-    }
+    links: list[tuple[int, int]] | None = None
+    texts: tuple[str | None, str | None] = (None, None)
+    if not isinstance(aligned, AttnvizError):
+        links = sorted(aligned.links)
+        texts = (aligned.forward.source, aligned.forward.target)
+    source, target = ((text or "").split() for text in texts)
+    rows = [(name, str(s), source[s], str(t), target[t]) for s, t in links or []]
+    document = {"id": name, "source": texts[0], "target": texts[1], "links": links}
     return Data(
-        links=lambda: f"{pharaoh(frozenset(links))}\n",
+        links=lambda: f"{pharaoh(frozenset(links or []))}\n",
         rows=lambda: "".join("\t".join(map(escape, row)) + "\n" for row in [COLUMNS, *rows]),
         document=lambda: dump_json(document) + "\n",
     )
@@ -193,5 +173,4 @@ def align(
     from attnviz.cli.inputs import reading, texts_of
 
     pairs, _ = texts_of([], file, pairs=True, keep_blank=True, **reading(options))
-    asked = Alignment(symmetrize, against, score)
-    raise typer.Exit(run_alignment(pairs, True, options, asked, file))
+    raise typer.Exit(run_alignment(pairs, True, options, file, symmetrize, against, score))

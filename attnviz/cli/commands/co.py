@@ -21,7 +21,7 @@ def co(
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
     variant: str = opt(
-        "parallel", ORIGIN, "--variant", "{choices}.", "NAME", choices=tuple(CO_VARIANTS)
+        ORIGIN, "--variant NAME", "{choices}.", default="parallel", choices=tuple(CO_VARIANTS)
     ),
     input_file: str | None = INPUT,
     *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,30 +55,20 @@ def compare(
     b: Annotated[
         str | None, typer.Argument(help="The other; without it the same text or map.")
     ] = None,
-    model_a: str | None = opt(
-        None, ORIGIN, "--model-a", "Model of A, instead of --model.", "ID_OR_FOLDER"
-    ),
-    model_b: str | None = opt(
-        None, ORIGIN, "--model-b", "Model of B, instead of --model.", "ID_OR_FOLDER"
-    ),
-    revision_a: str | None = opt(None, ORIGIN, "--revision-a", "Revision of A's model.", "NAME"),
-    revision_b: str | None = opt(None, ORIGIN, "--revision-b", "Revision of B's model.", "NAME"),
-    layer_a: str | None = opt(
-        None, CHOICE, "--layer-a", "Layers of A, instead of --layer.", "WHICH"
-    ),
-    layer_b: str | None = opt(
-        None, CHOICE, "--layer-b", "Layers of B, instead of --layer.", "WHICH"
-    ),
-    head_a: str | None = opt(None, CHOICE, "--head-a", "Heads of A, instead of --head.", "WHICH"),
-    head_b: str | None = opt(None, CHOICE, "--head-b", "Heads of B, instead of --head.", "WHICH"),
-    top: int = opt(10, OUTPUT, "--top", "Heads and links to name.", "N", 1),
+    model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
+    model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
+    revision_a: str | None = opt(ORIGIN, "--revision-a NAME", "Revision of A's model."),
+    revision_b: str | None = opt(ORIGIN, "--revision-b NAME", "Revision of B's model."),
+    layer_a: str | None = opt(CHOICE, "--layer-a WHICH", "Layers of A, instead of --layer."),
+    layer_b: str | None = opt(CHOICE, "--layer-b WHICH", "Layers of B, instead of --layer."),
+    head_a: str | None = opt(CHOICE, "--head-a WHICH", "Heads of A, instead of --head."),
+    head_b: str | None = opt(CHOICE, "--head-b WHICH", "Heads of B, instead of --head."),
+    top: int = opt(OUTPUT, "--top N", "Heads and links to name.", default=10, min=1),
     fail_above: float | None = opt(
-        None,
         OUTPUT,
-        "--fail-above",
+        "--fail-above NATS",
         "Exit with 1 if a head's divergence is larger (0: none, 0.693: all).",
-        "NATS",
-        0,
+        min=0,
     ),
     *,
     options: Options,
@@ -92,17 +83,9 @@ def compare(
     """
 
     def side(text: str, model: str | None, revision: str | None, *which: str | None) -> Side:
-        origin = replace(
-            options.origin,
-            model=model or options.origin.model,
-            revision=revision or options.origin.revision,
-        )
-        layer, head = which
-        choice = replace(
-            options.choice,
-            layer=layer or options.choice.layer,
-            head=head or options.choice.head,
-        )
+        shared, part, (layer, head) = options.origin, options.choice, which
+        origin = replace(shared, model=model or shared.model, revision=revision or shared.revision)
+        choice = replace(part, layer=layer or part.layer, head=head or part.head)
         return Side(text, origin, choice)
 
     sides = (
@@ -139,16 +122,13 @@ def check_sides(sides: tuple[Side, Side]) -> None:
 
 
 def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
-    """Both attentions; a model that both have is loaded once."""
-    sources: dict[Origin, object] = {}
+    load = cache(open_source)
 
     def attention(side: Side) -> Result:
         if side.saved:
             return apply_choice(_saved(side.text), side.choice)
-        text = check_text(side.text)
-        source = sources.get(side.origin) or open_source(side.origin, "self")
-        sources[side.origin] = source
-        return attend_one(source, Text("0", text), side.choice, "self")  # type: ignore[arg-type]
+        text = Text("0", check_text(side.text))
+        return attend_one(load(side.origin, "self"), text, side.choice, "self")
 
     return attention(sides[0]), attention(sides[1])
 
@@ -223,26 +203,23 @@ def _data(
         rows=lambda: comparison_tsv(found),
         document=lambda: comparison_json(found, sides),
         arrays=archive,
-        figures={
-            "heatmap": lambda: _picture(found, captions, "heatmap"),
-            "grid": lambda: _picture(found, captions, "grid"),
-        },
+        figures={name: partial(_picture, found, captions, name) for name in ("heatmap", "grid")},
     )
 
 
 def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figure:
     from attnviz.core.registry import PICTURES
 
-    item, many = found.map, found.divergences.size > 1
-    title = "B − A"
+    item, title = found.map, "B − A"
     if picture == "heatmap":
         layer, head = np.unravel_index(
             int(np.nanargmax(np.nan_to_num(found.divergences, nan=-1.0))), found.divergences.shape
         )
         title += f" · layer {item.layers[layer]} head {item.heads[head]}"
-        title += f", which differs most of {found.divergences.size}" if many else ""
+        if found.divergences.size > 1:
+            title += f", which differs most of {found.divergences.size}"
         item = item.with_weights(
-            item.weights[layer : layer + 1, :, :, :][:, head : head + 1],
+            item.weights[layer : layer + 1, head : head + 1],
             layers=(item.layers[layer],),
             heads=(item.heads[head],),
         )
@@ -253,13 +230,9 @@ def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figu
 
 
 def _judge(found: Comparison, limit: float | None) -> None:
-    """Refuse a divergence above the limit."""
-    if limit is None:
-        return
     values = found.divergences.ravel()
-    over = [
-        place for place in np.argsort(-np.nan_to_num(values, nan=-1.0)) if values[place] > limit
-    ]
+    ordered = np.argsort(-np.nan_to_num(values, nan=-1.0))
+    over = [place for place in ordered if limit is not None and values[place] > limit]
     if not over:
         return
     named = []

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.analyses.corpus.words import Vocabulary
-from attnviz.analyses.heads import ORDERS, check_order
+from attnviz.analyses.heads import check_order
+from attnviz.cli.commands.heads import SORT
 from attnviz.cli.inputs import reading, texts_of
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.rejects import rejected
@@ -59,52 +60,36 @@ def corpus(
         ),
     ],
     cross: bool = opt(
-        False,
         ORIGIN,
         "--cross",
         "FILE holds pairs of source and target: measure how targets attend to sources.",
     ),
     show: str = opt(
-        "measures",
         CHOICE,
-        "--show",
+        "--show WHAT",
         "What tables and rows hold: {choices}. json and npz hold everything.",
-        "WHAT",
+        default="measures",
         choices=SHOWS,
     ),
-    order: str = opt(
-        "role",
-        CHOICE,
-        "--sort",
-        "Order: role (the clearest first), layer, or a measure (the largest first).",
-        "NAME",
-        choices=ORDERS,
-    ),
+    order: str = SORT,
     top: int | None = opt(
-        None,
-        CHOICE,
-        "--top",
-        "Heads in tables and rows, the first as sorted; all by default.",
-        "N",
-        1,
+        CHOICE, "--top N", "Heads in tables and rows, the first as sorted; all by default.", min=1
     ),
     frequencies: Path | None = opt(
-        None,
         CHOICE,
-        "--frequencies",
+        "--frequencies FILE",
         "Word, tab, count a line: how frequent words are. Default: as in the texts.",
-        "FILE",
     ),
     replicates: int = opt(
-        200, CHOICE, "--replicates", "Bootstrap replicates behind each interval.", "N", 2
+        CHOICE, "--replicates N", "Bootstrap replicates behind each interval.", default=200, min=2
     ),
-    bootstrap_seed: int = opt(0, CHOICE, "--bootstrap-seed", "Seed of the bootstrap.", "N", 0),
+    bootstrap_seed: int = opt(
+        CHOICE, "--bootstrap-seed N", "Seed of the bootstrap.", default=0, min=0
+    ),
     overview: Path | None = opt(
-        None,
         OUTPUT,
-        "--overview",
+        "--overview FILE",
         "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
-        "FILE",
     ),
     *,
     options: Options,
@@ -170,7 +155,6 @@ def _checkpoint(
 def _read(
     file: str, command: Command, frequencies: Path | None, options: Options
 ) -> tuple[Vocabulary, Iterator[Record], int | None]:
-    """The frequent words, the texts and, where it is known, how many these are."""
 
     def open_texts() -> Iterator[Record]:
         texts, _ = texts_of([], file, pairs=command == "cross", **reading(options))
@@ -193,7 +177,6 @@ def _state(task: ShardTask, checkpoint: Checkpoint | None, report: Report) -> Co
 
 
 def _data(report: CorpusReport, show: str, top: int | None) -> Data:
-    """The report in every form."""
     from attnviz.renderers.data import corpus as data
     from attnviz.renderers.text.corpus import corpus_table
 

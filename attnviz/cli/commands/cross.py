@@ -49,9 +49,9 @@ def cross(
     aligned = options.output.format == "pharaoh" or score is not None
     texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned, **reading(options))
     if aligned:
-        from attnviz.cli.commands.align import Alignment, run_alignment
+        from attnviz.cli.commands.align import run_alignment
 
         raise typer.Exit(
-            run_alignment(texts, many, options, Alignment(symmetrize, against, score), input_file)
+            run_alignment(texts, many, options, input_file, symmetrize, against, score)
         )
     raise typer.Exit(run_texts("cross", texts, many, options, input_file))

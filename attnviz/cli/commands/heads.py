@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,35 +34,26 @@ from attnviz.renderers.text.heads import (
     treebank_tsv,
 )
 from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AttendChunk, Record, attend_all
+from attnviz.runs.many_texts import AttendChunk, Outcome, Record, attend_all
 from attnviz.runs.pipeline import attend_one, check_choice
 from attnviz.storage.conllu import Sentence, read_sentences
 from attnviz.storage.documents import dump_json
+from attnviz.storage.matrices import open_file
 from attnviz.storage.texts import Text, chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from attnviz.core.attention_map import Attention
 
-@dataclass(frozen=True, slots=True)
-class HeadsRequest:
-    """What was asked for beside the shared options."""
 
-    options: Options
-    order: str = "role"
-    role: str | None = None
-    similar: bool = False
-    overview: Path | None = None
-    scatter: Path | None = None
-    repeat: bool = True
-    file: str | None = None
-
-    def report(self) -> Report:
-        """Where everything goes, checked before a model loads."""
-        check_choice(self.options.choice)
-        check_origin(self.options.origin, "self")
-        pictures = {"overview": self.overview, "scatter": self.scatter}
-        return Report(self.options, "heads", pictures=pictures)
+SORT = opt(
+    CHOICE,
+    "--sort NAME",
+    "Order: role (the clearest first), layer, or a measure (the largest first).",
+    default="role",
+    choices=ORDERS,
+)
 
 
 @with_options(
@@ -77,48 +68,29 @@ def heads(
     ] = None,
     input_file: str | None = INPUT,
     no_repeat: bool = opt(
-        False,
         ORIGIN,
         "--no-repeat",
         "Leave out the second run, over random words said twice, that induction needs.",
     ),
     treebank: str | None = opt(
-        None,
         ORIGIN,
-        "--treebank",
+        "--treebank FILE",
         "Sentences with dependencies (.conllu): which head finds which relation.",
-        "FILE",
     ),
     role: str | None = opt(
-        None, CHOICE, "--role", "Only heads of this role: {choices}.", "NAME", choices=ROLES
+        CHOICE, "--role NAME", "Only heads of this role: {choices}.", choices=ROLES
     ),
-    order: str = opt(
-        "role",
-        CHOICE,
-        "--sort",
-        "Order: role (the clearest first), layer, or a measure (the largest first).",
-        "NAME",
-        choices=ORDERS,
-    ),
+    order: str = SORT,
     similar: bool = opt(
-        False,
-        CHOICE,
-        "--similar",
-        "Show which heads look alike instead: Jensen-Shannon divergences.",
+        CHOICE, "--similar", "Show which heads look alike instead: Jensen-Shannon divergences."
     ),
     overview: Path | None = opt(
-        None,
         OUTPUT,
-        "--overview",
+        "--overview FILE",
         "Roles and measures of all heads as a picture: .png, .svg or .pdf.",
-        "FILE",
     ),
     scatter: Path | None = opt(
-        None,
-        OUTPUT,
-        "--scatter",
-        "Heads in a plane, near where they look alike, as a picture.",
-        "FILE",
+        OUTPUT, "--scatter FILE", "Heads in a plane, near where they look alike, as a picture."
     ),
     *,
     options: Options,
@@ -132,9 +104,6 @@ def heads(
     attnviz heads --treebank sample_inputs/relations.conllu
     """
     check_order(order, role)
-    asked = HeadsRequest(
-        options, order, role, similar, overview, scatter, not no_repeat, input_file
-    )
     if similar and (role is not None or order != "role"):
         raise UsageError("--similar compares all heads with one another: leave out --role, --sort")
     if treebank is not None:
@@ -144,45 +113,58 @@ def heads(
                 "--treebank brings its own sentences and scores every head on them: of the other "
                 "options it takes only where attention comes from, which part, and -f and -o"
             )
-        raise typer.Exit(relations(treebank, asked))
-    if options.origin.weights is not None and not text and input_file is None:
-        # A file of weights can bring its own tokens.
-        raise typer.Exit(measures(iter([Text("0", "")]), False, asked))
-    texts, many = texts_of(text or [], input_file, **reading(options))
-    raise typer.Exit(measures(texts, many, asked))
-
-
-def measures(texts: Iterable[Record], many: bool, asked: HeadsRequest) -> int:
-    """Measure the heads over all texts and write what was asked for; answers the exit status."""
-    options, study, similarity = asked.options, HeadStudy(), SimilarityStudy()
+        raise typer.Exit(relations(treebank, options))
+    texts: Iterable[Record] = [Text("0", "")]
+    many = False
+    # A file of weights can bring its own tokens.
+    if options.origin.weights is None or text or input_file is not None:
+        texts, many = texts_of(text or [], input_file, **reading(options))
+    study, similarity = HeadStudy(), SimilarityStudy()
     work = AttendChunk(options.origin, options.choice, "self", options.many.batch_size)
-    wants_roles = not asked.similar or asked.overview or asked.scatter
-    repeat = asked.repeat and options.origin.weights is None and bool(wants_roles)
-    total = partial(count_texts, asked.file, "self", options) if many else None
-    with asked.report() as report, open_engine(*sharing(options)) as engine:
-        read = chunks(texts, ready=more_of_stdin(asked.file))
+    wants_roles = not similar or overview or scatter
+    repeat = not no_repeat and options.origin.weights is None and bool(wants_roles)
+    total = partial(count_texts, input_file, "self", options) if many else None
+    pictures = {"overview": overview, "scatter": scatter}
+    with _report(options, pictures) as report, open_engine(*sharing(options)) as engine:
+        read = chunks(texts, ready=more_of_stdin(input_file))
         with report.counted(total) as advance:
             for record, found in attend_all(work, read, engine):
                 advance(1)
-                if isinstance(found, AttnvizError):
-                    report.skip(record, found)
-                    continue
-                try:
-                    study.add(found, repeats=not repeat)
-                except InputError as error:
-                    report.skip(record, error)
-                    continue
-                for text in found.provenance.notes:
-                    report.say(text)
-                if asked.similar or asked.scatter:
-                    similarity.add(found)
+                kept = _measured(study, record, found, report, repeats=not repeat)
+                if kept is not None and (similar or scatter):
+                    similarity.add(kept)
+        if study.texts and repeat:
+            _repeat(work.open(), study, report, options)
         if study.texts:
-            if repeat:
-                _repeat(work.open(), study, report, options)
-            report.add(_data(study, similarity, asked, report))
+            if role is not None and not study.report(order, role).rows:
+                report.say(f"no head has the role '{role}'")
+            report.add(_data(study, similarity, similar, order, role))
         report.finish()
         report.say_done(f"{study.texts} text{'s' * (study.texts != 1)}")
-    return report.status if study.texts else 1
+    raise typer.Exit(report.status if study.texts else 1)
+
+
+def _report(options: Options, pictures: Mapping[str, Path | None]) -> Report:
+    check_choice(options.choice)
+    check_origin(options.origin, "self")
+    return Report(options, "heads", pictures=pictures)
+
+
+def _measured(
+    study: HeadStudy, record: Record, found: Outcome, report: Report, *, repeats: bool
+) -> Attention | None:
+    """The maps that were measured; None: there are none, or they could not be."""
+    if isinstance(found, AttnvizError):
+        report.skip(record, found)
+        return None
+    try:
+        study.add(found, repeats=repeats)
+    except InputError as error:
+        report.skip(record, error)
+        return None
+    for note in found.provenance.notes:
+        report.say(note)
+    return found
 
 
 def _repeat(source: Source, study: HeadStudy, report: Report, options: Options) -> None:
@@ -203,11 +185,9 @@ def _repeat(source: Source, study: HeadStudy, report: Report, options: Options) 
 
 
 def _data(
-    study: HeadStudy, similarity: SimilarityStudy, asked: HeadsRequest, report: Report
+    study: HeadStudy, similarity: SimilarityStudy, similar: bool, order: str, role: str | None
 ) -> Data:
-    found = study.report(asked.order, asked.role)
-    if asked.role is not None and not found.rows:
-        report.say(f"no head has the role '{asked.role}'")
+    found = study.report(order, role)
 
     def overview() -> Figure:
         from attnviz.renderers.figures.head_overview import head_overview
@@ -221,7 +201,7 @@ def _data(
 
     figures = {"overview": overview, "scatter": scatter}
     about = dump_json(asdict(found.provenance))
-    if asked.similar:
+    if similar:
         alike = similarity.report()
         return Data(
             text=lambda display: similarity_table(alike, display),
@@ -231,7 +211,7 @@ def _data(
             about=about,
         )
     return Data(
-        text=lambda display: measures_table(found, display, keep=asked.order),
+        text=lambda display: measures_table(found, display, keep=order),
         rows=lambda: measures_tsv(found),
         document=lambda: measures_json(found),
         figures=figures,
@@ -239,21 +219,21 @@ def _data(
     )
 
 
-def relations(file: str, asked: HeadsRequest) -> int:
+def relations(file: str, options: Options) -> int:
     """Score every head on every relation of a treebank; answers the exit status.
 
     A sentence that the model cannot take is named and left out.
     """
-    with asked.report() as report:
+    with _report(options, {}) as report:
         sentences = read_treebank(file)
-        source = open_source(asked.options.origin, "self")
+        source = open_source(options.origin, "self")
         study = TreebankStudy()
         with report.counted(lambda: len(sentences)) as advance:
             for sentence in sentences:
                 advance(1)
                 try:
                     text = Text("0", sentence.text)
-                    found = attend_one(source, text, asked.options.choice, "self")
+                    found = attend_one(source, text, options.choice, "self")
                     study.add(sentence, found)
                 except InputError as error:
                     report.skip(None, InputError(f"the sentence at {sentence.where}: {error}"))
@@ -281,12 +261,8 @@ def read_treebank(file: str) -> list[Sentence]:
     """The sentences of a file, all of which are read before a model loads; "-" is stdin."""
     if file == "-":
         return list(read_sentences(sys.stdin.buffer, "stdin"))
-    try:
-        with Path(file).open("rb") as lines:
+    with open_file(Path(file)) as lines:
+        try:
             return list(read_sentences(lines, f"'{file}'"))
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file '{file}'") from error
-    except IsADirectoryError as error:
-        raise InputError(f"'{file}' is a folder, not a file") from error
-    except OSError as error:
-        raise InputError(f"cannot read '{file}': {error.strerror}") from error
+        except OSError as error:
+            raise InputError(f"cannot read '{file}': {error.strerror}") from error

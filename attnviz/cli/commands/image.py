@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from io import BytesIO
 from math import isqrt
@@ -32,6 +32,7 @@ from attnviz.core.options import LENS_NAMES, Choice, Options, opt
 from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.models.lens import apply_lens
+from attnviz.models.open import LOADING
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.texts import check_text
 
@@ -47,8 +48,6 @@ ALL = "all"
 LENSES = tuple(name for name in LENS_NAMES if name != ALL)
 MOST_PIXELS = 1000
 """Of a side of the picture on a page."""
-TERMS = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map")
-"""What of an origin says how a model is loaded."""
 
 
 @with_options(
@@ -57,49 +56,38 @@ TERMS = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_ma
 def image(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Picture: .png, .jpg, .webp, ….")],
     patch: str | None = opt(
-        None,
         CHOICE,
-        "--patch",
+        "--patch ROW,COLUMN",
         "Patch that looks, from 0,0 at the upper left, or all (as data); "
         "default: the class token, else the mean over patches.",
-        "ROW,COLUMN",
     ),
     image_size: str | None = opt(
-        None,
         ORIGIN,
-        "--image-size",
+        "--image-size SIZE",
         "Pixels to read the picture in: 384, or HEIGHTxWIDTH; "
         "default: what the model was trained on.",
-        "SIZE",
     ),
     text: str | None = opt(
-        None,
         ORIGIN,
-        "--text",
+        "--text TEXT",
         "Text that is read with the picture, by a model like LLaVA: its tokens look.",
-        "TEXT",
     ),
     token: str | None = opt(
-        None,
         CHOICE,
-        "--token",
+        "--token N",
         "Token of --text that looks, from 0, or all (as data); default: the last.",
-        "N",
     ),
     lens: str = opt(
-        "raw",
         CHOICE,
-        "--lens",
+        "--lens NAME",
         "What to make of the weights first: {choices}.",
-        "NAME",
+        default="raw",
         choices=LENSES,
     ),
     overlay: Path | None = opt(
-        None,
         OUTPUT,
-        "--overlay",
+        "--overlay FILE",
         "One head, or the mean over a layer's heads, over the picture: .png, .svg, .pdf.",
-        "FILE",
     ),
     *,
     options: Options,
@@ -117,122 +105,100 @@ def image(
     attnviz image sample_inputs/shapes.png --model ./my-llava --text "Where is the tree?"
     """
     options = replace(options, choice=replace(options.choice, lens=lens))
-    show(ImageRequest(options, Path(file), patch, image_size, overlay, text, token))
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRequest:
-    """What was asked for beside the shared options."""
-
-    options: Options
-    file: Path
-    patch: str | None = None
-    size: str | None = None
-    overlay: Path | None = None
-    text: str | None = None
-    token: str | None = None
-
-    @property
-    def everything(self) -> bool:
-        """True where no single query was chosen."""
-        return ALL in (self.patch, self.token)
-
-    @property
-    def seen_choice(self) -> Choice:
-        """The choice from what a lens has been held over already."""
-        return replace(self.options.choice, lens="raw", explain=None)
-
-    def check(self) -> None:
-        """Find out before a model loads whether everything can be done."""
-        output, origin = self.options.output, self.options.origin
-        if origin.model is None or origin.model == "pocket":
-            raise UsageError("'attnviz image' needs a vision model: --model ID_OR_FOLDER")
-        check_choice(self.options.choice)
-        if self.patch is not None and self.patch != ALL:
-            parse_patch(self.patch)
-        shown = self.overlay or output.grid or output.format in (None, "table")
-        if self.everything and shown:
-            what = "patch" if self.patch == ALL else "token"
-            raise UsageError(
-                f"--{what} all gives every {what}'s look, which is data: use -f json, csv, …, or "
-                f"choose one {what} to see"
-            )
-        if self.options.choice.lens == "gradient" and self.patch is not None:
-            raise UsageError(
-                "--lens gradient explains what the model decides, which no patch does: leave "
-                "--patch out"
-            )
-        self.check_text()
-
-    def check_text(self) -> None:
-        """Refuse options that are for pictures alone, or for pictures with a text."""
-        if self.text is None:
-            if self.token is not None:
-                raise UsageError("--token chooses a token of --text: give that too")
-            return
-        lens = self.options.choice.lens
-        alone = {"--patch": self.patch, "--image-size": self.size}
-        alone["--lens"] = None if lens == "raw" else lens
-        if given := [option for option, value in alone.items() if value is not None]:
-            way = " or use --lens raw" if given == ["--lens"] else ""
-            raise UsageError(f"{given[0]} is for a picture alone: leave --text out{way}")
-        check_text(self.text)
-
-
-def show(asked: ImageRequest) -> None:
-    """Read the picture, ask the model, and write what was asked for."""
+    check_request(options, patch, image_size, overlay, text, token)
     from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
     from attnviz.models.hugging_face.vision.pictures import parse_size, read_picture
     from attnviz.models.hugging_face.vision.vision import load_vision_model
 
-    asked.check()
-    options = asked.options
-    pictures = {"overlay": asked.overlay, "grid": options.output.grid}
-    with Report(options, pictures=pictures) as report:
-        size = None if asked.size is None else parse_size(asked.size)
-        picture = read_picture(asked.file)
-        terms = {name: getattr(options.origin, name) for name in TERMS}
-        load = load_vision_model if asked.text is None else load_picture_text_model
+    output, path = options.output, Path(file)
+    with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:
+        size = None if image_size is None else parse_size(image_size)
+        picture = read_picture(path)
+        terms = {name: getattr(options.origin, name) for name in LOADING}
+        load = load_vision_model if text is None else load_picture_text_model
         model: Any = load(str(options.origin.model), **terms)
-        if asked.text is None:
-            attention = look_through(model, picture, asked, size)
+        if text is None:
+            attention = look_through(model, picture, options.choice, patch, size)
         else:
-            attention = model.attend_image(picture, asked.text)
-        settings = {**attention.provenance.settings, "picture": asked.file.name}
+            attention = model.attend_image(picture, text)
+        settings = {**attention.provenance.settings, "picture": path.name}
         provenance = replace(attention.provenance, settings=settings)
-        attention = replace(attention, id=asked.file.stem, provenance=provenance)
-        found = chosen(attention, asked)
-        left, top, right, bottom = map(round, model.seen(picture, size))
+        attention = replace(attention, id=path.stem, provenance=provenance)
+        looks = attention
+        if text is None and patch != ALL:
+            looks = look_from(attention, patch)
+        elif text is not None and token != ALL:
+            looks = look_from_token(attention, token)
+        # The lens has been held over it already.
+        choice = replace(options.choice, lens="raw", explain=None)
+        found = apply_choice(looks, choice)
+        part = picture.crop(tuple(map(round, model.seen(picture, size))))
+        with_page = output.html is not None or output.open_page
         report.say_of(found)
-        report.add(shown(attention, found, picture.crop((left, top, right, bottom)), asked))
+        report.add(
+            Item(
+                found,
+                cache(partial(picture_views, found, options.choice.layer is not None)),
+                pictures_of(found, lambda: seen(attention, part, patch)),
+                apply_choice(attention, choice) if with_page else None,
+                as_jpeg(part) if with_page else None,
+            )
+        )
         report.finish()
         report.say_done("1 picture")
 
 
-def shown(attention: Attention, found: Attention, part: Image, asked: ImageRequest) -> Item:
-    """What is seen from the chosen query, with its pictures and the page of all queries."""
-    every_layer = asked.options.choice.layer is not None
-    output = asked.options.output
-    page = output.html is not None or output.open_page
-    return Item(
-        found,
-        cache(partial(picture_views, found, every_layer)),
-        pictures_of(found, lambda: seen(attention, part, asked.patch)),
-        apply_choice(attention, asked.seen_choice) if page else None,
-        as_jpeg(part) if page else None,
-    )
+def check_request(
+    options: Options,
+    patch: str | None,
+    size: str | None,
+    overlay: Path | None,
+    text: str | None,
+    token: str | None,
+) -> None:
+    """Find out before a model loads whether everything can be done."""
+    output, origin, lens = options.output, options.origin, options.choice.lens
+    if origin.model is None or origin.model == "pocket":
+        raise UsageError("'attnviz image' needs a vision model: --model ID_OR_FOLDER")
+    check_choice(options.choice)
+    if patch is not None and patch != ALL:
+        parse_patch(patch)
+    shown = overlay or output.grid or output.format in (None, "table")
+    if ALL in (patch, token) and shown:
+        what = "patch" if patch == ALL else "token"
+        raise UsageError(
+            f"--{what} all gives every {what}'s look, which is data: use -f json, csv, …, or "
+            f"choose one {what} to see"
+        )
+    if lens == "gradient" and patch is not None:
+        raise UsageError(
+            "--lens gradient explains what the model decides, which no patch does: leave "
+            "--patch out"
+        )
+    if text is None:
+        if token is not None:
+            raise UsageError("--token chooses a token of --text: give that too")
+        return
+    alone = {"--patch": patch, "--image-size": size, "--lens": None if lens == "raw" else lens}
+    if given := [option for option, value in alone.items() if value is not None]:
+        way = " or use --lens raw" if given == ["--lens"] else ""
+        raise UsageError(f"{given[0]} is for a picture alone: leave --text out{way}")
+    check_text(text)
 
 
 def look_through(
-    model: VisionModel, picture: Image, asked: ImageRequest, size: tuple[int, int] | None
+    model: VisionModel,
+    picture: Image,
+    choice: Choice,
+    patch: str | None,
+    size: tuple[int, int] | None,
 ) -> Attention:
     """A picture's attention over itself through the lens asked for, every layer and head of it."""
-    choice = asked.options.choice
     if choice.lens != "raw":
         model.check_tokens(choice.lens)
 
     def attend() -> Attention:
-        return model.attend_image(picture, asked.patch, size)
+        return model.attend_image(picture, patch, size)
 
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:
         if needs == "gradients":
@@ -240,7 +206,7 @@ def look_through(
         return model.transform_image(picture, size)
 
     if choice.lens == "flow":
-        return flow_shown(attend(), asked)
+        return flow_shown(attend(), patch)
     found = apply_lens(choice.lens, attend, ask, lambda attention: attention)
     if choice.lens != "norm":
         return found
@@ -249,29 +215,19 @@ def look_through(
     return replace(found, maps=(found.stream(name),))
 
 
-def flow_shown(attention: Attention, asked: ImageRequest) -> Attention:
+def flow_shown(attention: Attention, patch: str | None) -> Attention:
     """The flow to the query that is shown: all pairs of a picture take half an hour."""
     from attnviz.analyses.lenses.flow import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens
-    place = None if asked.everything else query_place(tokens, asked.patch)
+    place = None if patch == ALL else query_place(tokens, patch)
     fits = isqrt(MOST_SOLVES) - sum(token.special for token in tokens)
-    one = f"choose one --patch ({len(tokens):,} problems)"
     return flow(
         attention,
         None if place is None else (place,),
-        f"{one}, give a smaller --image-size (at most {fits} patches), or use --lens rollout",
+        f"choose one --patch ({len(tokens):,} problems), give a smaller --image-size (at most "
+        f"{fits} patches), or use --lens rollout",
     )
-
-
-def chosen(attention: Attention, asked: ImageRequest) -> Any:
-    """What is seen from one query, selected and reduced, in this order."""
-    choice = asked.seen_choice
-    if asked.everything:
-        return apply_choice(attention, choice)
-    if asked.text is not None:
-        return apply_choice(look_from_token(attention, asked.token), choice)
-    return apply_choice(look_from(attention, asked.patch), choice)
 
 
 def seen(attention: Attention, part: Any, patch: str | None) -> Seen:
@@ -323,18 +279,18 @@ def every_head(found: Attention) -> dict[str, Any]:
     rows, columns = (max(grid.shape[axis] for grid in grids) for axis in (-2, -1))
     heads = max((item.heads for item in found.maps), key=len)
     count = sum(len(grid) for grid in grids)
-    whole = np.full((count, len(heads), rows, columns), np.nan, dtype=np.float32)
+    spread = np.full((count, len(heads), rows, columns), np.nan, dtype=np.float32)
     place = 0
     for item, grid in zip(found.maps, grids, strict=True):
         down = np.arange(rows) * grid.shape[-2] // rows
         across = np.arange(columns) * grid.shape[-1] // columns
         share = grid[0, 0].size / (rows * columns)
-        spread = grid[:, :, down[:, None], across] * share
+        shared = grid[:, :, down[:, None], across] * share
         for head, name in enumerate(item.heads):
-            whole[place : place + len(grid), heads.index(name)] = spread[:, head]
+            spread[place : place + len(grid), heads.index(name)] = shared[:, head]
         place += len(grid)
     layers = tuple(name for item in found.maps for name in item.layers)
-    return {"weights": whole, "layers": layers, "heads": heads}
+    return {"weights": spread, "layers": layers, "heads": heads}
 
 
 def as_one(item: AttentionMap, heads: dict[str, Any]) -> AttentionMap:

@@ -26,14 +26,12 @@ _LIST = ", ".join(LESSONS)
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
     length: int | None = opt(
-        None, GIVEN, "--length", "Positions: default 64, of linear at most, default 4096.", "N"
+        GIVEN, "--length N", "Positions: default 64, of linear at most, default 4096."
     ),
-    size: int | None = opt(None, GIVEN, "--size", "Features: default 64, of masking 16.", "N", 1),
-    seed: int | None = opt(None, GIVEN, "--seed", "Seed of random numbers, default 0.", "N", 0),
-    text: str | None = opt(None, GIVEN, "--text", "Sentence for masking.", "TEXT"),
-    plot: Path | None = opt(
-        None, OUTPUT, "--plot", "The lesson as a picture: .png, .svg or .pdf.", "FILE"
-    ),
+    size: int | None = opt(GIVEN, "--size N", "Features: default 64, of masking 16.", min=1),
+    seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
+    text: str | None = opt(GIVEN, "--text TEXT", "Sentence for masking."),
+    plot: Path | None = opt(OUTPUT, "--plot FILE", "The lesson as a picture: .png, .svg or .pdf."),
     *,
     options: Options,
 ) -> None:
@@ -60,7 +58,6 @@ def lesson(
 
 
 def _teach(name: str, given: Mapping[str, Any]) -> Lesson:
-    """The lesson with those options that were given."""
     if "text" in given:
         from attnviz.storage.texts import check_text
 
@@ -80,13 +77,10 @@ def _data(result: Lesson) -> Data:
     from attnviz.renderers.reports import Data
     from attnviz.storage.documents import dump_json
 
-    def rows() -> str:
-        lines = (map(escape, map(str, row)) for row in (result.columns, *result.rows))
-        return "".join("\t".join(line) + "\n" for line in lines)
-
+    lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
     return Data(
         text=result.table,
-        rows=rows,
+        rows=lambda: "".join(f"{line}\n" for line in lines),
         document=lambda: dump_json(result.data()) + "\n",
         figures={"plot": result.draw},
         about=result.title,

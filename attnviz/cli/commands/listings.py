@@ -70,10 +70,9 @@ def models(
         from attnviz.renderers.reports import Data
         from attnviz.storage.documents import dump_json
 
-        document = {"model": name, "card": card()}
-        _write(
-            Data(text=lambda display: card(), document=lambda: dump_json(document) + "\n"), options
-        )
+        text = card()
+        document = dump_json({"model": name, "card": text}) + "\n"
+        _write(Data(text=lambda display: text, document=lambda: document), options)
         return
     from attnviz.models.hugging_face.load.locate import list_cached_models
 

@@ -15,7 +15,7 @@ from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import report_all
 from attnviz.core.errors import InputError
-from attnviz.core.options import Options
+from attnviz.core.options import Options, opt
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.saved import Opener, open_saved, openers, pick, read_all
 
@@ -49,15 +49,11 @@ def render(
             help="Saved maps, or the name of their shards; arrays, alignments; -: stdin."
         ),
     ],
-    record: Annotated[
-        str | None,
-        typer.Option(
-            "--record",
-            metavar="ID_OR_NUMBER",
-            rich_help_panel=ORIGIN,
-            help="Of several texts, the one of this id, or else of this number from 0.",
-        ),
-    ] = None,
+    record: str | None = opt(
+        ORIGIN,
+        "--record ID_OR_NUMBER",
+        "Of several texts, the one of this id, or else of this number from 0.",
+    ),
     *,
     options: Options,
 ) -> None:

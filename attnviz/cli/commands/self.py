@@ -20,11 +20,9 @@ def self_command(
     ] = None,
     input_file: str | None = INPUT,
     pair: str | None = opt(
-        None,
         ORIGIN,
-        "--pair",
+        "--pair TEXT",
         "Second text of a sentence pair; --stream a-to-b, b-to-a, … shows a quarter.",
-        "TEXT",
     ),
     *,
     options: Options,

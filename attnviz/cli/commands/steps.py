@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,24 +36,16 @@ def steps(
             "it, is no file and does not end like one (.json). Without: a worked example.",
         ),
     ] = None,
-    text: str | None = opt(None, GIVEN, "--text", "Sentence, of one word or more.", "TEXT"),
-    causal: bool = opt(False, GIVEN, "--causal", "Hide later positions."),
-    size: int | None = opt(
-        None, GIVEN, "--size", f"Features of a sentence, default {SIZE}.", "N", 1
-    ),
-    seed: int | None = opt(
-        None, GIVEN, "--seed", "Seed of a sentence's vectors, default 0.", "N", 0
-    ),
+    text: str | None = opt(GIVEN, "--text TEXT", "Sentence, of one word or more."),
+    causal: bool = opt(GIVEN, "--causal", "Hide later positions."),
+    size: int | None = opt(GIVEN, "--size N", f"Features of a sentence, default {SIZE}.", min=1),
+    seed: int | None = opt(GIVEN, "--seed N", "Seed of a sentence's vectors, default 0.", min=0),
     scatter: Path | None = opt(
-        None,
         OUTPUT,
-        "--scatter",
+        "--scatter FILE",
         "Inputs, values and outputs in three dimensions: .png, .svg or .pdf.",
-        "FILE",
     ),
-    diagram: bool = opt(
-        False, OUTPUT, "--diagram", "Print the flow of the data as Mermaid text instead."
-    ),
+    diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of the data as Mermaid text instead."),
     *,
     options: Options,
 ) -> None:
@@ -137,8 +129,7 @@ def _data(result: Steps, diagram: bool) -> Data:
         import numpy as np
 
         file = io.BytesIO()
-        arrays: dict[str, Any] = {**result.arrays()}
-        np.savez_compressed(file, **arrays)
+        np.savez_compressed(file, **result.arrays())  # type: ignore[arg-type]
         return file.getvalue()
 
     def figure() -> Figure:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnviz.models.pocket.model import FOLDER, read_config
-from attnviz.models.pocket.text import FRAGMENTED, LONGEST, USUAL
+from attnviz.core.errors import ModelError
 
+FOLDER = Path(__file__).parent / "files"
+"""Where weights, tokenizer, configuration, origin and card lie."""
 ATTRIBUTION = "Sentences from tatoeba.org via www.manythings.org/anki, CC BY 2.0"
 CLEAR = 1.5
 """How many times the share of uniform attention makes a role."""
@@ -17,6 +19,17 @@ LED_ROLE = "same word elsewhere"
 
 
 SEEKERS = "governor looks at its dependent", "dependent looks at its governor"
+
+
+@cache
+def read_config(folder: Path) -> dict[str, Any]:
+    """Sizes, special pieces and guided head of the model in a folder."""
+    path = folder / "config.json"
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the pocket model's '{path}' cannot be read") from error
+    return content
 
 
 def summary(folder: Path = FOLDER) -> str:
@@ -161,6 +174,8 @@ def _is_led(item: dict[str, Any], led: dict[str, int]) -> bool:
 
 
 def _limits() -> str:
+    from attnviz.models.pocket.text import FRAGMENTED, LONGEST, USUAL
+
     return (
         "Limits\n"
         "  short everyday sentences; other languages, rare words and literature are outside what "

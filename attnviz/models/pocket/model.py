@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnviz.core.attention_map import Focus, Provenance
-from attnviz.core.errors import ModelError
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.models.pocket.card import FOLDER as FOLDER
+from attnviz.models.pocket.card import read_config
 from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
 from attnviz.models.pocket.text import (
     END,
@@ -32,8 +31,6 @@ from attnviz.models.pocket.text import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FOLDER = Path(__file__).parent / "files"
-"""Where weights, tokenizer, configuration, origin and card lie."""
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
 MARGIN = 0.3
@@ -153,17 +150,6 @@ class PocketModel:
             focus=focus or {},
             versions={"numpy": np.__version__},
         )
-
-
-@cache
-def read_config(folder: Path) -> dict[str, Any]:
-    """Sizes, special pieces and guided head of the model in a folder."""
-    path = folder / "config.json"
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"the pocket model's '{path}' cannot be read") from error
-    return content
 
 
 def _decide(text: EncodedText, sums: dict[str, float]) -> tuple[str, list[str]]:
