@@ -101,7 +101,6 @@ def pair_stream(attention: Attention, stream: str) -> Attention:
 
 
 def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple[Token, ...]]:
-    """Where one part's tokens stand, and the tokens with offsets into its own text."""
     first = next(place for place, token in enumerate(tokens) if _covers(token, start))
     if which == "a":
         return slice(0, first), tuple(tokens[:first])
@@ -265,7 +264,6 @@ def _acts(item: AttentionMap, weights: NDArray[np.float32], allowed: NDArray[np.
 
 
 def _acting_patterns(item: AttentionMap) -> dict[str, NDArray[np.bool_]]:
-    """The cells of each pattern in which a head acts, within one text."""
     if item.query_side != item.key_side or len(item.query_tokens) != len(item.key_tokens):
         return {}
     count = len(item.key_tokens)
@@ -317,7 +315,6 @@ def _view(
 
 
 def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]:
-    """One matrix out of one layer, and which it is in words."""
     layer = item.layers[0]
     if len(item.heads) == 1 and layer in LENSES:
         return item, f"through all layers, {_named('head', item.heads[0])}"
@@ -331,7 +328,6 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
 
 
 def _named(what: str, name: str) -> str:
-    """Such as "layer 3", or for a reduced axis "mean over layers"."""
     return f"{what} {name}" if name[:1].isdecimal() else f"{name} over {what}s"
 
 

@@ -21,7 +21,6 @@ def one_digit(weight: float) -> str:
 
 
 def _short(rounded: str) -> str:
-    """A rounded number without its leading 0, or from 1 up without its last digit."""
     whole, _, digits = rounded.partition(".")
     if whole.lstrip("-") != "0":
         return rounded[:-1]
@@ -136,7 +135,6 @@ def _joins(character: str) -> bool:
 
 
 def _is_emoji(character: str) -> bool:
-    """True for pictographs, skin tones and the selector that asks for the emoji form."""
     return (
         character == "\ufe0f"
         or 0x1F000 <= ord(character) <= 0x1FAFF
@@ -145,10 +143,8 @@ def _is_emoji(character: str) -> bool:
 
 
 def _is_selector(character: str) -> bool:
-    """True for variation selectors, which are not drawn and can carry hidden text in a row."""
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
 
 
 def _selects(text: str, index: int) -> bool:
-    """True for the one selector that directly follows a character it can choose a form of."""
     return index > 0 and unicodedata.category(text[index - 1])[0] in "LNPS"

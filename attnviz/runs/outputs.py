@@ -129,7 +129,6 @@ def page_html(
 
 
 def _focused(attention: Attention, shown: Sequence[View]) -> Attention:
-    """The attention with the head of each stream that the page opens on, as the views say."""
     as_chosen = not any(view.second for view in shown)
     found = {
         item.stream: first_focus(attention, item, as_chosen=as_chosen)

@@ -143,7 +143,6 @@ def _in_order(text: str) -> str:
 
 
 def _candidates(missing: set[str]) -> Iterator[str]:
-    """Installed families that may draw what is missing, the well known ones first."""
     installed = {entry.name for entry in fontManager.ttflist if entry.style == "normal"}
     first = []
     if any("\u3040" <= character <= "\u30ff" for character in missing):
@@ -158,7 +157,6 @@ def _candidates(missing: set[str]) -> Iterator[str]:
 
 
 def _draws(family: str, character: str) -> bool:
-    """True where both weights of a family have an outline for the character."""
     code = ord(character)
     return all(font.get_char_index(code) != 0 for font in _faces(family))
 

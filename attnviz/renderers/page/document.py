@@ -129,7 +129,6 @@ def _template() -> Template:
 
 @cache
 def _code() -> tuple[str, str, str]:
-    """Styles, script, and the policy that allows these two and nothing else."""
     style = "\n".join(_read(f"styles/{name}.css") for name in STYLES)
     script = joined({name: _read(f"scripts/{name}.js") for name in SCRIPTS})
     policy = (
@@ -191,13 +190,11 @@ def page_document(
 
 
 def _texts(attention: Attention) -> list[str]:
-    """What was read, the target first, whose tokens attend."""
     found = (attention.text, attention.target, attention.source)
     return [text for text in found if text and text.strip()]
 
 
 def _beginning(text: str) -> str:
-    """The text on one line, cut where it is long."""
     line = " ".join(text[: 2 * _LONGEST_TEXT].split())
     whole = len(line) <= _LONGEST_TEXT and len(text) <= 2 * _LONGEST_TEXT
     return printable(line if whole else line[:_LONGEST_TEXT].rstrip() + "…")
@@ -236,7 +233,6 @@ def _map(
 
 
 def _called(attention: Attention, item: AttentionMap) -> tuple[str, str]:
-    """The stream and the lens of a map, by which a reader tells it from the others."""
     stream, _, lens = item.stream.partition(" · ")
     if attention.lens == "all":
         return "attention", item.stream
@@ -266,7 +262,6 @@ def _axis(
 
 
 def _runs(words: Words) -> list[int]:
-    """Which run of equal numbers each token is in; what has none stands alone."""
     runs: list[int] = []
     for place, word in enumerate(words):
         joined = place > 0 and word is not None and word == words[place - 1]
@@ -309,7 +304,6 @@ def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
 
 
 def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
-    """Where the picture is whose patches the keys are, and the queries where they are the same."""
     if patches is None or item.is_pooled:
         return {}
     found = {"keys": patches.as_json(item.key_tokens)}
@@ -321,7 +315,6 @@ def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
 def _projections(
     item: AttentionMap, kept: Projections | None, name: str, blobs: Blobs
 ) -> dict[str, Any] | None:
-    """Where queries and keys are, if they were kept and stand one for each token."""
     if kept is None or item.is_pooled:
         return None
     query, key = (np.asarray(array, np.float32) for array in (kept.query, kept.key))
@@ -348,7 +341,6 @@ def _projections(
 
 
 def _facts(provenance: Provenance) -> list[tuple[str, str]]:
-    """What is known of a run, name by name."""
     trained = {True: "yes", False: "no", None: "unknown"}[provenance.trained]
     facts = [
         ("source", provenance.source),

@@ -88,7 +88,6 @@ def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]
 
 
 def _order(found: Comparison) -> list[int]:
-    """Heads by divergence, the largest first; those without one last."""
     values = np.nan_to_num(found.divergences.ravel(), nan=-1.0)
     order: list[int] = np.argsort(-values, kind="stable").tolist()
     return order
