@@ -70,12 +70,7 @@ def code_point(character: str) -> str:
 def shorten(text: str, width: int) -> str:
     """The text cut to a number of terminal cells, ending in … where something was cut.
 
-    Args:
-        text: printable text.
-        width: cells it may take; wide characters (Chinese, emoji) take two.
-
-    Returns:
-        Text of at most that width; empty where the width is 0 or less.
+    Wide characters (Chinese, emoji) take two. Empty where the width is 0 or less.
     """
     from rich.cells import cell_len
 

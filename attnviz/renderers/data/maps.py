@@ -19,15 +19,8 @@ from attnviz.storage.documents import HIDDEN, dump_json, to_document
 from attnviz.storage.parquet import ParquetWriter
 
 COLUMNS = (
-    "id",
-    "stream",
-    "layer",
-    "head",
-    "query_position",
-    "query_token",
-    "key_position",
-    "key_token",
-    "weight",
+    *("id", "stream", "layer", "head"),
+    *("query_position", "query_token", "key_position", "key_token", "weight"),
 )
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
 _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -36,6 +29,11 @@ _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 def escape(text: str) -> str:
     r"""The text on one line without control characters: `\t`, `\n`, `\\`, `\u001b`."""
     return _ESCAPED.sub(lambda match: _SHORT.get(match[0], f"\\u{ord(match[0]):04x}"), text)
+
+
+def tsv(lines: Iterable[Iterable[str]]) -> str:
+    """Lines of fields, tab-separated."""
+    return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
 
 
 def rows(attention: Attention) -> Iterator[tuple[str, ...]]:

@@ -43,11 +43,9 @@ _UNDRAWN = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0xE0100
 
 @dataclass(frozen=True, slots=True)
 class Typeface:
-    """The fonts of one figure.
+    """The font families of one figure, each asked for what those before it lack.
 
-    Attributes:
-        families: font families, each asked for what those before it lack.
-        missing: characters of the figure that none of them draws.
+    None of them draws the characters that are `missing`.
     """
 
     families: tuple[str, ...]

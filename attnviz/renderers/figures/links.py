@@ -58,13 +58,9 @@ _WIDEST, _NARROWEST, _LANES = 4.0, 0.4, 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """The links that are drawn.
+    """The links that are drawn, strongest first, and which these are in words.
 
-    Attributes:
-        places: layer, head, query and key of each, strongest first, shape (links, 4).
-        weights: theirs, shape (links,).
-        pale: True for links from or to a special token, shape (links,).
-        rule: which links these are, in words.
+    A place, shape (links, 4), is layer, head, query and key. Links of special tokens are pale.
     """
 
     places: NDArray[np.intp]

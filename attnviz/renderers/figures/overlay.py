@@ -34,11 +34,9 @@ _NOTE = "colours as on the bar, over the picture in grey"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """The part of a picture that patches cover.
+    """The part of a picture that patches cover, in pixels of shape (height, width, 3).
 
-    Attributes:
-        pixels: red, green and blue from 0 to 255, shape (height, width, 3).
-        outlined: the patch that looks, if one does: its row and column, and how many there are.
+    If one patch looks, it is outlined: its row and column, and how many there are of both.
     """
 
     pixels: NDArray[np.uint8]

@@ -11,7 +11,7 @@ from rich.text import Text
 from attnviz.core.attention_map import Provenance
 from attnviz.core.measures import Change, Comparison
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import escape
+from attnviz.renderers.data.maps import tsv
 from attnviz.renderers.printable import printable
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.renderers.text.links import amount, names, place
@@ -23,14 +23,7 @@ BAR = 20
 
 
 def comparison_table(found: Comparison, captions: tuple[str, str], top: int, show: Display) -> str:
-    """What is compared, the heads that differ most, and the links that changed most.
-
-    Args:
-        found: the comparison.
-        captions: what A and B are.
-        top: how many heads.
-        show: where it is read.
-    """
+    """What A and B are, the `top` heads that differ most, and the links that changed most."""
     parts: list[Text] = []
     for side, caption in zip("AB", captions, strict=True):
         parts += paragraph(f"{side}  {printable(caption)}", show.width, "bold")
@@ -57,18 +50,13 @@ def comparison_tsv(found: Comparison) -> str:
     lines = [("layer_a", "head_a", "layer_b", "head_b", "divergence_nats")]
     for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True):
         lines.append((*a, *b, "" if value != value else repr(value)))
-    return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+    return tsv(lines)
 
 
 def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]) -> str:
-    """One document: both sides, a divergence a head, and the links that changed most.
-
-    Args:
-        found: the comparison.
-        sides: what A and B are, and where they came from.
-    """
+    """One document: both sides, a divergence a head, and the links that changed most."""
     heads = [
-        {"a": _named(a), "b": _named(b), "divergence": None if value != value else value}
+        {"a": _named(a), "b": _named(b), "divergence": value}
         for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True)
     ]
     document = {

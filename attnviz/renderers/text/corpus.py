@@ -48,13 +48,7 @@ _SPANS = (
 
 
 def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
-    """What a corpus says of each head, a line a head.
-
-    Args:
-        report: the corpus.
-        show: "measures", "positions", "classes", "pairs" or "links".
-        display: where it will be read.
-    """
+    """What a corpus says of each head, a line a head; `show` names a kind of table."""
     parts = paragraph(printable(report.caption), display.width, "bold")
     parts += paragraph(_size(report), display.width)
     for stream in report.streams:

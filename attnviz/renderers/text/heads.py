@@ -19,8 +19,8 @@ from attnviz.core.measures import (
     TreebankReport,
 )
 from attnviz.renderers import Display
-from attnviz.renderers.data.heads import SCHEMA, plain
-from attnviz.renderers.data.maps import escape
+from attnviz.renderers.data.heads import SCHEMA, head_document, plain
+from attnviz.renderers.data.maps import tsv
 from attnviz.renderers.printable import printable, two_digits
 from attnviz.renderers.text.console import Column, grid, no_room, paragraph, shown
 from attnviz.storage.documents import dump_json
@@ -125,7 +125,7 @@ def similarity_tsv(report: SimilarityReport) -> str:
         for other in range(place + 1, len(report.heads)):
             value = plain(float(report.divergences[place, other]))
             lines.append((report.stream, layer, head, *report.heads[other], value))
-    return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+    return tsv(lines)
 
 
 def similarity_json(report: SimilarityReport) -> str:
@@ -134,19 +134,16 @@ def similarity_json(report: SimilarityReport) -> str:
         {"layer": layer, "head": head, "place": place}
         for (layer, head), place in zip(report.heads, report.places.tolist(), strict=True)
     ]
-    document = {
-        "schema": SCHEMA,
-        "kind": "similarity",
-        "caption": report.caption,
-        "stream": report.stream,
-        "texts": report.texts,
-        "unit": "nats",
-        "heads": heads,
-        "divergences": report.divergences.tolist(),
-        "plane_shows": report.shown,
-        "provenance": asdict(report.provenance),
-    }
-    return dump_json(document) + "\n"
+    return head_document(
+        "similarity",
+        report,
+        stream=report.stream,
+        texts=report.texts,
+        unit="nats",
+        heads=heads,
+        divergences=report.divergences.tolist(),
+        plane_shows=report.shown,
+    )
 
 
 FEWEST = 10
@@ -187,13 +184,12 @@ def treebank_tsv(report: TreebankReport) -> str:
     """A line for each head, relation and direction."""
     relations = {relation.name: relation for relation in report.relations}
     columns = ("relation", "cases", "offset", "offset_share", "toward", "layer", "head", "share")
-    lines = ["\t".join(columns)]
+    lines = [columns]
     for item in report.findings:
         of = relations[item.relation]
-        known = (escape(of.name), str(of.count), str(of.offset), plain(of.by_offset))
-        where = (item.toward, escape(item.layer), escape(item.head), plain(item.share))
-        lines.append("\t".join((*known, *where)))
-    return "\n".join(lines) + "\n"
+        known = (of.name, str(of.count), str(of.offset), plain(of.by_offset))
+        lines.append((*known, item.toward, item.layer, item.head, plain(item.share)))
+    return tsv(lines)
 
 
 def treebank_json(report: TreebankReport) -> str:
