@@ -113,9 +113,8 @@ CLEAR = 0.5
 
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
-    entropies = (
-        np.full(len(item.heads), np.nan) if item.is_pooled else mean_entropy(item.weights)[0]
-    )
+    unknown = np.full(len(item.heads), np.nan)
+    entropies = unknown if item.is_pooled else mean_entropy(item.weights)[0]
     lines = []
     layer = item.layers[0]
     for place, head in enumerate(item.heads):

@@ -89,19 +89,26 @@ class CsvRenderer(TsvRenderer):
         return file.getvalue()
 
 
-class JsonLinesRenderer:
-    """A document a line, a line a text."""
+class NoRenderer:
+    """Says nothing."""
 
-    def __init__(self, display: Display) -> None:
-        self.display = display
+    def __init__(self, display: Display) -> None: ...
+
+    def add(self, attention: Attention, views: Views) -> str:
+        """Nothing."""
+        return ""
+
+    def finish(self) -> str:
+        """Nothing."""
+        return ""
+
+
+class JsonLinesRenderer(NoRenderer):
+    """A document a line, a line a text."""
 
     def add(self, attention: Attention, views: Views) -> str:
         """The text's line."""
         return dump_json(to_document(attention)) + "\n"
-
-    def finish(self) -> str:
-        """Nothing more."""
-        return ""
 
 
 class JsonRenderer:
@@ -158,17 +165,3 @@ class ParquetRenderer:
     def finish(self) -> bytes:
         """The last rows and the end of the file."""
         return self.writer.finish()
-
-
-class NoRenderer:
-    """Says nothing."""
-
-    def __init__(self, display: Display) -> None: ...
-
-    def add(self, attention: Attention, views: Views) -> str:
-        """Nothing."""
-        return ""
-
-    def finish(self) -> str:
-        """Nothing."""
-        return ""

@@ -69,9 +69,8 @@ class Canvas:
         each = [colors] if isinstance(colors[0], int) else colors
         shown = [ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"capstyle": "butt", **looks}
-        self.axes.add_collection(
-            LineCollection(list(ends), colors=shown, linewidths=width, **looks)
-        )
+        lines = LineCollection(list(ends), colors=shown, linewidths=width, **looks)
+        self.axes.add_collection(lines)
 
     def text(
         self,

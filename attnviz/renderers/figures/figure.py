@@ -144,13 +144,9 @@ def notes_of(figure: Figure) -> tuple[str, ...]:
 
 def missing_note(face: Typeface) -> tuple[str, ...]:
     """A note on the characters that no installed font draws; none where all are drawn."""
-    if not face.missing:
-        return ()
     count = len(face.missing)
-    what = "1 character" if count == 1 else f"{count} characters"
-    return (
-        f"{what} shown as ‹code point›: no installed font draws {'it' if count == 1 else 'them'}",
-    )
+    what, them = ("1 character", "it") if count == 1 else (f"{count} characters", "them")
+    return (f"{what} shown as ‹code point›: no installed font draws {them}",) if count else ()
 
 
 def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
@@ -164,11 +160,8 @@ def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
         ".svg": {"Creator": "attnviz", "Date": None, "Description": told},
         ".pdf": {"Creator": "attnviz", "CreationDate": None, "Subject": told},
     }
-    kept = {
-        name: text
-        for name, text in metadata[suffix].items()
-        if text is not None or name.endswith("Date")
-    }
+    given = metadata[suffix].items()
+    kept = {name: text for name, text in given if text is not None or name.endswith("Date")}
     buffer = BytesIO()
     with mpl.rc_context(_SETTINGS):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=DPI, metadata=kept)

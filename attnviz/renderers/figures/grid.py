@@ -69,7 +69,8 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
     down, across = _sides(layers, heads, queries, keys)
     names = (*attention_map.layers, *attention_map.heads)
     face = typeface([title, subtitle, attention_map.unit, *names])
-    notes = [_reading(queries, keys)]
+    the = "the " if queries == keys else ""
+    notes = [f"in each tile rows are {the}{queries} queries, columns {the}{keys} keys"]
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
     limits = scale_of(attention_map)
@@ -82,12 +83,6 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
     figure, axes = framed(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, attention_map.layers, across, attention_map.heads, face)
     return figure
-
-
-def _reading(queries: int, keys: int) -> str:
-    if queries == keys:
-        return f"in each tile rows are the {queries} queries, columns the {keys} keys"
-    return f"in each tile rows are {queries} queries, columns {keys} keys"
 
 
 def _sides(layers: int, heads: int, queries: int, keys: int) -> tuple[Side, Side]:

@@ -89,7 +89,8 @@ def label_words(token: Token) -> tuple[str, ...]:
     return tuple(shorten(printable(part), _LABEL_CELLS) for part in parts)
 
 
-def _label(token: Token, face: Typeface) -> str:
+def label(token: Token, face: Typeface) -> str:
+    """A token as an axis names it, cut where it is very long."""
     return " · ".join(shorten(face.drawable(word), _LABEL_CELLS) for word in label_words(token))
 
 
@@ -103,11 +104,8 @@ def axes_of(
     down, across = (-(-len(side) // longest) for side in (queries, keys))
     height = max(1, longest // (len(queries) // down + 13))
     width = max(1, longest // (len(keys) // across + 13))
-    height, width = (
-        min(height, max(2 * width, _READABLE)),
-        min(width, max(2 * height, _READABLE)),
-    )
-    return _axis(queries, down, height, face), _axis(keys, across, width, face)
+    high, wide = min(height, max(2 * width, _READABLE)), min(width, max(2 * height, _READABLE))
+    return _axis(queries, down, high, face), _axis(keys, across, wide, face)
 
 
 def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> TokenAxis:
@@ -115,7 +113,7 @@ def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> T
     size = min(TEXT_SIZE, max(_SMALLEST_LABEL, 0.8 * spacing * 72 / DPI))
     line = points(LINE * size) * 0.92
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
-    texts = tuple(_label(token, face) for token in tokens)
+    texts = tuple(label(token, face) for token in tokens)
     return TokenAxis(tokens, texts, block, cell, size, step, _shown(tokens, step, line / spacing))
 
 

@@ -36,8 +36,8 @@ from attnviz.renderers.figures.figure import (
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.figures.heatmap import KEY_AXIS, QUERY_AXIS
-from attnviz.renderers.printable import printable, shorten, two_digits
+from attnviz.renderers.figures.heatmap import KEY_AXIS, QUERY_AXIS, label, label_words
+from attnviz.renderers.printable import two_digits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ FAINTEST = 0.05
 PALE: Color = (205, 205, 205)
 
 _EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 32
-_LABEL_CELLS, _SMALLEST = 18, 5.5
+_SMALLEST = 5.5
 _WIDEST, _NARROWEST, _LANES = 4.0, 0.4, 0.75
 
 
@@ -94,7 +94,7 @@ def links(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Fig
         raise ValueError(f"{layers * heads} heads are more than {MOST_HEADS} colours")
     drawn = lines_of(attention_map)
     sides = (attention_map.query_tokens, attention_map.key_tokens)
-    words = (printable(part) for side in sides for token in side for part in _parts(token))
+    words = (word for side in sides for token in side for word in label_words(token))
     legend = _legend(attention_map)
     face = typeface([title, subtitle, *words, *(name for name, _ in legend)])
     spacing = min(float(_ROOMY), _TALLEST / max(map(len, sides)))
@@ -161,10 +161,6 @@ def _rule(
     return words
 
 
-def _parts(token: Token) -> tuple[str, ...]:
-    return (token.text, token.label) if token.label else (token.text,)
-
-
 def _column(
     name: str,
     tokens: tuple[Token, ...],
@@ -173,10 +169,7 @@ def _column(
     size: float,
     face: Typeface,
 ) -> _Column:
-    texts = tuple(
-        " · ".join(shorten(face.drawable(part), _LABEL_CELLS) for part in _parts(token))
-        for token in tokens
-    )
+    texts = tuple(label(token, face) for token in tokens)
     apart = points(LINE * size) * 0.92 / spacing
     if apart <= 1:
         named: list[int] = list(range(len(tokens)))
@@ -309,11 +302,8 @@ def _draw(
         color = ink(PALE) if drawn.pale[number] else own
         colors.append((*color, 0.5 + 0.45 * min(share, 1.0)))
         styles.append("--" if several and weight < 0 else "-")
-    axes.add_collection(
-        LineCollection(
-            segments, linewidths=widths, colors=colors, linestyles=styles, capstyle="round"
-        )
-    )
+    looks: dict[str, Any] = {"linewidths": widths, "colors": colors, "linestyles": styles}
+    axes.add_collection(LineCollection(segments, capstyle="round", **looks))
 
 
 def _name(

@@ -23,6 +23,7 @@ from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.heatmap import (
     TokenAxis,
     axes_of,
+    label,
     label_angle,
     label_axes,
     label_room,
@@ -61,7 +62,8 @@ def panels(
     such as a single output, stands below the first and shares its columns.
     Each is of one layer and one head, over the keys of the first or the first of them.
     """
-    words = [word for item in maps for token in _tokens(item) for word in label_words(token)]
+    tokens = (token for item in maps for token in (*item.query_tokens, *item.key_tokens))
+    words = [word for token in tokens for word in label_words(token)]
     names = [item.stream for item in maps]
     face = typeface([title, subtitle, *notes, *names, *words, *(item.unit for item in maps)])
     rows, columns = axes_of(maps[0].query_tokens, maps[0].key_tokens, face, _LONGEST)
@@ -69,12 +71,13 @@ def panels(
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
     limits = _limits(maps)
+    units = {item.unit for item in maps}
     told = {beyond(item, limits) for item in maps} - {""}
     frame = Frame(
         title,
         subtitle,
         (*notes, *told, *thinning_notes(rows, columns)),
-        _unit(maps),
+        units.pop() if len(units) == 1 else "each as said below, on one scale",
         limits,
         face,
         left=int(max(panel.rows.widest(face) for panel in placed)) + rows.pad + 10,
@@ -89,15 +92,6 @@ def panels(
     for panel in placed:
         _draw(figure, base, panel, (width, height), frame, angle if panel.top == 0 else None)
     return figure
-
-
-def _tokens(item: AttentionMap) -> tuple[Any, ...]:
-    return (*item.query_tokens, *item.key_tokens)
-
-
-def _unit(maps: Sequence[AttentionMap]) -> str:
-    units = {item.unit for item in maps}
-    return units.pop() if len(units) == 1 else "each as said below, on one scale"
 
 
 def _limits(maps: Sequence[AttentionMap]) -> Limits:
@@ -126,7 +120,7 @@ def _place(
 
 
 def _short(rows: TokenAxis, tokens: Sequence[Any], face: Typeface) -> TokenAxis:
-    texts = tuple(" · ".join(map(face.drawable, label_words(token))) for token in tokens)
+    texts = tuple(label(token, face) for token in tokens)
     return replace(
         rows,
         tokens=tuple(tokens),
@@ -158,14 +152,8 @@ def _draw(
     rows, columns, face = panel.rows, panel.columns, frame.face
     room = base.get_position()
     across, down = room.width / size[0], room.height / size[1]
-    axes = figure.add_axes(
-        (
-            room.x0 + panel.left * across,
-            room.y1 - (panel.top + rows.pixels) * down,
-            columns.pixels * across,
-            rows.pixels * down,
-        )
-    )
+    x, y = room.x0 + panel.left * across, room.y1 - (panel.top + rows.pixels) * down
+    axes = figure.add_axes((x, y, columns.pixels * across, rows.pixels * down))
     axes.set_label(panel.map.stream)
     weights = panel.map.weights[0, 0]
     image = strongest(weights, rows.block, columns.block)

@@ -56,11 +56,11 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 def assemble(document: Mapping[str, Any], blobs: Mapping[str, str]) -> str:
     """The page as one HTML file."""
-    style, script, policy = _code()
+    template, style, script, policy = _code()
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
     )
-    return _template().substitute(
+    return template.substitute(
         title=html.escape(document["title"]),
         policy=policy,
         style=style,
@@ -101,19 +101,14 @@ def joined(modules: Mapping[str, str]) -> str:
 
 
 @cache
-def _template() -> Template:
-    return Template(_read("page.html"))
-
-
-@cache
-def _code() -> tuple[str, str, str]:
+def _code() -> tuple[Template, str, str, str]:
     style = "\n".join(_read(f"styles/{name}.css") for name in STYLES)
     script = joined({name: _read(f"scripts/{name}.js") for name in SCRIPTS})
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    return style, script, policy
+    return Template(_read("page.html")), style, script, policy
 
 
 def _hash(source: str) -> str:
@@ -153,10 +148,12 @@ def page_document(
         room = item.weights.size * most_weights // total if total > most_weights else total
         maps.append(_map(attention, number, extras, room, total <= _FEW, blobs))
     provenance = attention.provenance
+    # The target first, whose tokens attend.
+    texts = (attention.text, attention.target, attention.source)
     document = {
         "title": printable(title or provenance.model),
         "id": printable(attention.id),
-        "texts": [_beginning(text) for text in _texts(attention)],
+        "texts": [_beginning(text) for text in texts if text and text.strip()],
         "command": printable(command),
         "notes": [printable(note) for note in provenance.notes],
         "provenance": [[name, printable(value)] for name, value in _facts(provenance)],
@@ -165,11 +162,6 @@ def page_document(
         "maps": maps,
     }
     return document, blobs
-
-
-def _texts(attention: Attention) -> list[str]:
-    found = (attention.text, attention.target, attention.source)
-    return [text for text in found if text and text.strip()]
 
 
 def _beginning(text: str) -> str:
@@ -260,16 +252,12 @@ def _token(token: Token, gap_before: str) -> dict[str, Any]:
 
 
 def _measure(measure: HeadMeasure) -> dict[str, Any]:
-    return {
-        "name": measure.name,
-        "unit": measure.unit,
-        "low": measure.low,
-        "high": measure.high,
-        "values": [
-            [round(value, 4) if np.isfinite(value) else None for value in layer]
-            for layer in measure.values.tolist()
-        ],
-    }
+    values = [
+        [round(value, 4) if np.isfinite(value) else None for value in layer]
+        for layer in measure.values.tolist()
+    ]
+    told = {name: getattr(measure, name) for name in ("name", "unit", "low", "high")}
+    return {**told, "values": values}
 
 
 def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
@@ -309,13 +297,8 @@ def _projections(
         scales.append(scale)
         whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
         blobs |= {f"{name}{side}-{number}": deflated(x.tobytes()) for number, x in enumerate(whole)}
-    return {
-        "size": size,
-        "scale": kept.scale,
-        "query_scale": scales[0],
-        "key_scale": scales[1],
-        "besides": printable(kept.besides),
-    }
+    own = dict(zip(("query_scale", "key_scale"), scales, strict=True))
+    return {"size": size, "scale": kept.scale, **own, "besides": printable(kept.besides)}
 
 
 def _facts(provenance: Provenance) -> list[tuple[str, str]]:

@@ -30,7 +30,9 @@ def comparison_table(found: Comparison, captions: tuple[str, str], top: int, sho
     for note in found.notes:
         parts += paragraph(printable(note), show.width, "dim")
     parts += [Text(), *paragraph(READING, show.width, "dim")]
-    order = _order(found)
+    # Heads without a divergence come last.
+    values = np.nan_to_num(found.divergences.ravel(), nan=-1.0)
+    order: list[int] = np.argsort(-values, kind="stable").tolist()
     labels = [_head(found, position) for position in order[:top]]
     width = max(map(len, labels))
     bar = max(min(BAR, show.width - width - 9), 0)
@@ -55,8 +57,13 @@ def comparison_tsv(found: Comparison) -> str:
 
 def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]) -> str:
     """One document: both sides, a divergence a head, and the links that changed most."""
+    names_of = ("layer", "head")
     heads = [
-        {"a": _named(a), "b": _named(b), "divergence": value}
+        {
+            "a": dict(zip(names_of, a, strict=True)),
+            "b": dict(zip(names_of, b, strict=True)),
+            "divergence": value,
+        }
         for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True)
     ]
     document = {
@@ -73,12 +80,6 @@ def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]
         "notes": list(found.notes),
     }
     return dump_json(document) + "\n"
-
-
-def _order(found: Comparison) -> list[int]:
-    values = np.nan_to_num(found.divergences.ravel(), nan=-1.0)
-    order: list[int] = np.argsort(-values, kind="stable").tolist()
-    return order
 
 
 def _head(found: Comparison, position: int) -> str:
@@ -120,7 +121,3 @@ def _link(change: Change) -> dict[str, Any]:
         "b": change.after,
         "change": link.weight,
     }
-
-
-def _named(names_of: tuple[str, str]) -> dict[str, str]:
-    return {"layer": names_of[0], "head": names_of[1]}

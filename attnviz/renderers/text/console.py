@@ -27,7 +27,11 @@ class TextRenderer:
         """The parts of one text, each behind a line with the text's id where several may come."""
         console = console_of(self.display)
         for part in self.parts(attention, views):
-            self.begin(console, attention)
+            if self.started:
+                console.print()
+            self.started = True
+            if self.display.many:
+                console.print(Text(f"{printable(attention.id)}:", style="bold"))
             for line in part:
                 console.print(line)
         return written(console)
@@ -35,14 +39,6 @@ class TextRenderer:
     def parts(self, attention: Attention, views: Views) -> Iterable[Iterable[RenderableType]]:
         """What to print for one text, part by part."""
         raise NotImplementedError
-
-    def begin(self, console: Console, attention: Attention) -> None:
-        """Print what stands before one more part: an empty line, the text's id."""
-        if self.started:
-            console.print()
-        self.started = True
-        if self.display.many:
-            console.print(Text(f"{printable(attention.id)}:", style="bold"))
 
     def finish(self) -> str:
         """Nothing more."""

@@ -55,8 +55,7 @@ def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
         parts.append(Text())
         if len(report.streams) > 1:
             parts += paragraph(f"stream {printable(stream.stream)}", display.width, "bold")
-        told = _READING[show](report, stream)
-        parts += paragraph(told, display.width, "dim")
+        parts += paragraph(_READING[show](report, stream), display.width, "dim")
         parts += _LINES[show](stream, display)
     return shown(parts, display)
 
@@ -162,10 +161,9 @@ def _share_column(
     stream: StreamReport,
     even: NDArray[np.float64] | None = None,
 ) -> Column:
-    found = [float(shares[place]) for _, _, place in places(stream)]
-    of_even = (
-        [] if even is None else [two_digits(float(even[place])) for *_, place in places(stream)]
-    )
+    at = [place for *_, place in places(stream)]
+    found = [float(shares[place]) for place in at]
+    of_even = [] if even is None else [two_digits(float(even[place])) for place in at]
     return Column(heading, of_even, [two_digits(value) for value in found], found)
 
 

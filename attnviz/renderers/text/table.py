@@ -47,7 +47,11 @@ def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType
         return [_positions(item), *_scale_line(item, colored)]
     if numbered + 1 + keys <= width:
         return [_shades(item, width - numbered - 1 - keys, colored), _legend(item, colored)]
-    return [_strongest(item, width), Text(_too_wide(keys, width), style="dim")]
+    told = (
+        f"{keys} columns do not fit {width}: the strongest keys of each row; "
+        "-f tsv has every weight, --heatmap FILE draws them"
+    )
+    return [_strongest(item, width), Text(told, style="dim")]
 
 
 def _scale_line(item: AttentionMap, colored: bool) -> list[Text]:
@@ -191,13 +195,6 @@ def _strongest(item: AttentionMap, width: int) -> Table:
             text.append(link + " " * max(entry - cell_len(link), 1))
         table.add_row(label, text)
     return table
-
-
-def _too_wide(keys: int, width: int) -> str:
-    return (
-        f"{keys} columns do not fit {width}: the strongest keys of each row; "
-        "-f tsv has every weight, --heatmap FILE draws them"
-    )
 
 
 def _numbered(item: AttentionMap) -> Iterable[Text]:
