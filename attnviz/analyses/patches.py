@@ -19,29 +19,27 @@ from attnviz.core.tokens import AVERAGE, check_patch, patch_grid, patch_name
 
 
 def look_from(attention: Attention, patch: str | None) -> Attention:
-    """The attention of one query only.
+    """The attention of one query only: that of a patch, "ROW,COLUMN".
 
-    Args:
-        attention: over patches and perhaps special tokens.
-        patch: "ROW,COLUMN"; None: the first special token (the class token), or where there is
-            none the mean over the patches.
+    None: the first special token (the class token), or the mean over the patches if there is none.
 
     Raises:
         UsageError: a patch that the picture does not have.
     """
     maps = tuple(_one_query(item, patch) for item in attention.maps)
     query = maps[0].query_tokens[0].text
-    provenance = attention.provenance
-    provenance = replace(provenance, steps=(*provenance.steps, f"look from {query}"))
-    return replace(attention, maps=maps, provenance=provenance)
+    return _looking(attention, maps, query)
+
+
+def _looking(attention: Attention, maps: tuple[AttentionMap, ...], who: str) -> Attention:
+    steps = (*attention.provenance.steps, f"look from {who}")
+    return replace(attention, maps=maps, provenance=replace(attention.provenance, steps=steps))
 
 
 def look_from_token(attention: Attention, which: str | None) -> Attention:
-    """The attention of one token of a text over a picture.
+    """The attention of one token of a text over a picture, by its number from 0.
 
-    Args:
-        attention: queries of a text, keys of a picture.
-        which: the token's number from 0; None: the last one, from which the next is predicted.
+    None: the last one, from which the next is predicted.
 
     Raises:
         UsageError: the text has no such token.
@@ -56,19 +54,13 @@ def look_from_token(attention: Attention, which: str | None) -> Attention:
         item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
         for item in attention.maps
     )
-    provenance = attention.provenance
-    step = f"look from token {place} ('{tokens[place].text}')"
-    return replace(
-        attention, maps=maps, provenance=replace(provenance, steps=(*provenance.steps, step))
-    )
+    return _looking(attention, maps, f"token {place} ('{tokens[place].text}')")
 
 
 def query_place(tokens: Sequence[Token], patch: str | None) -> int | None:
-    """Where the query stands that looks; None: all of them do, on average.
+    """Where the query stands that looks, a patch or else the class token; None: the average does.
 
-    Args:
-        tokens: special ones, if any, then the patches.
-        patch: "ROW,COLUMN"; None: the class token, where there is one.
+    The tokens are special ones, if any, then the patches.
 
     Raises:
         UsageError: a patch that the picture does not have.
@@ -102,11 +94,7 @@ def picture_views(attention: Attention, every_layer: bool = False) -> list[View]
     """The matrices to show for one picture, rows and columns being those of its patches.
 
     A picture has hundreds of patches, whose shares are all small: they are shown in relation to the
-    largest.
-
-    Args:
-        attention: of one query.
-        every_layer: one for each layer, because the reader chose them; else the last.
+    largest. The attention is of one query, of the last layer or of every one.
     """
     chosen = [(item, place) for item in attention.maps for place in range(len(item.layers))]
     return [_view(attention, *one) for one in (chosen if every_layer else chosen[-1:])]
@@ -155,11 +143,10 @@ def said_looks(item: AttentionMap) -> str:
     within = item.query_side == item.key_side
     who = query.text if query.special else f"patch {query.text}" if within else f"'{query.text}'"
     elsewhere = 1 - float(over_picture(item)[-1].sum((-1, -2)).mean())
-    # A flow to each patch is a number of its own: a row of them is no whole to take a share of.
-    whole = item.unit != FLOW
     output = item.query_side == "output"
     goes = "lies in other tokens" if output else "goes elsewhere"
-    beside = f"; {elsewhere:.0%} {goes}" if whole and elsewhere >= 0.005 else ""
+    # A flow to each patch is a number of its own: a row of them has no total to take a share of.
+    beside = f"; {elsewhere:.0%} {goes}" if item.unit != FLOW and elsewhere >= 0.005 else ""
     if output:
         decided = query.text.removeprefix("→ ")
         return f"attribution of {decided}: rows and columns of patches{beside}"

@@ -60,14 +60,9 @@ def is_pair(attention: Attention) -> bool:
 
 
 def pair_stream(attention: Attention, stream: str) -> Attention:
-    """One quarter of a sentence pair's attention, with offsets into the text it is of.
+    """One quarter of a sentence pair's attention (`PAIR_STREAMS`), with offsets into its text.
 
     Rows sum to what they give to that text.
-
-    Args:
-        attention: of a pair read as one sequence.
-        stream: "a-to-a", "a-to-b", "b-to-a" or "b-to-b".
-
     """
     settings, text = attention.provenance.settings, attention.text or ""
     assert attention.parts is not None
@@ -101,7 +96,6 @@ def pair_stream(attention: Attention, stream: str) -> Attention:
 
 
 def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple[Token, ...]]:
-    """Where one part's tokens stand, and the tokens with offsets into its own text."""
     first = next(place for place, token in enumerate(tokens) if _covers(token, start))
     if which == "a":
         return slice(0, first), tuple(tokens[:first])
@@ -119,12 +113,11 @@ CLEAR = 0.5
 
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
-    entropies = (
-        np.full(len(item.heads), np.nan) if item.is_pooled else mean_entropy(item.weights)[0]
-    )
+    unknown = np.full(len(item.heads), np.nan)
+    entropies = unknown if item.is_pooled else mean_entropy(item.weights)[0]
     lines = []
+    layer = item.layers[0]
     for place, head in enumerate(item.heads):
-        layer = item.layers[0]
         links = tuple(link for link in item.links if (link.layer, link.head) == (layer, head))
         one = item.with_weights(
             item.weights[:1, place : place + 1], layers=(layer,), heads=(head,), links=links
@@ -176,13 +169,8 @@ def views(
     Of the main stream: the head that the source puts in focus, else the one worth showing (see
     `head_worth_showing`), and behind it the mean over the heads of its layer; where no head stands
     out, that mean of the last layer alone. A line for each head of the layer comes with the last.
-    Through every lens at once, a view for each lens.
-
-    Args:
-        attention: the maps of one text.
-        every_layer: a view for each layer, because the reader chose them.
-        as_chosen: no head comes before the mean, because the reader chose or reduced them.
-        top: how many of the stream's strongest links come along.
+    Through every lens at once, a view for each lens. No head comes before the mean where the
+    reader chose heads or reduced them (`as_chosen`). The stream's `top` strongest links come along.
     """
     if attention.lens == "all":
         return [
@@ -265,7 +253,6 @@ def _acts(item: AttentionMap, weights: NDArray[np.float32], allowed: NDArray[np.
 
 
 def _acting_patterns(item: AttentionMap) -> dict[str, NDArray[np.bool_]]:
-    """The cells of each pattern in which a head acts, within one text."""
     if item.query_side != item.key_side or len(item.query_tokens) != len(item.key_tokens):
         return {}
     count = len(item.key_tokens)
@@ -317,7 +304,6 @@ def _view(
 
 
 def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]:
-    """One matrix out of one layer, and which it is in words."""
     layer = item.layers[0]
     if len(item.heads) == 1 and layer in LENSES:
         return item, f"through all layers, {_named('head', item.heads[0])}"
@@ -331,7 +317,6 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
 
 
 def _named(what: str, name: str) -> str:
-    """Such as "layer 3", or for a reduced axis "mean over layers"."""
     return f"{what} {name}" if name[:1].isdecimal() else f"{name} over {what}s"
 
 
@@ -354,13 +339,18 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
 
 def orientation(item: AttentionMap) -> str:
     """Who attends to whom, in one line."""
+    return _directed(item, ("rows", "columns"), "the row is", "attend")
+
+
+def _directed(item: AttentionMap, ends: tuple[str, str], output: str, verb: str) -> str:
+    query, key = ends[0], f"{ends[1]} ({item.key_side})"
     if item.values == "signed" and item.query_side != item.key_side:
-        return f"rows ({item.query_side}) against columns ({item.key_side})"
+        return f"{query} ({item.query_side}) against {key}"
     if item.query_side == "output":
-        return f"the row is what is predicted, columns ({item.key_side}) its attribution"
+        return f"{output} what is predicted, {key} its attribution"
     if item.query_side == item.key_side:
-        return "rows attend to columns"
-    return f"rows ({item.query_side}) attend to columns ({item.key_side})"
+        return f"{query} {verb} to {ends[1]}"
+    return f"{query} ({item.query_side}) {verb} to {key}"
 
 
 MOST_SIDE_BY_SIDE = 8
@@ -368,12 +358,7 @@ MOST_SIDE_BY_SIDE = 8
 
 
 def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
-    """The main map where it has at most eight heads, else the matrix to see first; and its title.
-
-    Args:
-        attention: the maps of one text.
-        first: the view to see first.
-    """
+    """The main map where it has at most eight heads, else the first view's; and its title."""
     item = attention.main
     layers, heads = item.weights.shape[:2]
     if 1 < layers * heads <= MOST_SIDE_BY_SIDE:
@@ -387,10 +372,4 @@ def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
 
 def sides(item: AttentionMap) -> str:
     """Which side attends to which, in one line."""
-    if item.values == "signed" and item.query_side != item.key_side:
-        return f"left ({item.query_side}) against right ({item.key_side})"
-    if item.query_side == "output":
-        return f"left is what is predicted, right ({item.key_side}) its attribution"
-    if item.query_side == item.key_side:
-        return "left attends to right"
-    return f"left ({item.query_side}) attends to right ({item.key_side})"
+    return _directed(item, ("left", "right"), "left is", "attends")

@@ -20,14 +20,10 @@ Views = Callable[[], "Sequence[View]"]
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """What is known of the place where text will be read.
+    """What is known of the place where text will be read, with its colours: None for none.
 
-    Attributes:
-        width: columns of the terminal.
-        colors: "truecolor", "256", "standard", or None for none.
-        many: whether several texts may come.
-        first: the number of the first text among all records of the input.
-        begun: whether the beginning is written already, by a run that was interrupted.
+    `first` is the number of the first text among all records of the input; `many`: several texts
+    may come; `begun`: a run that was interrupted has written the beginning already.
     """
 
     width: int = 80

@@ -155,27 +155,14 @@ def _luminance(color: Color) -> float:
 
 # Colours of names, told apart by the colour-blind too (after Okabe and Ito 2008).
 
-HEAD_COLORS: tuple[Color, ...] = (
-    (0, 114, 178),
-    (213, 94, 0),
-    (0, 158, 115),
-    (190, 90, 150),
-    (70, 160, 215),
-    (215, 145, 0),
-    (40, 40, 40),
-    (120, 70, 20),
-)
+
+def _colors(names: str) -> tuple[Color, ...]:
+    return tuple((*bytes.fromhex(name),) for name in names.split())
+
+
+HEAD_COLORS = _colors("0072b2 d55e00 009e73 be5a96 46a0d7 d79100 282828 784614")
 """A colour a head where a few are shown together."""
-HEAD_COLORS_ON_DARK: tuple[Color, ...] = (
-    (86, 180, 233),
-    (255, 138, 61),
-    (47, 197, 154),
-    (227, 155, 197),
-    (143, 178, 255),
-    (240, 196, 25),
-    (225, 225, 225),
-    (201, 180, 106),
-)
+HEAD_COLORS_ON_DARK = _colors("56b4e9 ff8a3d 2fc59a e39bc5 8fb2ff f0c419 e1e1e1 c9b46a")
 """The same heads on dark ground."""
 ROLE_COLORS: dict[str, Color] = {
     name: measure.color for name, measure in MEASURES.items() if measure.color is not None

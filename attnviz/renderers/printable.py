@@ -21,7 +21,6 @@ def one_digit(weight: float) -> str:
 
 
 def _short(rounded: str) -> str:
-    """A rounded number without its leading 0, or from 1 up without its last digit."""
     whole, _, digits = rounded.partition(".")
     if whole.lstrip("-") != "0":
         return rounded[:-1]
@@ -71,12 +70,7 @@ def code_point(character: str) -> str:
 def shorten(text: str, width: int) -> str:
     """The text cut to a number of terminal cells, ending in … where something was cut.
 
-    Args:
-        text: printable text.
-        width: cells it may take; wide characters (Chinese, emoji) take two.
-
-    Returns:
-        Text of at most that width; empty where the width is 0 or less.
+    Wide characters (Chinese, emoji) take two. Empty where the width is 0 or less.
     """
     from rich.cells import cell_len
 
@@ -136,7 +130,6 @@ def _joins(character: str) -> bool:
 
 
 def _is_emoji(character: str) -> bool:
-    """True for pictographs, skin tones and the selector that asks for the emoji form."""
     return (
         character == "\ufe0f"
         or 0x1F000 <= ord(character) <= 0x1FAFF
@@ -145,10 +138,8 @@ def _is_emoji(character: str) -> bool:
 
 
 def _is_selector(character: str) -> bool:
-    """True for variation selectors, which are not drawn and can carry hidden text in a row."""
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
 
 
 def _selects(text: str, index: int) -> bool:
-    """True for the one selector that directly follows a character it can choose a form of."""
     return index > 0 and unicodedata.category(text[index - 1])[0] in "LNPS"

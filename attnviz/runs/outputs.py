@@ -80,14 +80,9 @@ def page_html(
 ) -> str:
     """Every map of one text as one interactive HTML file, with the measures of its heads.
 
-    Args:
-        attention: the maps.
-        command: the command that makes the page again, if there is one.
-        most_weights: of more weights than these, tokens are pooled; None: as many as a browser
-            opens quickly.
-        picture: the file of the picture (PNG, JPEG or WebP) whose patches stand at the end of the
-            keys of every map, if they do.
-        shown: the text's views, where they are known (`views_of`): the page opens on the first.
+    It opens on the first of the views (`shown`); `command` makes it again. Of more than
+    `most_weights`, by default as many as a browser opens quickly, tokens are pooled. A picture is a
+    PNG, JPEG or WebP file, whose patches stand at the end of the keys of every map.
     """
     from attnviz.analyses.heads import measure_heads
     from attnviz.analyses.words import word_numbers
@@ -130,7 +125,6 @@ def page_html(
 
 
 def _focused(attention: Attention, shown: Sequence[View]) -> Attention:
-    """The attention with the head of each stream that the page opens on, as the views say."""
     as_chosen = not any(view.second for view in shown)
     found = {
         item.stream: first_focus(attention, item, as_chosen=as_chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.renderers.data.heads import plain
-from attnviz.renderers.data.maps import escape
+from attnviz.renderers.data.maps import tsv
 from attnviz.storage.documents import dump_json
 
 SCHEMA = 1
@@ -23,14 +23,14 @@ _Rows = Iterator[tuple[Any, ...]]
 def corpus_tsv(report: CorpusReport, show: str) -> str:
     """One table, a header and a line for each head and what is shown of it."""
     header, rows_of = SHOWS[show]
-    lines = ["\t".join(("stream", "layer", "head", *header))]
+    lines: list[Iterable[str]] = [("stream", "layer", "head", *header)]
     for stream in report.streams:
-        lines += ["\t".join(map(_field, (stream.stream, *row))) for row in rows_of(stream)]
-    return "".join(line + "\n" for line in lines)
+        lines += [map(_field, (stream.stream, *row)) for row in rows_of(stream)]
+    return tsv(lines)
 
 
 def _field(value: Any) -> str:
-    return plain(value) if isinstance(value, float) else escape(str(value))
+    return plain(value) if isinstance(value, float) else str(value)
 
 
 def places(stream: StreamReport) -> Iterator[tuple[str, str, tuple[int, int]]]:
@@ -137,7 +137,7 @@ def _stream_document(stream: StreamReport) -> dict[str, Any]:
     }
     for show, (names, rows_of) in SHOWS.items():
         for layer, head, *values in rows_of(stream):
-            heads[layer, head][show].append(dict(zip(names, map(_known, values), strict=True)))
+            heads[layer, head][show].append(dict(zip(names, values, strict=True)))
     return {
         "stream": stream.stream,
         "tokens": stream.tokens,
@@ -145,10 +145,6 @@ def _stream_document(stream: StreamReport) -> dict[str, Any]:
         "measures": [asdict(meaning) for meaning in stream.measures],
         "heads": list(heads.values()),
     }
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 ARRAYS = (

@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from attnviz.core.measures import HeadReport, HeadRow, Role
-from attnviz.renderers.data.maps import escape
+from attnviz.core.measures import HeadReport, HeadRow, Role, SimilarityReport, TreebankReport
+from attnviz.renderers.data.maps import tsv
 from attnviz.storage.documents import dump_json
 
 SCHEMA = 1
@@ -22,23 +22,27 @@ def measures_tsv(report: HeadReport) -> str:
     header = ["stream", "layer", "head", "role", "role_share"]
     header += [column for name in names for column in (name, f"{name}_uniform")]
     header += ["rests_on", "rests_share"]
-    lines = [header, *(_fields(row, names) for row in report.rows)]
-    return "".join("\t".join(line) + "\n" for line in lines)
+    return tsv([header, *(_fields(row, names) for row in report.rows)])
 
 
 def measures_json(report: HeadReport) -> str:
     """{"schema", "caption", "texts", "measures": [{"name", "unit", "low", …}], "heads": […], …}."""
-    document = {
-        "schema": SCHEMA,
-        "kind": "heads",
-        "caption": report.caption,
-        "texts": report.texts,
-        "sinks": report.sinks,
-        "measures": [asdict(meaning) for meaning in report.measures],
-        "heads": [_document(row) for row in report.rows],
-        "provenance": asdict(report.provenance),
-    }
-    return dump_json(document) + "\n"
+    return head_document(
+        "heads",
+        report,
+        texts=report.texts,
+        sinks=report.sinks,
+        measures=[asdict(meaning) for meaning in report.measures],
+        heads=[_document(row) for row in report.rows],
+    )
+
+
+def head_document(
+    kind: str, report: HeadReport | SimilarityReport | TreebankReport, **parts: Any
+) -> str:
+    """A JSON document of a kind of report; its parts stand between caption and provenance."""
+    head = {"schema": SCHEMA, "kind": kind, "caption": report.caption}
+    return dump_json({**head, **parts, "provenance": asdict(report.provenance)}) + "\n"
 
 
 def plain(value: float) -> str:
@@ -51,7 +55,7 @@ def _fields(row: HeadRow, names: list[str]) -> list[str]:
     for name in names:
         fields += [plain(row.values.get(name, math.nan)), plain(row.uniform.get(name, math.nan))]
     fields += _role(row.clearest("rests"))
-    return [escape(field) for field in fields]
+    return fields
 
 
 def _role(role: Role | None) -> tuple[str, str]:
@@ -59,15 +63,8 @@ def _role(role: Role | None) -> tuple[str, str]:
 
 
 def _document(row: HeadRow) -> dict[str, Any]:
-    return {
-        "stream": row.stream,
-        "layer": row.layer,
-        "head": row.head,
+    return {name: getattr(row, name) for name in ("stream", "layer", "head")} | {
         "roles": [asdict(role) for role in row.roles],
-        "values": {name: _known(value) for name, value in row.values.items()},
-        "uniform": {name: _known(value) for name, value in row.uniform.items()},
+        "values": row.values,
+        "uniform": row.uniform,
     }
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -19,15 +19,8 @@ from attnviz.storage.documents import HIDDEN, dump_json, to_document
 from attnviz.storage.parquet import ParquetWriter
 
 COLUMNS = (
-    "id",
-    "stream",
-    "layer",
-    "head",
-    "query_position",
-    "query_token",
-    "key_position",
-    "key_token",
-    "weight",
+    *("id", "stream", "layer", "head"),
+    *("query_position", "query_token", "key_position", "key_token", "weight"),
 )
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
 _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -36,6 +29,11 @@ _SHORT = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 def escape(text: str) -> str:
     r"""The text on one line without control characters: `\t`, `\n`, `\\`, `\u001b`."""
     return _ESCAPED.sub(lambda match: _SHORT.get(match[0], f"\\u{ord(match[0]):04x}"), text)
+
+
+def tsv(lines: Iterable[Iterable[str]]) -> str:
+    """Lines of fields, tab-separated."""
+    return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
 
 
 def rows(attention: Attention) -> Iterator[tuple[str, ...]]:
@@ -91,19 +89,26 @@ class CsvRenderer(TsvRenderer):
         return file.getvalue()
 
 
-class JsonLinesRenderer:
-    """A document a line, a line a text."""
+class NoRenderer:
+    """Says nothing."""
 
-    def __init__(self, display: Display) -> None:
-        self.display = display
+    def __init__(self, display: Display) -> None: ...
+
+    def add(self, attention: Attention, views: Views) -> str:
+        """Nothing."""
+        return ""
+
+    def finish(self) -> str:
+        """Nothing."""
+        return ""
+
+
+class JsonLinesRenderer(NoRenderer):
+    """A document a line, a line a text."""
 
     def add(self, attention: Attention, views: Views) -> str:
         """The text's line."""
         return dump_json(to_document(attention)) + "\n"
-
-    def finish(self) -> str:
-        """Nothing more."""
-        return ""
 
 
 class JsonRenderer:
@@ -160,17 +165,3 @@ class ParquetRenderer:
     def finish(self) -> bytes:
         """The last rows and the end of the file."""
         return self.writer.finish()
-
-
-class NoRenderer:
-    """Says nothing."""
-
-    def __init__(self, display: Display) -> None: ...
-
-    def add(self, attention: Attention, views: Views) -> str:
-        """Nothing."""
-        return ""
-
-    def finish(self) -> str:
-        """Nothing."""
-        return ""

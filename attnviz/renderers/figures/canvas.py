@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 
 from attnviz.renderers.colors import FAINT, INK, Color
-from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, ink, points
+from attnviz.renderers.figures.figure import (
+    LINE,
+    NOTE_SIZE,
+    Paragraph,
+    blank_page,
+    height_of,
+    ink,
+    points,
+    write,
+)
 from attnviz.renderers.figures.fonts import Typeface
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
 Box = tuple[float, float, float, float]
 """Left, top, width and height."""
+EDGE = 24
+"""Pixels around all that a page holds."""
 
 
 class Canvas:
@@ -29,6 +41,11 @@ class Canvas:
         axes.set(xlim=(0, width), ylim=(height, 0))
         axes.axis("off")
         self.axes, self.face = axes, face
+
+    @property
+    def figure(self) -> Figure:
+        """The figure that is drawn on."""
+        return cast("Figure", self.axes.figure)
 
     def boxes(
         self, boxes: Sequence[Box], colors: Sequence[Color] | Color, label: str, **looks: Any
@@ -52,9 +69,8 @@ class Canvas:
         each = [colors] if isinstance(colors[0], int) else colors
         shown = [ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"capstyle": "butt", **looks}
-        self.axes.add_collection(
-            LineCollection(list(ends), colors=shown, linewidths=width, **looks)
-        )
+        lines = LineCollection(list(ends), colors=shown, linewidths=width, **looks)
+        self.axes.add_collection(lines)
 
     def text(
         self,
@@ -69,16 +85,8 @@ class Canvas:
     ) -> float:
         """Words, centred on a height; answers how wide they are."""
         shown = self.face.drawable(text)
-        self.axes.text(
-            x,
-            y,
-            shown,
-            fontproperties=self.face.font(size, bold=bold),
-            color=ink(color),
-            ha=align,
-            va="center_baseline",
-            parse_math=False,
-        )
+        looks: dict[str, Any] = {"bold": bold, "ha": align, "va": "center_baseline"}
+        write(self.axes, (x, y), shown, self.face, size, color, **looks)
         return self.face.width(shown, size, bold=bold)
 
     def name_heads(
@@ -114,3 +122,15 @@ class Canvas:
         for place, name in list(enumerate(layers))[::step]:
             middle = corner[1] + (place + 0.5) * height - gap / 2
             self.text(corner[0] - 10, middle, name, size, FAINT, align="right")
+
+
+def full_canvas(
+    face: Typeface, width: int, head: list[Paragraph], foot: list[Paragraph], bottom: int
+) -> Canvas:
+    """A page of its own under a heading, `width` between its edges, with notes from `bottom` on."""
+    height, full = bottom + height_of(foot) + EDGE, width + 2 * EDGE
+    page = blank_page(full, height)
+    canvas = Canvas(page.axes(0, 0, full, height), full, height, face)
+    page.stack(head, EDGE, EDGE, face)
+    page.stack(foot, EDGE, bottom, face, gid="note")
+    return canvas

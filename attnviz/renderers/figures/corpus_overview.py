@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnviz.renderers.colors import FAINT, INK
-from attnviz.renderers.figures.canvas import Canvas
+from attnviz.renderers.figures.canvas import EDGE as _EDGE
+from attnviz.renderers.figures.canvas import full_canvas
 from attnviz.renderers.figures.corpus_plots import CLASS_NAMES, ClassBars, MeasurePlots, RoleLegend
 from attnviz.renderers.figures.corpus_profiles import NAMES, Profiles
 from attnviz.renderers.figures.figure import (
@@ -13,7 +14,8 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
-    blank_page,
+    footing,
+    height_of,
     paragraph,
     points,
 )
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
     from attnviz.core.corpus_report import CorpusReport
 
 
-_EDGE, _CORPUS_OVERVIEW_GAP, _WIDTH = 24, 44, 1560
-_LEGEND = 300
+_GAP, _WIDTH, _LEGEND = 44, 1560, 300
 _HOW = (
     "each head: its attention between words by position, key minus query (height: root of the "
     "share; the outermost: all beyond); the strip: what all its keys are"
@@ -34,11 +35,7 @@ _HOW = (
 
 
 def corpus_overview(report: CorpusReport) -> Figure:
-    """The first stream of a corpus.
-
-    Args:
-        report: of at least one text.
-    """
+    """The first stream of a corpus of at least one text."""
     stream = report.streams[0]
     size = f"{report.texts:,} texts · {stream.tokens:,} tokens"
     notes = _notes(report)
@@ -49,26 +46,20 @@ def corpus_overview(report: CorpusReport) -> Figure:
         paragraph(face, size, TEXT_SIZE, False, INK, _WIDTH),
         paragraph(face, _HOW, NOTE_SIZE, False, FAINT, _WIDTH),
     ]
-    foot = [paragraph(face, text, NOTE_SIZE, False, FAINT, _WIDTH) for text in notes]
+    foot = footing(face, notes, _WIDTH)
     names = int(2 * points(LINE * NOTE_SIZE)) + 16
-    top = _EDGE + sum(item.height for item in head) + names
+    top = _EDGE + height_of(head) + names
     profiles = Profiles(stream, _EDGE + NAMES, top, _WIDTH - NAMES)
-    middle = top + profiles.height + _CORPUS_OVERVIEW_GAP
-    across = _WIDTH - NAMES - _LEGEND - _CORPUS_OVERVIEW_GAP
+    middle = top + profiles.height + _GAP
+    across = _WIDTH - NAMES - _LEGEND - _GAP
     bars = ClassBars(stream, _EDGE + NAMES + 30, middle, across - 30)
     legend = RoleLegend(stream, _EDGE + _WIDTH - _LEGEND, middle)
-    lower = middle + max(bars.height, legend.height) + _CORPUS_OVERVIEW_GAP
+    lower = middle + max(bars.height, legend.height) + _GAP
     plots = MeasurePlots(stream, _EDGE + 40, lower, _WIDTH - 40)
-    bottom = lower + plots.height
-    height = bottom + sum(item.height for item in foot) + _EDGE
-    width = _WIDTH + 2 * _EDGE
-    page = blank_page(width, height)
-    canvas = Canvas(page.axes(0, 0, width, height), width, height, face)
-    page.stack(head, _EDGE, _EDGE, face)
-    page.stack(foot, _EDGE, bottom, face, gid="note")
+    canvas = full_canvas(face, _WIDTH, head, foot, lower + plots.height)
     for part in (profiles, bars, legend, plots):
         part.draw(canvas)
-    return page.figure
+    return canvas.figure
 
 
 def _notes(report: CorpusReport) -> list[str]:

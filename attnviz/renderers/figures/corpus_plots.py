@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,7 +79,8 @@ class MeasurePlots:
             text = f"{value:.3g}".replace("-", "−")
             canvas.text(left - 6, y, text, SMALL, FAINT, align="right")
         x = left + (np.arange(len(order)) + 0.5) * width / max(len(order), 1)
-        colors = self._colors()
+        rows = {(row.layer, row.head): row for row in self.stream.rows}
+        colors = [role_color(rows[at]) for at in product(self.stream.layers, self.stream.heads)]
         shown = [colors[head] for head in order.tolist()]
         pale = [_pale(color) for color in shown]
         thick = min(max(72 / 200 * width / max(len(order), 1) * 0.8, 0.4), 4.0)
@@ -93,14 +94,6 @@ class MeasurePlots:
         across = np.concatenate([[left], x, [left + width]])
         canvas.strokes(np.stack([across, even], axis=-1)[None], INK, 0.6,
                        linestyles=[(0, (4, 3))])  # fmt: skip
-
-    def _colors(self) -> list[Color]:
-        rows = {(row.layer, row.head): row for row in self.stream.rows}
-        return [
-            role_color(rows[layer, head])
-            for layer in self.stream.layers
-            for head in self.stream.heads
-        ]
 
 
 def _limits(

@@ -75,13 +75,11 @@ class Profiles:
         across, down = self.cell
         grounds: list[Box] = []
         middles = []
-        for layer in range(len(self.stream.layers)):
-            for head in range(len(self.stream.heads)):
-                box = self._box(layer, head)
-                grounds.append(box)
-                middles.append(
-                    [(box[0] + box[2] / 2, box[1]), (box[0] + box[2] / 2, box[1] + box[3])]
-                )
+        for place in np.ndindex(len(self.stream.layers), len(self.stream.heads)):
+            box = self._box(*place)
+            grounds.append(box)
+            middle = box[0] + box[2] / 2
+            middles.append([(middle, box[1]), (middle, box[1] + box[3])])
         canvas.boxes(grounds, _GROUND, "ground", zorder=0.2)
         canvas.strokes(np.array(middles), (215, 219, 225), 0.5, zorder=0.4)
         for layer, layer_name in enumerate(self.stream.layers):
@@ -121,7 +119,6 @@ class Profiles:
             canvas.text(left + width - 5, high, share, SMALL, FAINT, align="right")
 
     def _names(self, canvas: Canvas, across: int, down: int) -> None:
-        """Names of layers and heads, and of the ends of the horizontal axis."""
         names = self.stream.layers, self.stream.heads
         canvas.name_heads(names, (self.left, self.top), (across, down), _GAP)
         if across >= 110:

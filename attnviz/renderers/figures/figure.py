@@ -21,6 +21,8 @@ from attnviz.renderers.figures.fonts import DPI, Typeface
 from attnviz.renderers.printable import printable, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
@@ -43,19 +45,7 @@ _SETTINGS: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands around a picture; room is counted in pixels.
-
-    Attributes:
-        title: what was run.
-        subtitle: more on it, in smaller type; may be empty.
-        notes: what a reader must know, at the foot.
-        unit: what a colour means.
-        limits: the values at the two ends of the colour scale.
-        face: fonts that draw all of it.
-        left: room for the labels of rows.
-        top: room for the labels of columns.
-        right: room that the labels of columns take beyond the picture's right edge.
-    """
+    """What stands around a picture: `left`, `top` and `right` are pixels for its labels."""
 
     title: str
     subtitle: str
@@ -63,8 +53,8 @@ class Frame:
     unit: str
     limits: Limits
     face: Typeface
-    left: int
-    top: int
+    left: int = 0
+    top: int = 0
     right: int = 0
 
 
@@ -82,14 +72,8 @@ def ink(color: Color) -> tuple[float, float, float]:
 def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
     """A figure with one image of exactly the given size in pixels, and all that stands around it.
 
-    Args:
-        image: the values to draw, shape (rows, columns); below the limits is white.
-        width: pixels the image takes, a multiple of its columns.
-        height: pixels the image takes, a multiple of its rows.
-        frame: what stands around it.
-
-    Returns:
-        the figure and the axes that hold the image, without ticks.
+    The image is values of shape (rows, columns), white below the limits, or colours of shape
+    (rows, columns, 3). The axes that hold it have no ticks. A note tells what no font can draw.
     """
     face, limits = frame.face, frame.limits
     bar_height = max(height, _SHORTEST)
@@ -100,13 +84,11 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     full = _EDGE + frame.left + width + max(bar_room, frame.right) + _EDGE
     full_width = max(_NARROWEST, int(np.ceil(full)))
 
-    head = [(frame.title, TITLE_SIZE, True, INK), (frame.subtitle, TEXT_SIZE, False, FAINT)]
-    foot = [(note, NOTE_SIZE, False, FAINT) for note in frame.notes]
     room = full_width - 2 * _EDGE
-    above = [paragraph(face, *words, room) for words in head if words[0]]
-    below = [paragraph(face, *words, room) for words in foot]
-    top = _EDGE + sum(item.height for item in above) + 12 + frame.top
-    bottom = sum(item.height for item in below) + (16 if below else 0) + _EDGE
+    above = heading(face, frame.title, frame.subtitle, room)
+    below = footing(face, (*frame.notes, *missing_note(face)), room)
+    top = _EDGE + height_of(above) + 12 + frame.top
+    bottom = height_of(below) + (16 if below else 0) + _EDGE
     full_height = top + bar_height + bottom
 
     page = blank_page(full_width, full_height)
@@ -125,20 +107,32 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     bar.set_yticks(list(ticks), list(ticks.values()), fontproperties=face.font(NOTE_SIZE))
     bar.tick_params(axis="y", length=2.5, width=0.5, pad=2, color=ink(FAINT), labelcolor=ink(FAINT))
     bar.set_label("colour bar")
-    figure.text(
-        (bar_left + _BAR_WIDTH + _BAR_TICK + tick_room + 14) / full_width,
-        1 - (top + bar_height / 2) / full_height,
-        unit,
-        fontproperties=face.font(NOTE_SIZE),
-        color=ink(FAINT),
-        rotation=90,
-        ha="left",
-        va="center",
-        multialignment="center",
-        parse_math=False,
-        gid="unit",
-    )
+    x = (bar_left + _BAR_WIDTH + _BAR_TICK + tick_room + 14) / full_width
+    y = 1 - (top + bar_height / 2) / full_height
+    looks: dict[str, Any] = {
+        "rotation": 90,
+        "va": "center",
+        "multialignment": "center",
+        "gid": "unit",
+    }
+    write(figure, (x, y), unit, face, NOTE_SIZE, FAINT, **looks)
     return figure, axes
+
+
+def write(
+    where: Axes | Figure,
+    place: tuple[float, float],
+    text: str,
+    face: Typeface,
+    size: float,
+    color: Color = INK,
+    *,
+    bold: bool = False,
+    **looks: Any,
+) -> None:
+    """Drawable words; the looks are matplotlib's."""
+    font = face.font(size, bold=bold)
+    where.text(*place, text, fontproperties=font, color=ink(color), parse_math=False, **looks)
 
 
 def notes_of(figure: Figure) -> tuple[str, ...]:
@@ -150,22 +144,15 @@ def notes_of(figure: Figure) -> tuple[str, ...]:
 
 def missing_note(face: Typeface) -> tuple[str, ...]:
     """A note on the characters that no installed font draws; none where all are drawn."""
-    if not face.missing:
-        return ()
     count = len(face.missing)
-    what = "1 character" if count == 1 else f"{count} characters"
-    return (
-        f"{what} shown as ‹code point›: no installed font draws {'it' if count == 1 else 'them'}",
-    )
+    what, them = ("1 character", "it") if count == 1 else (f"{count} characters", "them")
+    return (f"{what} shown as ‹code point›: no installed font draws {them}",) if count else ()
 
 
 def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
-    """The figure as a file's content; the same figure gives the same bytes again.
+    """The figure as a .png (200 pixels to the inch), .svg or .pdf; the same bytes every time.
 
-    Args:
-        figure: what to draw.
-        suffix: ".png" (200 pixels to the inch), ".svg" or ".pdf".
-        provenance: where the numbers came from, kept in the file's metadata; may be empty.
+    The provenance, where the numbers came from, is kept in the file's metadata; it may be empty.
     """
     told = "\n".join(map(printable, provenance.splitlines())) or None
     metadata: dict[str, dict[str, str | None]] = {
@@ -173,11 +160,8 @@ def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
         ".svg": {"Creator": "attnviz", "Date": None, "Description": told},
         ".pdf": {"Creator": "attnviz", "CreationDate": None, "Subject": told},
     }
-    kept = {
-        name: text
-        for name, text in metadata[suffix].items()
-        if text is not None or name.endswith("Date")
-    }
+    given = metadata[suffix].items()
+    kept = {name: text for name, text in given if text is not None or name.endswith("Date")}
     buffer = BytesIO()
     with mpl.rc_context(_SETTINGS):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=DPI, metadata=kept)
@@ -196,16 +180,8 @@ def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
 
 
 def _draw(axes: Axes, image: NDArray[Any], colormap: Colormap, limits: Limits, **how: Any) -> None:
-    """Put one image on bare axes, each value as it is, without smoothing between neighbours."""
-    axes.imshow(
-        image,
-        cmap=colormap,
-        vmin=limits[0],
-        vmax=limits[1],
-        aspect="auto",
-        interpolation="nearest",
-        **how,
-    )
+    scale: dict[str, Any] = {"cmap": colormap, "vmin": limits[0], "vmax": limits[1]}
+    axes.imshow(image, aspect="auto", interpolation="nearest", **scale, **how)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set(linewidth=0.5, color=ink((190, 190, 190)))
@@ -230,6 +206,22 @@ def paragraph(
     lines = face.wrap(shown, size, room, bold=bold)
     height = points(LINE * size) * (lines.count("\n") + 1)
     return Paragraph(lines, size, bold, color, int(np.ceil(height)) + 4)
+
+
+def heading(face: Typeface, title: str, subtitle: str, room: int) -> list[Paragraph]:
+    """The title and what is said under it, either of which may be empty."""
+    looks = ((title, TITLE_SIZE, True, INK), (subtitle, TEXT_SIZE, False, FAINT))
+    return [paragraph(face, *look, room) for look in looks if look[0]]
+
+
+def footing(face: Typeface, notes: Iterable[str], room: int) -> list[Paragraph]:
+    """The notes below a picture."""
+    return [paragraph(face, note, NOTE_SIZE, False, FAINT, room) for note in notes]
+
+
+def height_of(paragraphs: Iterable[Paragraph]) -> int:
+    """Pixels of paragraphs below one another."""
+    return sum(item.height for item in paragraphs)
 
 
 def blank_page(width: int, height: int) -> Page:
@@ -259,31 +251,21 @@ class Page:
     ) -> None:
         """Paragraphs below one another."""
         for item in paragraphs:
-            self.figure.text(
-                left / self.width,
-                1 - top / self.height,
-                item.text,
-                fontproperties=face.font(item.size, bold=item.bold),
-                color=ink(item.color),
-                ha="left",
-                va="top",
-                linespacing=LINE,
-                parse_math=False,
-                gid=gid,
-            )
+            place = left / self.width, 1 - top / self.height
+            looks: dict[str, Any] = {
+                "bold": item.bold,
+                "va": "top",
+                "linespacing": LINE,
+                "gid": gid,
+            }
+            write(self.figure, place, item.text, face, item.size, item.color, **looks)
             top += item.height
 
 
 def strongest(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
     """The weight furthest from 0 in each block, so that a thin line survives being made small.
 
-    Args:
-        weights: shape (…, queries, keys).
-        rows: queries to a block, at least 1; the last block may hold fewer.
-        columns: keys to a block, likewise.
-
-    Returns:
-        Shape (…, ⌈queries / rows⌉, ⌈keys / columns⌉).
+    Shape (…, queries, keys) becomes (…, ⌈queries / rows⌉, ⌈keys / columns⌉).
     """
     highest = _by_block(np.maximum, weights, rows, columns)
     if float(weights.min()) >= 0:

@@ -43,11 +43,9 @@ _UNDRAWN = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0xE0100
 
 @dataclass(frozen=True, slots=True)
 class Typeface:
-    """The fonts of one figure.
+    """The font families of one figure, each asked for what those before it lack.
 
-    Attributes:
-        families: font families, each asked for what those before it lack.
-        missing: characters of the figure that none of them draws.
+    None of them draws the characters that are `missing`.
     """
 
     families: tuple[str, ...]
@@ -143,7 +141,6 @@ def _in_order(text: str) -> str:
 
 
 def _candidates(missing: set[str]) -> Iterator[str]:
-    """Installed families that may draw what is missing, the well known ones first."""
     installed = {entry.name for entry in fontManager.ttflist if entry.style == "normal"}
     first = []
     if any("\u3040" <= character <= "\u30ff" for character in missing):
@@ -158,7 +155,6 @@ def _candidates(missing: set[str]) -> Iterator[str]:
 
 
 def _draws(family: str, character: str) -> bool:
-    """True where both weights of a family have an outline for the character."""
     code = ord(character)
     return all(font.get_char_index(code) != 0 for font in _faces(family))
 

@@ -14,7 +14,6 @@ from attnviz.renderers.figures.figure import (
     Frame,
     framed,
     ink,
-    missing_note,
     points,
     strongest,
 )
@@ -22,6 +21,8 @@ from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -34,8 +35,8 @@ _NAME_CELLS = 18
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """How tiles are laid out along one side of the grid."""
+class Side:
+    """How tiles are laid out along one side of a grid, in pixels of the image."""
 
     tiles: int
     block: int
@@ -45,12 +46,12 @@ class _Side:
 
     @property
     def pixels(self) -> int:
-        """The length of the whole side."""
+        """The length of the side."""
         return self.tiles * (self.tile + self.gap) - self.gap
 
     @property
     def middles(self) -> NDArray[np.float64]:
-        """Where each tile's middle lies, in pixels of the image."""
+        """Where each tile's middle lies."""
         return (
             np.arange(self.tiles, dtype=np.float64) * (self.tile + self.gap) + self.tile / 2 - 0.5
         )
@@ -63,52 +64,28 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
     coloured from 0 to 1, or to the next round number where none reaches a half; signed values
     around 0. Where there are more weights than pixels each pixel shows its strongest weight, and
     the picture says so.
-
-    Args:
-        attention_map: a map of any number of layers and heads.
-        title: what was run.
-        subtitle: more on it.
     """
     layers, heads, queries, keys = attention_map.weights.shape
     down, across = _sides(layers, heads, queries, keys)
     names = (*attention_map.layers, *attention_map.heads)
     face = typeface([title, subtitle, attention_map.unit, *names])
-    side_names = [shorten(face.drawable(name), _NAME_CELLS) for name in attention_map.layers]
-    top_names = [shorten(face.drawable(name), _NAME_CELLS) for name in attention_map.heads]
-    name_room = int(points(LINE * TEXT_SIZE)) + 8
-    widest = max(face.width(name, TEXT_SIZE) for name in side_names)
-    notes = [_reading(queries, keys)]
+    the = "the " if queries == keys else ""
+    notes = [f"in each tile rows are {the}{queries} queries, columns {the}{keys} keys"]
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
     limits = scale_of(attention_map)
     if told := beyond(attention_map, limits):
         notes.append(told)
-    frame = Frame(
-        title=title,
-        subtitle=subtitle,
-        notes=("; ".join(notes), *missing_note(face)),
-        unit=attention_map.unit,
-        limits=limits,
-        face=face,
-        left=int(widest) + 14 + name_room,
-        top=2 * name_room,
-    )
-    image = _composite(attention_map.weights, down, across, frame.limits)
+    place = tile_room(attention_map.layers, face)
+    unit = attention_map.unit
+    frame = Frame(title, subtitle, ("; ".join(notes),), unit, limits, face, *place)
+    image = _composite(attention_map.weights, down, across, limits)
     figure, axes = framed(image, across.pixels, down.pixels, frame)
-    axes.spines[:].set_visible(False)
-    _name_tiles(axes, down, side_names, across, top_names, face)
-    axes.set_ylabel("layer", fontproperties=face.font(TEXT_SIZE), color=ink(INK), labelpad=3)
-    axes.set_xlabel("head", fontproperties=face.font(TEXT_SIZE), color=ink(INK), labelpad=3)
+    name_tiles(axes, down, attention_map.layers, across, attention_map.heads, face)
     return figure
 
 
-def _reading(queries: int, keys: int) -> str:
-    if queries == keys:
-        return f"in each tile rows are the {queries} queries, columns the {keys} keys"
-    return f"in each tile rows are {queries} queries, columns {keys} keys"
-
-
-def _sides(layers: int, heads: int, queries: int, keys: int) -> tuple[_Side, _Side]:
+def _sides(layers: int, heads: int, queries: int, keys: int) -> tuple[Side, Side]:
     """Both sides: as many pixels a weight as there is room for, or blocks of weights a pixel.
 
     Weights are square, except that those of a narrow map are drawn up to three times as wide.
@@ -127,12 +104,12 @@ def _sides(layers: int, heads: int, queries: int, keys: int) -> tuple[_Side, _Si
     sides = []
     for tiles, length, block, scale in zip((layers, heads), lengths, blocks, scales, strict=True):
         pixels = 3 * least if scale > 3 * least else least
-        sides.append(_Side(tiles, block, pixels, -(-length // block) * pixels, gap))
+        sides.append(Side(tiles, block, pixels, -(-length // block) * pixels, gap))
     return sides[0], sides[1]
 
 
 def _composite(
-    weights: NDArray[np.float32], down: _Side, across: _Side, limits: Limits
+    weights: NDArray[np.float32], down: Side, across: Side, limits: Limits
 ) -> NDArray[np.float32]:
     """All heads in one image, one value a pixel.
 
@@ -152,19 +129,39 @@ def _composite(
     return image
 
 
-def _name_tiles(
-    axes: Axes, down: _Side, layers: list[str], across: _Side, heads: list[str], face: Typeface
+def tile_room(layers: Sequence[str], face: Typeface) -> tuple[int, int]:
+    """Pixels that the names of tiles take left of them and above."""
+    line = int(points(LINE * TEXT_SIZE)) + 8
+    widest = max(face.width(_short(name, face), TEXT_SIZE) for name in layers)
+    return int(widest) + 14 + line, 2 * line
+
+
+def _short(name: str, face: Typeface) -> str:
+    return shorten(face.drawable(name), _NAME_CELLS)
+
+
+def name_tiles(
+    axes: Axes,
+    down: Side,
+    layers: Sequence[str],
+    across: Side,
+    heads: Sequence[str],
+    face: Typeface,
 ) -> None:
     """Names of layers on the left, of heads on top, thinned where they would touch."""
+    side_names, top_names = ([_short(name, face) for name in names] for names in (layers, heads))
     font = face.font(TEXT_SIZE)
     line = points(LINE * TEXT_SIZE)
-    widest = max(face.width(name, TEXT_SIZE) for name in heads) + points(0.6 * TEXT_SIZE)
+    widest = max(face.width(name, TEXT_SIZE) for name in top_names) + points(0.6 * TEXT_SIZE)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     for set_ticks, side, names, room in (
-        (axes.set_yticks, down, layers, line),
-        (axes.set_xticks, across, heads, widest),
+        (axes.set_yticks, down, side_names, line),
+        (axes.set_xticks, across, top_names, widest),
     ):
         step = int(-(-room // (side.tile + side.gap)))
         set_ticks(side.middles[::step], names[::step], fontproperties=font, parse_math=False)
     axes.tick_params(length=0, pad=3, labelcolor=ink(INK))
+    axes.spines[:].set_visible(False)
+    axes.set_ylabel("layer", fontproperties=font, color=ink(INK), labelpad=3)
+    axes.set_xlabel("head", fontproperties=font, color=ink(INK), labelpad=3)

@@ -11,15 +11,16 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, colors_of, ink_on
-from attnviz.renderers.figures.canvas import Canvas
+from attnviz.renderers.figures.canvas import EDGE as _EDGE
+from attnviz.renderers.figures.canvas import Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
     TEXT_SIZE,
-    TITLE_SIZE,
-    blank_page,
+    footing,
+    heading,
+    height_of,
     ink,
-    paragraph,
     points,
 )
 from attnviz.renderers.figures.fonts import typeface
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.measures import HeadReport, HeadRow, Meaning
 
-_EDGE, _GAP = 24, 44
+_GAP = 44
 _WIDTH = 1560
 _NAMES = 70
 """Pixels beside a panel for the names of its layers."""
@@ -47,24 +48,19 @@ _SUBTITLE = (
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """The heads of one stream by place."""
-
     layers: tuple[str, ...]
     heads: tuple[str, ...]
     rows: dict[tuple[str, str], HeadRow]
 
     def values(self, meaning: Meaning) -> NDArray[np.float64]:
         """A measure by place, NaN where it is unknown."""
+        rows = [[self.rows.get((layer, head)) for head in self.heads] for layer in self.layers]
         return np.array(
             [
-                [self._value(layer, head, meaning.name) for head in self.heads]
-                for layer in self.layers
+                [row.values.get(meaning.name, math.nan) if row else math.nan for row in of_layer]
+                for of_layer in rows
             ]
         )
-
-    def _value(self, layer: str, head: str, name: str) -> float:
-        row = self.rows.get((layer, head))
-        return row.values.get(name, math.nan) if row else math.nan
 
     def uniform(self, meaning: Meaning) -> str:
         """What uniform attention gives, as one number or, where masks differ, as a range."""
@@ -79,9 +75,6 @@ def head_overview(report: HeadReport) -> Figure:
 
     In the tiles a colour is the share of the largest value a measure can have; behind its name
     stands what uniform attention would give.
-
-    Args:
-        report: heads of at least one stream.
     """
     stream = report.rows[0].stream
     rows = {(row.layer, row.head): row for row in report.rows if row.stream == stream}
@@ -94,32 +87,22 @@ def head_overview(report: HeadReport) -> Figure:
     measures = [item for item in report.measures if np.isfinite(heads.values(item)).any()]
     roles = [name for name in ROLE_COLORS if any(_role(row) == name for row in rows.values())]
     face = typeface([report.caption, _SUBTITLE, report.sinks, *heads.layers, *heads.heads])
-    head = [
-        paragraph(face, report.caption, TITLE_SIZE, True, INK, _WIDTH),
-        paragraph(face, _SUBTITLE, TEXT_SIZE, False, FAINT, _WIDTH),
-    ]
-    foot = [paragraph(face, text, NOTE_SIZE, False, FAINT, _WIDTH) for text in _notes(report)]
-    top = _EDGE + sum(item.height for item in head)
+    head = heading(face, report.caption, _SUBTITLE, _WIDTH)
+    foot = footing(face, _notes(report), _WIDTH)
+    top = _EDGE + height_of(head)
     layout = _lay_out(heads, measures, len(roles) + 1, top)
-    height = layout.bottom + _RAMP + sum(item.height for item in foot) + _EDGE
-    width = _WIDTH + 2 * _EDGE
-    page = blank_page(width, height)
-    canvas = Canvas(page.axes(0, 0, width, height), width, height, face)
+    canvas = full_canvas(face, _WIDTH, head, foot, layout.bottom + _RAMP)
     canvas.axes.set_label("heads")
-    page.stack(head, _EDGE, _EDGE, face)
-    page.stack(foot, _EDGE, layout.bottom + _RAMP, face, gid="note")
     painter = _Painter(canvas, heads)
     painter.roles(layout, roles)
     painter.ramp(_EDGE, layout.bottom)
     for meaning, (left, upper) in zip(measures, layout.tiles, strict=True):
         painter.tile(meaning, left, upper, layout.tile)
-    return page.figure
+    return canvas.figure
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where things go, in pixels from the upper left corner."""
-
     panel: tuple[int, int]
     cell: tuple[int, int]
     legend: tuple[int, int]
@@ -150,37 +133,26 @@ def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int)
 
 
 class _Painter:
-    """Draws panels on one canvas whose coordinates are pixels."""
-
     def __init__(self, canvas: Canvas, heads: _Heads) -> None:
         self.canvas, self.heads = canvas, heads
 
     def roles(self, layout: _Layout, roles: list[str]) -> None:
-        """The panel of roles, its axes' names and its legend."""
         (left, top), (width, height) = layout.panel, layout.cell
-        colors = np.array(
-            [
-                [self._role_color(layer, head) for head in self.heads.heads]
-                for layer in self.heads.layers
-            ],
-            dtype=np.uint8,
-        )
-        self._image(colors, left, top, width, height)
         names = self.heads.layers, self.heads.heads
+        colors = [[self._role_color(layer, head) for head in names[1]] for layer in names[0]]
+        self._image(np.array(colors, dtype=np.uint8), left, top, width, height)
         self.canvas.name_heads(names, (left, top), (width, height))
         if width >= 44 and height >= 24:
-            for down, layer in enumerate(self.heads.layers):
-                for across, head in enumerate(self.heads.heads):
-                    row = self.heads.rows.get((layer, head))
-                    if row and row.roles:
-                        text = two_digits(row.roles[0].share)
-                        place = left + (across + 0.5) * width, top + (down + 0.5) * height
-                        color = ink_on(ROLE_COLORS[row.roles[0].name])
-                        self.canvas.text(*place, text, NOTE_SIZE, color, align="center")
+            for (layer, head), row in self.heads.rows.items():
+                if row.roles:
+                    down, across = names[0].index(layer), names[1].index(head)
+                    text = two_digits(row.roles[0].share)
+                    place = left + (across + 0.5) * width, top + (down + 0.5) * height
+                    color = ink_on(ROLE_COLORS[row.roles[0].name])
+                    self.canvas.text(*place, text, NOTE_SIZE, color, align="center")
         self._legend(layout, roles)
 
     def tile(self, meaning: Meaning, left: int, top: int, cell: tuple[float, float]) -> None:
-        """One measure over all heads."""
         values = self.heads.values(meaning)
         limits = (-1.0, 1.0) if meaning.name == "offset" else (0.0, 1.0)
         colors = colors_of(np.nan_to_num(values / meaning.top).astype(np.float32), limits)
@@ -194,7 +166,6 @@ class _Painter:
         self.canvas.text(after, line, f"uniform {even}{scale}", 5.5, FAINT)
 
     def ramp(self, left: float, top: float) -> None:
-        """The scale of the tiles."""
         height = points(NOTE_SIZE)
         steps = colors_of(np.linspace(0, 1, 128, dtype=np.float32)[None])
         self._image(steps, left + 24, top, 2, height)

@@ -12,12 +12,12 @@ from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, Color
 from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
-    TEXT_SIZE,
-    TITLE_SIZE,
     blank_page,
+    heading,
+    height_of,
     ink,
-    paragraph,
     points,
+    write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 
@@ -37,9 +37,7 @@ _LABEL = 5.5
 def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     """Each head a point with its name (layer.head) where there is room for it.
 
-    Args:
-        report: places and what they show.
-        rows: the same heads with their roles; heads without are grey.
+    The rows are the same heads with their roles; heads without are grey.
     """
     named = {
         (row.layer, row.head): row.roles[0].name
@@ -53,11 +51,8 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     )
     face = typeface([report.caption, subtitle, *names])
     width = _SIDE + _LEGEND + 2 * _EDGE
-    head = [
-        paragraph(face, report.caption, TITLE_SIZE, True, INK, width - 2 * _EDGE),
-        paragraph(face, subtitle, TEXT_SIZE, False, FAINT, width - 2 * _EDGE),
-    ]
-    top = _EDGE + sum(item.height for item in head) + 12
+    head = heading(face, report.caption, subtitle, width - 2 * _EDGE)
+    top = _EDGE + height_of(head) + 12
     places, size = _pixels(report.places)
     height = top + size[1] + _EDGE
     page = blank_page(width, height)
@@ -75,16 +70,14 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
 
 
 def _pixels(places: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[int, int]]:
-    """Places in pixels of the axes, one unit being as long across as down; and the axes' size."""
     low, high = places.min(axis=0), places.max(axis=0)
     spread = np.maximum(high - low, 1e-9)
     scale = (_SIDE - 2 * _MARGIN) / max(float(spread.max()), 1e-3)
-    across = _SIDE
     down = max(int(spread[1] * scale) + 2 * _MARGIN, 460)
-    middle = np.array([across, down]) / 2
+    middle = np.array([_SIDE, down]) / 2
     # Pictures grow downwards.
     flipped = (places - (low + high) / 2) * scale * [1, -1]
-    return flipped + middle, (across, down)
+    return flipped + middle, (_SIDE, down)
 
 
 def _label(
@@ -94,12 +87,10 @@ def _label(
     roles: Sequence[str],
     face: Typeface,
 ) -> None:
-    """A name beside each point that has room for one; heads with a role choose first."""
     dot = points(_DOT) / 2
     taken = [(x - dot, y - dot, x + dot, y + dot) for x, y in places.tolist()]
     line = points(_LABEL)
-    order = sorted(range(len(names)), key=lambda place: not roles[place])
-    for place in order:
+    for place in sorted(range(len(names)), key=lambda place: not roles[place]):
         x, y = places[place].tolist()
         width = face.width(names[place], _LABEL)
         for left, middle in (
@@ -111,15 +102,8 @@ def _label(
             box = (left, middle - line / 2, left + width, middle + line / 2)
             if not any(_overlap(box, other) for other in taken):
                 taken.append(box)
-                axes.text(
-                    left,
-                    middle,
-                    face.drawable(names[place]),
-                    fontproperties=face.font(_LABEL),
-                    color=ink(INK if roles[place] else FAINT),
-                    va="center_baseline",
-                    parse_math=False,
-                )
+                name, color = face.drawable(names[place]), INK if roles[place] else FAINT
+                write(axes, (left, middle), name, face, _LABEL, color, va="center_baseline")
                 break
 
 
@@ -128,10 +112,8 @@ def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def _legend(axes: Any, roles: Sequence[str], face: Typeface) -> None:
-    """The roles that occur, beside the plane."""
-    shown = [(name, ROLE_COLORS[name]) for name in ROLE_COLORS if name in roles]
-    if "" in roles:
-        shown.append(("no clear role", _UNNAMED))
+    shown = [(name, color) for name, color in ROLE_COLORS.items() if name in roles]
+    shown += [("no clear role", _UNNAMED)] if "" in roles else []
     handles = [
         Line2D([], [], marker="o", linestyle="", markersize=_DOT, color=ink(color), label=name)
         for name, color in shown

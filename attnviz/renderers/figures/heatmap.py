@@ -24,9 +24,9 @@ from attnviz.renderers.figures.figure import (
     Frame,
     framed,
     ink,
-    missing_note,
     points,
     strongest,
+    write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.printable import printable, shorten
@@ -89,7 +89,7 @@ def label_words(token: Token) -> tuple[str, ...]:
     return tuple(shorten(printable(part), _LABEL_CELLS) for part in parts)
 
 
-def _label(token: Token, face: Typeface) -> str:
+def label(token: Token, face: Typeface) -> str:
     """A token as an axis names it, cut where it is very long."""
     return " · ".join(shorten(face.drawable(word), _LABEL_CELLS) for word in label_words(token))
 
@@ -104,20 +104,16 @@ def axes_of(
     down, across = (-(-len(side) // longest) for side in (queries, keys))
     height = max(1, longest // (len(queries) // down + 13))
     width = max(1, longest // (len(keys) // across + 13))
-    height, width = (
-        min(height, max(2 * width, _READABLE)),
-        min(width, max(2 * height, _READABLE)),
-    )
-    return _axis(queries, down, height, face), _axis(keys, across, width, face)
+    high, wide = min(height, max(2 * width, _READABLE)), min(width, max(2 * height, _READABLE))
+    return _axis(queries, down, high, face), _axis(keys, across, wide, face)
 
 
 def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> TokenAxis:
-    """The layout of one side: as large a type as its cells allow, then as many labels."""
     spacing = cell / block
     size = min(TEXT_SIZE, max(_SMALLEST_LABEL, 0.8 * spacing * 72 / DPI))
     line = points(LINE * size) * 0.92
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
-    texts = tuple(_label(token, face) for token in tokens)
+    texts = tuple(label(token, face) for token in tokens)
     return TokenAxis(tokens, texts, block, cell, size, step, _shown(tokens, step, line / spacing))
 
 
@@ -141,6 +137,13 @@ def label_angle(columns: TokenAxis, face: Typeface) -> int:
     return 45 if spacing >= points(LINE * columns.size) * 1.3 else 90
 
 
+def label_room(columns: TokenAxis, angle: int, face: Typeface) -> tuple[int, int]:
+    """Pixels that turned labels take above the columns, and beyond the last one."""
+    turn, widest = np.radians(angle), columns.widest(face)
+    height = widest * np.sin(turn) + points(LINE * columns.size) * np.cos(turn)
+    return int(height) + columns.pad, int(widest * np.cos(turn)) if angle else 0
+
+
 def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
     """What the picture leaves out."""
     notes = []
@@ -156,7 +159,6 @@ def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
 
 
 def _ordinal(count: int) -> str:
-    """The number as a rank: 2nd, 3rd, 4th."""
     return f"{count}" + {2: "nd", 3: "rd"}.get(count, "th")
 
 
@@ -178,13 +180,8 @@ def heatmap(
     Shares are coloured from 0 to 1, or to the next round number where none reaches a half;
     signed values around 0. Numbers stand in the cells while they fit. Labels that do not fit are
     thinned, a matrix too large for a pixel a weight is drawn by its strongest weights, and the
-    picture says so.
-
-    Args:
-        attention_map: a map of one layer and one head.
-        title: what was run.
-        subtitle: more on it.
-        divided: the first row and the first column of a second part, before which a line is drawn.
+    picture says so. Lines stand before the row and the column where a second part begins
+    (`divided`).
 
     Raises:
         ValueError: a map of several layers or heads.
@@ -197,21 +194,20 @@ def heatmap(
     face = typeface([title, subtitle, attention_map.unit, *words])
     rows, columns = axes_of(*sides, face)
     angle = label_angle(columns, face)
-    turn = np.radians(angle)
-    widest, line = columns.widest(face), points(LINE * columns.size)
+    labels, overhang = label_room(columns, angle, face)
     name_room = int(points(LINE * TEXT_SIZE)) + 8
     limits = scale_of(attention_map)
-    told = beyond(attention_map, limits)
+    told = [note for note in (beyond(attention_map, limits),) if note]
     frame = Frame(
-        title=title,
-        subtitle=subtitle,
-        notes=(*thinning_notes(rows, columns), *((told,) if told else ()), *missing_note(face)),
-        unit=attention_map.unit,
-        limits=limits,
-        face=face,
+        title,
+        subtitle,
+        (*thinning_notes(rows, columns), *told),
+        attention_map.unit,
+        limits,
+        face,
         left=int(rows.widest(face)) + rows.pad + 10 + name_room,
-        top=int(widest * np.sin(turn) + line * np.cos(turn)) + columns.pad + 6 + name_room,
-        right=int(widest * np.cos(turn)) if angle else 0,
+        top=labels + 6 + name_room,
+        right=overhang,
     )
     image = np.clip(strongest(weights, rows.block, columns.block), *limits)
     figure, axes = framed(image, columns.pixels, rows.pixels, frame)
@@ -269,31 +265,11 @@ def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face
 def _name_axes(
     axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame, names: tuple[str, str]
 ) -> None:
-    """Who attends and who is attended to, outside of the tokens."""
-    looks: dict[str, Any] = {
-        "fontproperties": frame.face.font(TEXT_SIZE),
-        "color": ink(INK),
-        "clip_on": False,
-    }
-    axes.text(
-        0.5,
-        1 + (frame.top - 2) / rows.pixels,
-        names[1],
-        transform=axes.transAxes,
-        ha="center",
-        va="top",
-        **looks,
-    )
-    axes.text(
-        -(frame.left - 2) / columns.pixels,
-        0.5,
-        names[0],
-        transform=axes.transAxes,
-        ha="left",
-        va="center",
-        rotation=90,
-        **looks,
-    )
+    looks: dict[str, Any] = {"clip_on": False, "transform": axes.transAxes}
+    above, beside = 1 + (frame.top - 2) / rows.pixels, -(frame.left - 2) / columns.pixels
+    write(axes, (0.5, above), names[1], frame.face, TEXT_SIZE, ha="center", va="top", **looks)
+    looks |= {"va": "center", "rotation": 90}
+    write(axes, (beside, 0.5), names[0], frame.face, TEXT_SIZE, **looks)
 
 
 def separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
@@ -309,7 +285,6 @@ def separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
 def _divide(
     axes: Axes, rows: TokenAxis, columns: TokenAxis, divided: tuple[int | None, int | None]
 ) -> None:
-    """A thin dark line, a little beyond the cells, where a second part of the text begins."""
     looks: dict[str, Any] = {"color": ink(INK), "linewidth": 0.8, "clip_on": False}
     row, column = divided
     if row:

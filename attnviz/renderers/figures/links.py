@@ -26,16 +26,18 @@ from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
     TEXT_SIZE,
-    TITLE_SIZE,
     blank_page,
+    footing,
+    heading,
+    height_of,
     ink,
     missing_note,
-    paragraph,
     points,
+    write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.figures.heatmap import KEY_AXIS, QUERY_AXIS
-from attnviz.renderers.printable import printable, shorten, two_digits
+from attnviz.renderers.figures.heatmap import KEY_AXIS, QUERY_AXIS, label, label_words
+from attnviz.renderers.printable import two_digits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,19 +52,15 @@ FAINTEST = 0.05
 PALE: Color = (205, 205, 205)
 
 _EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 32
-_LABEL_CELLS, _SMALLEST = 18, 5.5
+_SMALLEST = 5.5
 _WIDEST, _NARROWEST, _LANES = 4.0, 0.4, 0.75
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """The links that are drawn.
+    """The links that are drawn, strongest first, and which these are in words.
 
-    Attributes:
-        places: layer, head, query and key of each, strongest first, shape (links, 4).
-        weights: theirs, shape (links,).
-        pale: True for links from or to a special token, shape (links,).
-        rule: which links these are, in words.
+    A place, shape (links, 4), is layer, head, query and key. Links of special tokens are pale.
     """
 
     places: NDArray[np.intp]
@@ -73,8 +71,6 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """One side's tokens: what they are, their labels, and which of them are named."""
-
     name: str
     size: float
     tokens: tuple[Token, ...]
@@ -90,20 +86,15 @@ def links(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Fig
     tokens are grey and below the others. Where tokens outnumber the lines of text that fit, those
     with the strongest links are named, and the picture says how many.
 
-    Args:
-        attention_map: a map of at most eight heads over all its layers.
-        title: what was run.
-        subtitle: more on it.
-
     Raises:
-        ValueError: more heads than colours.
+        ValueError: more heads over all layers than colours, of which there are eight.
     """
     layers, heads = attention_map.weights.shape[:2]
     if layers * heads > MOST_HEADS:
         raise ValueError(f"{layers * heads} heads are more than {MOST_HEADS} colours")
     drawn = lines_of(attention_map)
     sides = (attention_map.query_tokens, attention_map.key_tokens)
-    words = (printable(part) for side in sides for token in side for part in _parts(token))
+    words = (word for side in sides for token in side for word in label_words(token))
     legend = _legend(attention_map)
     face = typeface([title, subtitle, *words, *(name for name, _ in legend)])
     spacing = min(float(_ROOMY), _TALLEST / max(map(len, sides)))
@@ -159,7 +150,6 @@ def _rule(
     pale: NDArray[np.bool_],
     sizes: NDArray[np.float32],
 ) -> str:
-    """Which links are drawn and how much of the attention they hold."""
     total = float(np.abs(item.weights).sum(dtype=np.float64)) or 1.0
     what = "attention" if item.values == "share" else "change"
     plain = float(sizes[~pale].sum(dtype=np.float64)) / total
@@ -171,10 +161,6 @@ def _rule(
     return words
 
 
-def _parts(token: Token) -> tuple[str, ...]:
-    return (token.text, token.label) if token.label else (token.text,)
-
-
 def _column(
     name: str,
     tokens: tuple[Token, ...],
@@ -183,11 +169,7 @@ def _column(
     size: float,
     face: Typeface,
 ) -> _Column:
-    """The labels of one side; where not all fit, those of the strongest links come first."""
-    texts = tuple(
-        " · ".join(shorten(face.drawable(part), _LABEL_CELLS) for part in _parts(token))
-        for token in tokens
-    )
+    texts = tuple(label(token, face) for token in tokens)
     apart = points(LINE * size) * 0.92 / spacing
     if apart <= 1:
         named: list[int] = list(range(len(tokens)))
@@ -206,7 +188,6 @@ def _column(
 
 
 def _naming(left: _Column, right: _Column) -> tuple[str, ...]:
-    """What is not named, if anything."""
     told = [
         f"{len(column.named)} of {len(column.tokens)} {what}"
         for column, what in ((left, "queries"), (right, "keys"))
@@ -216,7 +197,6 @@ def _naming(left: _Column, right: _Column) -> tuple[str, ...]:
 
 
 def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
-    """A name for each kind of line, and its looks."""
     top = scale_of(item)[1]
     layers, heads = item.weights.shape[:2]
     if layers * heads > 1:
@@ -240,7 +220,6 @@ def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
-    """The scale's colour, never so light that a thin line would be lost."""
     limits = scale_of(item)
     least = 0.45 * limits[1]
     return ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
@@ -258,18 +237,13 @@ def _framed(
     legend: list[tuple[str, dict[str, Any]]],
     face: Typeface,
 ) -> tuple[Figure, Any]:
-    """A figure with bare axes of the given size in pixels between title and legend."""
     room = width - 2 * _EDGE
-    looks = ((TITLE_SIZE, True, INK), (TEXT_SIZE, False, FAINT))
-    above = [
-        paragraph(face, text, *look, room) for text, look in zip(head, looks, strict=True) if text
-    ]
-    below = [paragraph(face, note, NOTE_SIZE, False, FAINT, room) for note in notes]
+    above, below = heading(face, *head, room), footing(face, notes, room)
     rows = _legend_rows(legend, room, face)
     line = int(points(LINE * NOTE_SIZE)) + 6
-    top = _EDGE + sum(item.height for item in above) + 14 + int(points(LINE * TEXT_SIZE))
+    top = _EDGE + height_of(above) + 14 + int(points(LINE * TEXT_SIZE))
     foot = top + height + 16
-    full = foot + line * len(rows) + 8 + sum(item.height for item in below) + _EDGE
+    full = foot + line * len(rows) + 8 + height_of(below) + _EDGE
     page = blank_page(width, full)
     page.stack(above, _EDGE, _EDGE, face)
     page.stack(below, _EDGE, foot + line * len(rows) + 8, face, gid="note")
@@ -280,14 +254,7 @@ def _framed(
         middle = line * (number + 0.5)
         for place, name, line_looks in row:
             key.plot([place, place + 36], [middle, middle], solid_capstyle="butt", **line_looks)
-            key.text(
-                place + 44,
-                middle,
-                name,
-                fontproperties=face.font(NOTE_SIZE),
-                color=ink(FAINT),
-                va="center_baseline",
-            )
+            write(key, (place + 44, middle), name, face, NOTE_SIZE, FAINT, va="center_baseline")
     axes = page.axes(0, top, width, height)
     axes.axis("off")
     axes.set_label("links")
@@ -297,7 +264,6 @@ def _framed(
 def _legend_rows(
     legend: list[tuple[str, dict[str, Any]]], room: float, face: Typeface
 ) -> list[list[tuple[float, str, dict[str, Any]]]]:
-    """The entries in rows that fit, each with its place."""
     rows: list[list[tuple[float, str, dict[str, Any]]]] = [[]]
     place = float(_EDGE)
     for name, looks in legend:
@@ -314,7 +280,6 @@ def _legend_rows(
 def _draw(
     axes: Any, item: AttentionMap, drawn: Lines, ends: tuple[float, float], spacing: float
 ) -> None:
-    """The lines, weak ones below strong ones, grey ones below all."""
     heads = item.weights.shape[1]
     count = item.weights.shape[0] * heads
     several = count > 1
@@ -337,29 +302,19 @@ def _draw(
         color = ink(PALE) if drawn.pale[number] else own
         colors.append((*color, 0.5 + 0.45 * min(share, 1.0)))
         styles.append("--" if several and weight < 0 else "-")
-    axes.add_collection(
-        LineCollection(
-            segments, linewidths=widths, colors=colors, linestyles=styles, capstyle="round"
-        )
-    )
+    looks: dict[str, Any] = {"linewidths": widths, "colors": colors, "linestyles": styles}
+    axes.add_collection(LineCollection(segments, capstyle="round", **looks))
 
 
 def _name(
     axes: Any, column: _Column, place: float, side: str, spacing: float, face: Typeface
 ) -> None:
-    """What a side is, and the labels of its tokens."""
-    looks: dict[str, Any] = {"ha": side, "parse_math": False}
-    font, bold = (face.font(column.size, bold=heavy) for heavy in (False, True))
-    axes.text(place, -6, column.name, va="bottom", color=ink(FAINT), fontproperties=font, **looks)
+    looks: dict[str, Any] = {"ha": side}
+    where = place, -6.0
+    write(axes, where, column.name, face, column.size, FAINT, va="bottom", **looks)
+    looks |= {"va": "center_baseline", "gid": "token"}
     for number in column.named:
-        token = column.tokens[number]
-        axes.text(
-            place,
-            (number + 0.5) * spacing,
-            column.texts[number],
-            fontproperties=bold if token.label else font,
-            color=ink(LABELLED if token.label else SPECIAL if token.special else INK),
-            va="center_baseline",
-            gid="token",
-            **looks,
-        )
+        token, text = column.tokens[number], column.texts[number]
+        color = LABELLED if token.label else SPECIAL if token.special else INK
+        where = place, (number + 0.5) * spacing
+        write(axes, where, text, face, column.size, color, bold=bool(token.label), **looks)

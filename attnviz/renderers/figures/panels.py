@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.renderers.colors import INK, Limits, beyond, scale_of
+from attnviz.renderers.colors import Limits, beyond, scale_of
 from attnviz.renderers.figures.figure import (
     LINE,
     TEXT_SIZE,
     Frame,
     framed,
     ink,
-    missing_note,
     points,
     strongest,
+    write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.heatmap import (
     TokenAxis,
     axes_of,
+    label,
     label_angle,
     label_axes,
+    label_room,
     label_words,
     separate,
     thinning_notes,
@@ -44,8 +46,6 @@ _GAP = 28
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One matrix and its place, in pixels from the upper left corner of all panels."""
-
     map: AttentionMap
     rows: TokenAxis
     columns: TokenAxis
@@ -60,37 +60,26 @@ def panels(
 
     Those with the first one's queries stand in a row and share its labels; one with other queries,
     such as a single output, stands below the first and shares its columns.
-
-    Args:
-        maps: each of one layer and one head, over the keys of the first or the first of them.
-        title: what was run.
-        subtitle: more on it.
-        notes: what a reader must know, each a line.
+    Each is of one layer and one head, over the keys of the first or the first of them.
     """
-    words = [word for item in maps for token in _tokens(item) for word in label_words(token)]
+    tokens = (token for item in maps for token in (*item.query_tokens, *item.key_tokens))
+    words = [word for token in tokens for word in label_words(token)]
     names = [item.stream for item in maps]
     face = typeface([title, subtitle, *notes, *names, *words, *(item.unit for item in maps)])
     rows, columns = axes_of(maps[0].query_tokens, maps[0].key_tokens, face, _LONGEST)
     placed = _place(maps, rows, columns, face)
     angle = label_angle(columns, face)
-    turn = np.radians(angle)
-    line = points(LINE * columns.size)
-    labels = int(columns.widest(face) * np.sin(turn) + line * np.cos(turn)) + columns.pad
-    overhang = int(columns.widest(face) * np.cos(turn)) if angle else 0
+    labels, overhang = label_room(columns, angle, face)
     limits = _limits(maps)
+    units = {item.unit for item in maps}
     told = {beyond(item, limits) for item in maps} - {""}
     frame = Frame(
-        title=title,
-        subtitle=subtitle,
-        notes=(
-            *notes,
-            *told,
-            *thinning_notes(rows, columns),
-            *missing_note(face),
-        ),
-        unit=_unit(maps),
-        limits=limits,
-        face=face,
+        title,
+        subtitle,
+        (*notes, *told, *thinning_notes(rows, columns)),
+        units.pop() if len(units) == 1 else "each as said below, on one scale",
+        limits,
+        face,
         left=int(max(panel.rows.widest(face) for panel in placed)) + rows.pad + 10,
         top=labels + int(points(LINE * TEXT_SIZE)) + 14,
         right=overhang,
@@ -105,16 +94,6 @@ def panels(
     return figure
 
 
-def _tokens(item: AttentionMap) -> tuple[Any, ...]:
-    return (*item.query_tokens, *item.key_tokens)
-
-
-def _unit(maps: Sequence[AttentionMap]) -> str:
-    """The one unit of all, else that each has its own."""
-    units = {item.unit for item in maps}
-    return units.pop() if len(units) == 1 else "each as said below, on one scale"
-
-
 def _limits(maps: Sequence[AttentionMap]) -> Limits:
     limits = [scale_of(item) for item in maps]
     top = max(high for _, high in limits)
@@ -124,7 +103,6 @@ def _limits(maps: Sequence[AttentionMap]) -> Limits:
 def _place(
     maps: Sequence[AttentionMap], rows: TokenAxis, columns: TokenAxis, face: Typeface
 ) -> list[_Panel]:
-    """Panels with the first one's queries from left to right, the others below the first."""
     placed: list[_Panel] = []
     across, below = 0, rows.pixels
     # Slanted labels of one panel may not run into the next one's.
@@ -142,8 +120,7 @@ def _place(
 
 
 def _short(rows: TokenAxis, tokens: Sequence[Any], face: Typeface) -> TokenAxis:
-    """A few rows of their own, high enough to be named."""
-    texts = tuple(" · ".join(map(face.drawable, label_words(token))) for token in tokens)
+    texts = tuple(label(token, face) for token in tokens)
     return replace(
         rows,
         tokens=tuple(tokens),
@@ -156,7 +133,6 @@ def _short(rows: TokenAxis, tokens: Sequence[Any], face: Typeface) -> TokenAxis:
 
 
 def _first(columns: TokenAxis, count: int) -> TokenAxis:
-    """The first columns; labels stand above the panel on top."""
     return replace(
         columns,
         tokens=columns.tokens[:count],
@@ -173,18 +149,11 @@ def _draw(
     frame: Frame,
     angle: int | None,
 ) -> None:
-    """One panel on axes of its own; key labels only where an angle for them is given."""
     rows, columns, face = panel.rows, panel.columns, frame.face
     room = base.get_position()
     across, down = room.width / size[0], room.height / size[1]
-    axes = figure.add_axes(
-        (
-            room.x0 + panel.left * across,
-            room.y1 - (panel.top + rows.pixels) * down,
-            columns.pixels * across,
-            rows.pixels * down,
-        )
-    )
+    x, y = room.x0 + panel.left * across, room.y1 - (panel.top + rows.pixels) * down
+    axes = figure.add_axes((x, y, columns.pixels * across, rows.pixels * down))
     axes.set_label(panel.map.stream)
     weights = panel.map.weights[0, 0]
     image = strongest(weights, rows.block, columns.block)
@@ -209,19 +178,9 @@ def _draw(
 
 
 def _name(axes: Axes, panel: _Panel, frame: Frame, *, above: bool) -> None:
-    """The panel's name: above its labels, or right of one that stands below another."""
     where = (0.0, 1 + (frame.top - 2) / panel.rows.pixels)
     if not above:
         where = (1 + 12 / panel.columns.pixels, 0.5)
-    axes.text(
-        *where,
-        frame.face.drawable(panel.map.stream),
-        transform=axes.transAxes,
-        fontproperties=frame.face.font(TEXT_SIZE, bold=True),
-        color=ink(INK),
-        ha="left",
-        va="top" if above else "center",
-        parse_math=False,
-        clip_on=False,
-        gid="panel",
-    )
+    looks: dict[str, Any] = {"va": "top" if above else "center", "transform": axes.transAxes}
+    name = frame.face.drawable(panel.map.stream)
+    write(axes, where, name, frame.face, TEXT_SIZE, bold=True, clip_on=False, gid="panel", **looks)

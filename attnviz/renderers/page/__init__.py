@@ -40,20 +40,11 @@ def page(
     with more weights than `most_weights` altogether, tokens are pooled into blocks, and each
     head's strongest links are kept exactly.
 
-    Args:
-        attention: the maps; the first is shown first, at the layer and head in focus.
-        title: what was run; by default the model. Which stream, layer and head is looked at, the
-            page says itself.
-        command: the command that makes the page again, if known.
-        measures: for a map by its number from 0, numbers for its heads to sort and filter by.
-        words: for a map, the number of the word that each query token belongs to, and each key
-            token; None for a token that is no word's; nothing where tokens are all there is.
-        projections: for a map, the queries and keys behind its scores.
-        patches: for a map, the picture that its keys are patches of.
-        most_weights: how many weights are kept one by one.
-
-    Returns:
-        The whole file as text; write it as UTF-8.
+    The first map is shown first, at the layer and head in focus, under a title that says what was
+    run, by default the model. By the number of a map come measures of its heads to sort and filter
+    by; for each query token and each key token the number of its word or None, or nothing where
+    tokens are all there is; the queries and keys behind its scores; and the picture that its keys
+    are patches of. `command` makes the page again. Write the page as UTF-8.
 
     Raises:
         InputError: words, projections or patches that do not fit their map.

@@ -118,13 +118,9 @@ _TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RIFF": "imag
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """A picture and where its patches are among the tokens.
+    """A picture (a PNG, JPEG or WebP file, cut to what the model saw) and its rows of patches.
 
-    Attributes:
-        image: the picture's file (PNG, JPEG or WebP) as bytes, cut to what the model saw.
-        rows: patches from top to bottom.
-        columns: patches from left to right.
-        first: position of the token of the top left patch; the others follow row by row.
+    The token of the top left patch is the `first`; the others follow row by row.
     """
 
     image: bytes
@@ -143,12 +139,8 @@ class Patches:
         if kind is None:
             raise InputError("the picture is neither PNG, JPEG nor WebP")
         data = base64.b64encode(self.image).decode("ascii")
-        return {
-            "image": f"data:{kind};base64,{data}",
-            "rows": self.rows,
-            "columns": self.columns,
-            "first": self.first,
-        }
+        place = {"rows": self.rows, "columns": self.columns, "first": self.first}
+        return {"image": f"data:{kind};base64,{data}", **place}
 
 
 STRONGEST = 20
@@ -228,17 +220,9 @@ def strongest_links(item: AttentionMap, count: int = STRONGEST) -> tuple[Link, .
         places = np.argpartition(np.abs(weights), -min(count, weights.size))[-count:]
         for place in places[np.argsort(-np.abs(weights[places]), kind="stable")].tolist():
             query, key = divmod(place, keys)
-            links.append(
-                Link(
-                    item.query_tokens[query].text,
-                    item.key_tokens[key].text,
-                    float(weights[place]),
-                    item.layers[layer],
-                    item.heads[head],
-                    query,
-                    key,
-                )
-            )
+            tokens = item.query_tokens[query].text, item.key_tokens[key].text
+            names = item.layers[layer], item.heads[head]
+            links.append(Link(*tokens, float(weights[place]), *names, query, key))
     return tuple(links)
 
 

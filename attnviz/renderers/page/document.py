@@ -43,32 +43,10 @@ if TYPE_CHECKING:
 
 STYLES = ("layout", "controls", "views")
 SCRIPTS = (
-    "numbers",
-    "decode",
-    "model",
-    "state",
-    "colors",
-    "shown",
-    "labels",
-    "surface",
-    "svg",
-    "readout",
-    "thumbnail",
-    "overview",
-    "grid_geometry",
-    "grid_painting",
-    "heatmap",
-    "lines_painting",
-    "lines",
-    "text",
-    "query_key",
-    "image",
-    "table",
-    "controls",
-    "save",
-    "keyboard",
-    "caption",
-    "main",
+    *("numbers", "decode", "model", "state", "colors", "shown", "labels", "surface", "svg"),
+    *("readout", "thumbnail", "overview", "grid_geometry", "grid_painting", "heatmap"),
+    *("lines_painting", "lines", "text", "query_key", "image", "table", "controls", "save"),
+    *("keyboard", "caption", "main"),
 )
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
@@ -78,11 +56,11 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 def assemble(document: Mapping[str, Any], blobs: Mapping[str, str]) -> str:
     """The page as one HTML file."""
-    style, script, policy = _code()
+    template, style, script, policy = _code()
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
     )
-    return _template().substitute(
+    return template.substitute(
         title=html.escape(document["title"]),
         policy=policy,
         style=style,
@@ -123,20 +101,14 @@ def joined(modules: Mapping[str, str]) -> str:
 
 
 @cache
-def _template() -> Template:
-    return Template(_read("page.html"))
-
-
-@cache
-def _code() -> tuple[str, str, str]:
-    """Styles, script, and the policy that allows these two and nothing else."""
+def _code() -> tuple[Template, str, str, str]:
     style = "\n".join(_read(f"styles/{name}.css") for name in STYLES)
     script = joined({name: _read(f"scripts/{name}.js") for name in SCRIPTS})
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    return style, script, policy
+    return Template(_read("page.html")), style, script, policy
 
 
 def _hash(source: str) -> str:
@@ -176,10 +148,12 @@ def page_document(
         room = item.weights.size * most_weights // total if total > most_weights else total
         maps.append(_map(attention, number, extras, room, total <= _FEW, blobs))
     provenance = attention.provenance
+    # The target first, whose tokens attend.
+    texts = (attention.text, attention.target, attention.source)
     document = {
         "title": printable(title or provenance.model),
         "id": printable(attention.id),
-        "texts": [_beginning(text) for text in _texts(attention)],
+        "texts": [_beginning(text) for text in texts if text and text.strip()],
         "command": printable(command),
         "notes": [printable(note) for note in provenance.notes],
         "provenance": [[name, printable(value)] for name, value in _facts(provenance)],
@@ -190,14 +164,7 @@ def page_document(
     return document, blobs
 
 
-def _texts(attention: Attention) -> list[str]:
-    """What was read, the target first, whose tokens attend."""
-    found = (attention.text, attention.target, attention.source)
-    return [text for text in found if text and text.strip()]
-
-
 def _beginning(text: str) -> str:
-    """The text on one line, cut where it is long."""
     line = " ".join(text[: 2 * _LONGEST_TEXT].split())
     whole = len(line) <= _LONGEST_TEXT and len(text) <= 2 * _LONGEST_TEXT
     return printable(line if whole else line[:_LONGEST_TEXT].rstrip() + "…")
@@ -236,7 +203,6 @@ def _map(
 
 
 def _called(attention: Attention, item: AttentionMap) -> tuple[str, str]:
-    """The stream and the lens of a map, by which a reader tells it from the others."""
     stream, _, lens = item.stream.partition(" · ")
     if attention.lens == "all":
         return "attention", item.stream
@@ -266,7 +232,6 @@ def _axis(
 
 
 def _runs(words: Words) -> list[int]:
-    """Which run of equal numbers each token is in; what has none stands alone."""
     runs: list[int] = []
     for place, word in enumerate(words):
         joined = place > 0 and word is not None and word == words[place - 1]
@@ -287,16 +252,12 @@ def _token(token: Token, gap_before: str) -> dict[str, Any]:
 
 
 def _measure(measure: HeadMeasure) -> dict[str, Any]:
-    return {
-        "name": measure.name,
-        "unit": measure.unit,
-        "low": measure.low,
-        "high": measure.high,
-        "values": [
-            [round(value, 4) if np.isfinite(value) else None for value in layer]
-            for layer in measure.values.tolist()
-        ],
-    }
+    values = [
+        [round(value, 4) if np.isfinite(value) else None for value in layer]
+        for layer in measure.values.tolist()
+    ]
+    told = {name: getattr(measure, name) for name in ("name", "unit", "low", "high")}
+    return {**told, "values": values}
 
 
 def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
@@ -309,7 +270,6 @@ def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
 
 
 def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
-    """Where the picture is whose patches the keys are, and the queries where they are the same."""
     if patches is None or item.is_pooled:
         return {}
     found = {"keys": patches.as_json(item.key_tokens)}
@@ -321,7 +281,6 @@ def _patches(item: AttentionMap, patches: Patches | None) -> dict[str, Any]:
 def _projections(
     item: AttentionMap, kept: Projections | None, name: str, blobs: Blobs
 ) -> dict[str, Any] | None:
-    """Where queries and keys are, if they were kept and stand one for each token."""
     if kept is None or item.is_pooled:
         return None
     query, key = (np.asarray(array, np.float32) for array in (kept.query, kept.key))
@@ -338,17 +297,11 @@ def _projections(
         scales.append(scale)
         whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
         blobs |= {f"{name}{side}-{number}": deflated(x.tobytes()) for number, x in enumerate(whole)}
-    return {
-        "size": size,
-        "scale": kept.scale,
-        "query_scale": scales[0],
-        "key_scale": scales[1],
-        "besides": printable(kept.besides),
-    }
+    own = dict(zip(("query_scale", "key_scale"), scales, strict=True))
+    return {"size": size, "scale": kept.scale, **own, "besides": printable(kept.besides)}
 
 
 def _facts(provenance: Provenance) -> list[tuple[str, str]]:
-    """What is known of a run, name by name."""
     trained = {True: "yes", False: "no", None: "unknown"}[provenance.trained]
     facts = [
         ("source", provenance.source),

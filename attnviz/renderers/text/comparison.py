@@ -11,7 +11,7 @@ from rich.text import Text
 from attnviz.core.attention_map import Provenance
 from attnviz.core.measures import Change, Comparison
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import escape
+from attnviz.renderers.data.maps import tsv
 from attnviz.renderers.printable import printable
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.renderers.text.links import amount, names, place
@@ -23,21 +23,16 @@ BAR = 20
 
 
 def comparison_table(found: Comparison, captions: tuple[str, str], top: int, show: Display) -> str:
-    """What is compared, the heads that differ most, and the links that changed most.
-
-    Args:
-        found: the comparison.
-        captions: what A and B are.
-        top: how many heads.
-        show: where it is read.
-    """
+    """What A and B are, the `top` heads that differ most, and the links that changed most."""
     parts: list[Text] = []
     for side, caption in zip("AB", captions, strict=True):
         parts += paragraph(f"{side}  {printable(caption)}", show.width, "bold")
     for note in found.notes:
         parts += paragraph(printable(note), show.width, "dim")
     parts += [Text(), *paragraph(READING, show.width, "dim")]
-    order = _order(found)
+    # Heads without a divergence come last.
+    values = np.nan_to_num(found.divergences.ravel(), nan=-1.0)
+    order: list[int] = np.argsort(-values, kind="stable").tolist()
     labels = [_head(found, position) for position in order[:top]]
     width = max(map(len, labels))
     bar = max(min(BAR, show.width - width - 9), 0)
@@ -57,18 +52,18 @@ def comparison_tsv(found: Comparison) -> str:
     lines = [("layer_a", "head_a", "layer_b", "head_b", "divergence_nats")]
     for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True):
         lines.append((*a, *b, "" if value != value else repr(value)))
-    return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+    return tsv(lines)
 
 
 def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]) -> str:
-    """One document: both sides, a divergence a head, and the links that changed most.
-
-    Args:
-        found: the comparison.
-        sides: what A and B are, and where they came from.
-    """
+    """One document: both sides, a divergence a head, and the links that changed most."""
+    names_of = ("layer", "head")
     heads = [
-        {"a": _named(a), "b": _named(b), "divergence": None if value != value else value}
+        {
+            "a": dict(zip(names_of, a, strict=True)),
+            "b": dict(zip(names_of, b, strict=True)),
+            "divergence": value,
+        }
         for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True)
     ]
     document = {
@@ -85,13 +80,6 @@ def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]
         "notes": list(found.notes),
     }
     return dump_json(document) + "\n"
-
-
-def _order(found: Comparison) -> list[int]:
-    """Heads by divergence, the largest first; those without one last."""
-    values = np.nan_to_num(found.divergences.ravel(), nan=-1.0)
-    order: list[int] = np.argsort(-values, kind="stable").tolist()
-    return order
 
 
 def _head(found: Comparison, position: int) -> str:
@@ -133,7 +121,3 @@ def _link(change: Change) -> dict[str, Any]:
         "b": change.after,
         "change": link.weight,
     }
-
-
-def _named(names_of: tuple[str, str]) -> dict[str, str]:
-    return {"layer": names_of[0], "head": names_of[1]}

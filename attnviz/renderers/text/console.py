@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from attnviz.core.attention_map import Attention
-from attnviz.renderers import Display
-from attnviz.renderers.colors import color_of, ink_on
-from attnviz.renderers.printable import printable
+from attnviz.renderers import Display, Views
+from attnviz.renderers.colors import Limits, color_of, ink_on
+from attnviz.renderers.printable import printable, shorten
 
 
 class TextRenderer:
@@ -22,13 +23,22 @@ class TextRenderer:
         self.display = display
         self.started = False
 
-    def begin(self, console: Console, attention: Attention) -> None:
-        """Print what stands before one more part: an empty line, the text's id."""
-        if self.started:
-            console.print()
-        self.started = True
-        if self.display.many:
-            console.print(Text(f"{printable(attention.id)}:", style="bold"))
+    def add(self, attention: Attention, views: Views) -> str:
+        """The parts of one text, each behind a line with the text's id where several may come."""
+        console = console_of(self.display)
+        for part in self.parts(attention, views):
+            if self.started:
+                console.print()
+            self.started = True
+            if self.display.many:
+                console.print(Text(f"{printable(attention.id)}:", style="bold"))
+            for line in part:
+                console.print(line)
+        return written(console)
+
+    def parts(self, attention: Attention, views: Views) -> Iterable[Iterable[RenderableType]]:
+        """What to print for one text, part by part."""
+        raise NotImplementedError
 
     def finish(self) -> str:
         """Nothing more."""
@@ -81,6 +91,94 @@ def shaded(text: str, share: float, display: Display) -> Text:
     """The text on the colour of a share from 0 to 1, or plain where the display has no colours."""
     if display.colors is None:
         return Text(text)
-    ground = color_of(share)
+    return cell(text, share)
+
+
+def cell(text: str, value: float, limits: Limits = (0.0, 1.0)) -> Text:
+    """The text on the colour of a value."""
+    ground = color_of(value, limits)
     ink, paper = (f"#{r:02x}{g:02x}{b:02x}" for r, g, b in (ink_on(ground), ground))
     return Text(text, style=f"{ink} on {paper}")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its heading, and for each row what uniform attention gives, a cell, a share."""
+
+    heading: str
+    even: list[str]
+    cells: list[str]
+    shades: list[float]
+
+    @property
+    def width(self) -> int:
+        """Cells of a terminal that it takes."""
+        return max(map(cell_len, (self.heading, *self.even, *self.cells)))
+
+
+def grid(
+    headings: Sequence[str],
+    names: Sequence[Sequence[str]],
+    columns: dict[str, Column],
+    display: Display,
+    first: Sequence[str] = (),
+) -> tuple[list[Text], list[str]]:
+    """A line a head under headings and uniform attention, and the columns that do not fit.
+
+    The columns called `first` are kept before others.
+    """
+    role = headings[-1] == "role"
+    widths = [max(map(cell_len, column)) for column in zip(headings, *names, strict=True)]
+    if role:
+        widths[-1] = max(widths[-1], len("uniform"))
+    room = display.width - sum(widths) - len(widths) + 1
+    fitting = set()
+    for name in sorted(columns, key=lambda n: first.index(n) if n in first else len(first)):
+        if room >= columns[name].width + 1:
+            room -= columns[name].width + 1
+            fitting.add(name)
+    kept = [column for name, column in columns.items() if name in fitting]
+    heads = [column.heading.rjust(column.width) for column in kept]
+    heading = " ".join([named_line(headings, widths, role).plain, *heads])
+    lines = [Text(heading, style="dim", no_wrap=True)]
+    if all(column.even for column in kept):
+        lines += _even_lines(headings, names, kept, widths)
+    for number, row in enumerate(names):
+        line = named_line(row, widths, role)
+        for column in kept:
+            text = column.cells[number].rjust(column.width)
+            line.append(" ").append_text(shaded(text, min(column.shades[number], 1.0), display))
+        lines.append(line)
+    return lines, [name for name in columns if name not in fitting]
+
+
+def no_room(names: Sequence[str], display: Display) -> list[Text]:
+    """Which columns are left out of a grid, if any."""
+    told = f"no room for {', '.join(names)}: -f tsv shows them as a table, -f json as data"
+    return paragraph(told, display.width, "dim") if names else []
+
+
+def named_line(names: Sequence[str], widths: Sequence[int], role: bool = False) -> Text:
+    """The names at the beginning of a line, the last in bold if it is a role."""
+    plain = names[:-1] if role else names
+    line = Text(" ".join(map(str.rjust, plain, widths)), no_wrap=True)
+    return line.append(" ").append(names[-1].ljust(widths[-1]), style="bold") if role else line
+
+
+def _even_lines(
+    headings: Sequence[str], names: Sequence[Sequence[str]], kept: list[Column], widths: list[int]
+) -> list[Text]:
+    """A line for each mask; most models have one, sliding windows bring more."""
+    masks: dict[tuple[str, ...], list[Sequence[str]]] = {}
+    for number, row in enumerate(names):
+        cells = tuple(column.even[number].rjust(column.width) for column in kept)
+        masks.setdefault(cells, []).append(row)
+    room = sum(widths[:-1]) + len(widths) - 2
+    lines = []
+    for cells, rows in masks.items():
+        streams, *layers = (dict.fromkeys(column) for column in zip(*rows, strict=True))
+        where = layers[0] if headings[0] == "stream" and len(streams) == 1 else streams
+        label = shorten(",".join(where) if len(masks) > 1 else "", room)
+        text = " ".join([label.rjust(room), "uniform".ljust(widths[-1]), *cells])
+        lines.append(Text(text, style="dim", no_wrap=True))
+    return lines

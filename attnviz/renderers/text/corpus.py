@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,97 +11,28 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from attnviz.core.corpus_report import CorpusReport, StreamReport
-from attnviz.core.measures import HeadRow, Meaning
+from attnviz.core.measures import Meaning
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus import of_heads, places
 from attnviz.renderers.printable import printable, shorten, two_digits
-from attnviz.renderers.text.console import paragraph, shaded, shown
-from attnviz.renderers.text.heads import UNKNOWN
+from attnviz.renderers.text.console import Column, grid, named_line, no_room, paragraph, shown
+from attnviz.renderers.text.heads import UNKNOWN, in_units
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its heading, what uniform attention gives, and a cell for each head."""
-
-    heading: str
-    even: list[str]
-    cells: list[str]
-    shades: list[float]
-
-    @property
-    def width(self) -> int:
-        """Cells of a terminal that it takes."""
-        return max(map(cell_len, (self.heading, *self.even, *self.cells)))
-
-
-def grid(
+def _grid(
     stream: StreamReport, columns: dict[str, Column], display: Display, role: bool = True
 ) -> list[Text]:
     """A line a head under the headings and uniform attention, in as many columns as fit."""
-    names = [names_of(row, role) for row in stream.rows]
     headings = ("layer", "head", *(("role",) if role else ()))
-    widths = [max(map(cell_len, column)) for column in zip(headings, *names, strict=True)]
-    if role:
-        widths[2] = max(widths[2], len("uniform"))
-    room = display.width - sum(widths) - len(widths) + 1
-    kept: list[Column] = []
-    left_out = []
-    for name, column in columns.items():
-        if room >= column.width + 1:
-            room -= column.width + 1
-            kept.append(column)
-        else:
-            left_out.append(name)
-    lines = [dim_line(headings, widths, [column.heading.rjust(column.width) for column in kept])]
-    lines += _even_lines(names, kept, widths) if all(column.even for column in kept) else []
-    for number, row in enumerate(names):
-        line = named_line(row, widths)
-        for column in kept:
-            text = column.cells[number].rjust(column.width)
-            line.append(" ").append_text(shaded(text, min(column.shades[number], 1.0), display))
-        lines.append(line)
-    if left_out:
-        told = f"no room for {', '.join(left_out)}: -f tsv shows them as a table, -f json as data"
-        lines += paragraph(told, display.width, "dim")
-    return lines
+    lines, left_out = grid(headings, _names(stream, role), columns, display)
+    return [*lines, *no_room(left_out, display)]
 
 
-def names_of(row: HeadRow, role: bool) -> tuple[str, ...]:
-    """Layer, head and, if wanted, the clearest role."""
-    named = row.roles[0].name if row.roles else ""
-    return printable(row.layer), printable(row.head), *((named,) if role else ())
-
-
-def named_line(names: Sequence[str], widths: Sequence[int]) -> Text:
-    """The names at the beginning of a line, the role in bold."""
-    line = Text(" ".join(name.rjust(width) for name, width in zip(names[:2], widths, strict=False)),
-                no_wrap=True)  # fmt: skip
-    if len(names) > 2:
-        line.append(" ").append(names[2].ljust(widths[2]), style="bold")
-    return line
-
-
-def dim_line(names: Sequence[str], widths: Sequence[int], cells: Sequence[str]) -> Text:
-    """A line that is no head's: headings, or uniform attention."""
-    parts = [named_line(names, widths).plain, *cells]
-    return Text(" ".join(parts), style="dim", no_wrap=True)
-
-
-def _even_lines(
-    names: Sequence[tuple[str, ...]], kept: Sequence[Column], widths: Sequence[int]
-) -> list[Text]:
-    """A line for each mask; most models have one, sliding windows bring more."""
-    masks: dict[tuple[str, ...], list[str]] = {}
-    for number, row in enumerate(names):
-        cells = tuple(column.even[number].rjust(column.width) for column in kept)
-        masks.setdefault(cells, []).append(row[0])
+def _names(stream: StreamReport, role: bool = False) -> list[tuple[str, ...]]:
+    named = ((row, row.roles[0].name if row.roles else "") for row in stream.rows)
     return [
-        dim_line(
-            (",".join(dict.fromkeys(layers)) if len(masks) > 1 else "", "", "uniform"),
-            widths,
-            cells,
-        )
-        for cells, layers in masks.items()
+        (printable(row.layer), printable(row.head), *((name,) if role else ()))
+        for row, name in named
     ]
 
 
@@ -118,21 +48,14 @@ _SPANS = (
 
 
 def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
-    """What a corpus says of each head, a line a head.
-
-    Args:
-        report: the corpus.
-        show: "measures", "positions", "classes", "pairs" or "links".
-        display: where it will be read.
-    """
+    """What a corpus says of each head, a line a head; `show` names a kind of table."""
     parts = paragraph(printable(report.caption), display.width, "bold")
     parts += paragraph(_size(report), display.width)
     for stream in report.streams:
         parts.append(Text())
         if len(report.streams) > 1:
             parts += paragraph(f"stream {printable(stream.stream)}", display.width, "bold")
-        told = _READING[show](report, stream)
-        parts += paragraph(told, display.width, "dim")
+        parts += paragraph(_READING[show](report, stream), display.width, "dim")
         parts += _LINES[show](stream, display)
     return shown(parts, display)
 
@@ -144,11 +67,7 @@ def _size(report: CorpusReport) -> str:
 
 
 def _told_measures(report: CorpusReport, stream: StreamReport) -> str:
-    named: dict[str, list[str]] = {}
-    for meaning in stream.measures:
-        if meaning.unit != "share":
-            named.setdefault(meaning.unit, []).append(meaning.name)
-    others = "".join(f", {' and '.join(names)} in {unit}" for unit, names in named.items())
+    others = "".join(f", {told}" for told in in_units(stream.measures))
     return f"mean ± half the {report.interval}; shares{others}; uniform: every key alike"
 
 
@@ -178,7 +97,7 @@ def _measures(stream: StreamReport, display: Display) -> list[Text]:
         for number, meaning in enumerate(stream.measures)
     }
     order = sorted(columns, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    return grid(stream, {name: columns[name] for name in order}, display)
+    return _grid(stream, {name: columns[name] for name in order}, display)
 
 
 def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Column:
@@ -196,7 +115,6 @@ def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Colu
 
 
 def _digits(value: float) -> str:
-    """A number in three digits behind the point below 1, else in two."""
     if math.isnan(value):
         return UNKNOWN
     text = f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
@@ -215,7 +133,7 @@ def _positions(stream: StreamReport, display: Display) -> list[Text]:
         columns[f"{low}"] = _share_column(heading, shares, stream)
     last = f"≥+{stream.offsets[-1] + 1}"
     columns["after"] = _share_column(last, stream.offset_shares[-1], stream)
-    return grid(stream, columns, display, role=False)
+    return _grid(stream, columns, display, role=False)
 
 
 def _classes(stream: StreamReport, display: Display) -> list[Text]:
@@ -224,7 +142,7 @@ def _classes(stream: StreamReport, display: Display) -> list[Text]:
         shares, even = stream.class_shares[number], stream.class_even[number]
         if even.any():
             columns[name] = _share_column(_HEADINGS.get(name, name), shares, stream, even)
-    return grid(stream, columns, display)
+    return _grid(stream, columns, display)
 
 
 _HEADINGS = {
@@ -243,15 +161,13 @@ def _share_column(
     stream: StreamReport,
     even: NDArray[np.float64] | None = None,
 ) -> Column:
-    found = [float(shares[place]) for _, _, place in places(stream)]
-    of_even = (
-        [] if even is None else [two_digits(float(even[place])) for *_, place in places(stream)]
-    )
+    at = [place for *_, place in places(stream)]
+    found = [float(shares[place]) for place in at]
+    of_even = [] if even is None else [two_digits(float(even[place])) for place in at]
     return Column(heading, of_even, [two_digits(value) for value in found], found)
 
 
 def _pairs(stream: StreamReport, display: Display) -> list[Text]:
-    """The strongest pairs of each head, as many as fit on a line."""
     pairs = of_heads(stream.pairs)
 
     def told(layer: str, head: str, room: int) -> str:
@@ -285,10 +201,9 @@ def _links(stream: StreamReport, display: Display) -> list[Text]:
 def _listed(
     stream: StreamReport, display: Display, told: Callable[[str, str, int], str]
 ) -> Iterator[Text]:
-    """A line a head: its names, then what is told of it."""
-    names = [("layer", "head"), *(names_of(row, False) for row in stream.rows)]
+    names = [("layer", "head"), *_names(stream)]
     widths = [max(map(cell_len, column)) for column in zip(*names, strict=True)]
-    yield dim_line(names[0], widths, [])
+    yield Text(named_line(names[0], widths).plain, style="dim", no_wrap=True)
     room = display.width - sum(widths) - 3
     for row, shown_names in zip(stream.rows, names[1:], strict=True):
         yield named_line(shown_names, widths).append("  " + told(row.layer, row.head, room))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 
 import numpy as np
 from rich.text import Text
@@ -19,10 +19,10 @@ from attnviz.core.measures import (
     TreebankReport,
 )
 from attnviz.renderers import Display
-from attnviz.renderers.data.heads import SCHEMA, plain
-from attnviz.renderers.data.maps import escape
-from attnviz.renderers.printable import printable, shorten, two_digits
-from attnviz.renderers.text.console import paragraph, shaded, shown
+from attnviz.renderers.data.heads import SCHEMA, head_document, plain
+from attnviz.renderers.data.maps import tsv
+from attnviz.renderers.printable import printable, two_digits
+from attnviz.renderers.text.console import Column, grid, no_room, paragraph, shown
 from attnviz.storage.documents import dump_json
 
 UNKNOWN = "–"
@@ -33,38 +33,49 @@ _FIRST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The columns that fit: widths of the names before the numbers, and the measures after."""
-
-    names: tuple[int, ...]
-    role: int
-    measures: tuple[Meaning, ...]
-    left_out: tuple[Meaning, ...]
-
-
 def measures_table(report: HeadReport, display: Display, keep: str | None = None) -> str:
     """A line for each head under lines for uniform attention, in as many columns as fit.
 
-    Args:
-        report: the heads.
-        display: where it will be read.
-        keep: a measure that must not be left out.
+    The measure `keep` is never left out.
     """
-    layout = _lay_out(report, display.width, keep)
+    several = len({row.stream for row in report.rows}) > 1
+    headings = ("stream", "layer", "head", "role")[not several :]
+    names = [
+        tuple(map(printable, (row.stream, row.layer, row.head, _role(row))))[not several :]
+        for row in report.rows
+    ]
+    columns = {meaning.name: _column(report, meaning) for meaning in report.measures}
+    first = (keep, *_FIRST) if keep else _FIRST
+    lines, left_out = grid(headings, names, columns, display, first)
+    kept = [meaning for meaning in report.measures if meaning.name not in left_out]
+    others = in_units(kept)
+    told = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
+    reading = f"uniform: all it may see attended to alike; {told}"
     parts = paragraph(printable(report.caption), display.width, "bold")
-    parts += paragraph(_reading(layout.measures), display.width, "dim")
-    parts.append(Text())
-    parts.append(_header(layout, report))
-    parts += _even_lines(report, layout)
-    parts += [_line(row, report, layout, display) for row in report.rows]
+    parts += [*paragraph(reading, display.width, "dim"), Text(), *lines]
     if report.sinks:
         parts += [Text(), *paragraph(printable(report.sinks), display.width)]
-    if layout.left_out:
-        names = ", ".join(meaning.name for meaning in layout.left_out)
-        told = f"no room for {names}: -f tsv shows them as a table, -f json as data"
-        parts += paragraph(told, display.width, "dim")
-    return shown(parts, display)
+    return shown([*parts, *no_room(left_out, display)], display)
+
+
+def _column(report: HeadReport, meaning: Meaning) -> Column:
+    found = [row.values.get(meaning.name, math.nan) for row in report.rows]
+    even = [row.uniform.get(meaning.name, math.nan) for row in report.rows]
+    return Column(
+        meaning.short.rjust(5 if meaning.unit == "tokens" else 4),
+        [number(value, meaning) for value in even],
+        [number(value, meaning) for value in found],
+        [0.0 if math.isnan(value) else max(value, 0.0) / meaning.top for value in found],
+    )
+
+
+def in_units(measures: Iterable[Meaning]) -> list[str]:
+    """The measures that are no shares, such as "entropy in nats"."""
+    names: dict[str, list[str]] = {}
+    for meaning in measures:
+        if meaning.unit != "share":
+            names.setdefault(meaning.unit, []).append(meaning.name)
+    return [f"{' and '.join(found)} in {unit}" for unit, found in names.items()]
 
 
 def number(value: float, meaning: Meaning) -> str:
@@ -77,111 +88,12 @@ def number(value: float, meaning: Meaning) -> str:
     return f"{value + 0.0:.{digits}f}"
 
 
-def _reading(measures: Sequence[Meaning]) -> str:
-    others = [f"{names} in {unit}" for unit, names in _by_unit(measures) if unit != "share"]
-    told = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
-    return f"uniform: all it may see attended to alike; {told}"
-
-
-def _by_unit(measures: Iterable[Meaning]) -> list[tuple[str, str]]:
-    names: dict[str, list[str]] = {}
-    for meaning in measures:
-        names.setdefault(meaning.unit, []).append(meaning.name)
-    return [(unit, " and ".join(found)) for unit, found in names.items()]
-
-
-def _names(row: HeadRow, report: HeadReport) -> tuple[str, ...]:
-    several = len({other.stream for other in report.rows}) > 1
-    return (*((row.stream,) if several else ()), row.layer, row.head)
-
-
-def _headings(report: HeadReport) -> tuple[str, ...]:
-    several = len({row.stream for row in report.rows}) > 1
-    return (*(("stream",) if several else ()), "layer", "head")
-
-
-def _lay_out(report: HeadReport, width: int, keep: str | None) -> _Layout:
-    columns = [_headings(report), *(_names(row, report) for row in report.rows)]
-    names = tuple(max(map(len, column)) for column in zip(*columns, strict=True))
-    role = max([len("uniform"), *(len(_role(row)) for row in report.rows)])
-    room = width - sum(names) - len(names) - role
-    order = [name for name in (keep, *_FIRST) if name]
-    ranked = sorted(
-        report.measures,
-        key=lambda item: order.index(item.name) if item.name in order else len(order),
-    )
-    kept: list[Meaning] = []
-    for meaning in ranked:
-        if room >= _width(meaning) + 1:
-            room -= _width(meaning) + 1
-            kept.append(meaning)
-    return _Layout(
-        names,
-        role,
-        tuple(meaning for meaning in report.measures if meaning in kept),
-        tuple(meaning for meaning in report.measures if meaning not in kept),
-    )
-
-
-def _width(meaning: Meaning) -> int:
-    return max(len(meaning.short), 5 if meaning.unit == "tokens" else 4)
-
-
 def _role(row: HeadRow) -> str:
-    """What a head does and where it rests, such as "induction .68, rests on first token .85"."""
     acts, rests = row.clearest("acts"), row.clearest("rests")
     parts = [f"{acts.name} {two_digits(acts.share)}"] if acts else []
     if rests:
         parts.append(f"rests on {rests.name.replace('-', ' ')} {two_digits(rests.share)}")
     return ", ".join(parts)
-
-
-def _header(layout: _Layout, report: HeadReport) -> Text:
-    names = [name.rjust(width) for name, width in zip(_headings(report), layout.names, strict=True)]
-    heads = [meaning.short.rjust(_width(meaning)) for meaning in layout.measures]
-    return Text(" ".join([*names, "role".ljust(layout.role), *heads]), style="dim", no_wrap=True)
-
-
-def _even_lines(report: HeadReport, layout: _Layout) -> list[Text]:
-    """A line for each mask; most models have one, sliding windows bring more."""
-    masks: dict[tuple[str, ...], list[HeadRow]] = {}
-    for row in report.rows:
-        numbers = tuple(
-            number(row.uniform.get(meaning.name, math.nan), meaning) for meaning in layout.measures
-        )
-        masks.setdefault(numbers, []).append(row)
-    lines = []
-    room = sum(layout.names) + len(layout.names) - 1
-    for numbers, rows in masks.items():
-        label = shorten(_where(rows) if len(masks) > 1 else "", room)
-        cells = [
-            text.rjust(_width(meaning))
-            for text, meaning in zip(numbers, layout.measures, strict=True)
-        ]
-        line = " ".join([label.rjust(room), "uniform".ljust(layout.role), *cells])
-        lines.append(Text(line, style="dim", no_wrap=True))
-    return lines
-
-
-def _where(rows: Sequence[HeadRow]) -> str:
-    streams = dict.fromkeys(row.stream for row in rows)
-    return ",".join(dict.fromkeys(row.layer for row in rows) if len(streams) == 1 else streams)
-
-
-def _line(row: HeadRow, report: HeadReport, layout: _Layout, display: Display) -> Text:
-    names = [
-        printable(name).rjust(width)
-        for name, width in zip(_names(row, report), layout.names, strict=True)
-    ]
-    line = Text(" ".join(names) + " ", no_wrap=True)
-    line.append(_role(row).ljust(layout.role), style="bold")
-    for meaning in layout.measures:
-        value = row.values.get(meaning.name, math.nan)
-        text = number(value, meaning).rjust(_width(meaning))
-        share = 0.0 if math.isnan(value) else max(value, 0.0) / meaning.top
-        line.append(" ")
-        line.append_text(shaded(text, share, display))
-    return line
 
 
 _READING = "divergence of where two heads look, in nats; 0: alike, .69: never at the same key"
@@ -213,7 +125,7 @@ def similarity_tsv(report: SimilarityReport) -> str:
         for other in range(place + 1, len(report.heads)):
             value = plain(float(report.divergences[place, other]))
             lines.append((report.stream, layer, head, *report.heads[other], value))
-    return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+    return tsv(lines)
 
 
 def similarity_json(report: SimilarityReport) -> str:
@@ -222,19 +134,16 @@ def similarity_json(report: SimilarityReport) -> str:
         {"layer": layer, "head": head, "place": place}
         for (layer, head), place in zip(report.heads, report.places.tolist(), strict=True)
     ]
-    document = {
-        "schema": SCHEMA,
-        "kind": "similarity",
-        "caption": report.caption,
-        "stream": report.stream,
-        "texts": report.texts,
-        "unit": "nats",
-        "heads": heads,
-        "divergences": report.divergences.tolist(),
-        "plane_shows": report.shown,
-        "provenance": asdict(report.provenance),
-    }
-    return dump_json(document) + "\n"
+    return head_document(
+        "similarity",
+        report,
+        stream=report.stream,
+        texts=report.texts,
+        unit="nats",
+        heads=heads,
+        divergences=report.divergences.tolist(),
+        plane_shows=report.shown,
+    )
 
 
 FEWEST = 10
@@ -275,13 +184,12 @@ def treebank_tsv(report: TreebankReport) -> str:
     """A line for each head, relation and direction."""
     relations = {relation.name: relation for relation in report.relations}
     columns = ("relation", "cases", "offset", "offset_share", "toward", "layer", "head", "share")
-    lines = ["\t".join(columns)]
+    lines = [columns]
     for item in report.findings:
         of = relations[item.relation]
-        known = (escape(of.name), str(of.count), str(of.offset), plain(of.by_offset))
-        where = (item.toward, escape(item.layer), escape(item.head), plain(item.share))
-        lines.append("\t".join((*known, *where)))
-    return "\n".join(lines) + "\n"
+        known = (of.name, str(of.count), str(of.offset), plain(of.by_offset))
+        lines.append((*known, item.toward, item.layer, item.head, plain(item.share)))
+    return tsv(lines)
 
 
 def treebank_json(report: TreebankReport) -> str:

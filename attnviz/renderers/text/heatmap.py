@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,14 +19,14 @@ from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, color_of, scale_of
 from attnviz.renderers.figures.figure import strongest
 from attnviz.renderers.printable import printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer, console_of, written
+from attnviz.renderers.text.console import TextRenderer
 from attnviz.renderers.text.table import (
-    NEGATIVE_SHADES,
     SHADE_STEPS,
-    SHADES,
     broken,
+    level,
     numbered_width,
     row_label,
+    shade,
 )
 
 UPPER = "▀"
@@ -43,7 +44,10 @@ _NEGATIVE_256 = (231, 230, 223, 215, 208, 172, 166, 130, 94, 52)
 def painted(image: NDArray[np.float32], limits: Limits, colors: str | None) -> list[Text]:
     """An image as lines of text, a column a pixel."""
     if colors is None:
-        return [Text("".join(_shade(value, limits) for value in row)) for row in image.tolist()]
+        return [
+            Text("".join(GAP if value != value else shade(value, limits) for value in row))
+            for row in image.tolist()
+        ]
     if len(image) % 2:
         image = np.concatenate([image, np.full((1, image.shape[1]), np.nan, dtype=image.dtype)])
     lines = []
@@ -70,29 +74,18 @@ def legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text:
         for step in SHADE_STEPS:
             value = sign * step * limits[1]
             if colors is None:
-                text.append(_shade(value, limits))
+                text.append(shade(value, limits))
             else:
                 text.append("  ", style=Style(bgcolor=_ink(value, limits, colors)))
             text.append(f" {'from' if sign > 0 else 'to'} {two_digits(value)}  ")
     return text.append(unit)
 
 
-def _level(value: float, limits: Limits) -> int:
-    return sum(abs(value) >= step * limits[1] for step in SHADE_STEPS)
-
-
-def _shade(value: float, limits: Limits) -> str:
-    if value != value:
-        return GAP
-    return (NEGATIVE_SHADES if value < 0 else SHADES)[_level(value, limits)]
-
-
 def _ink(value: float, limits: Limits, colors: str) -> str | None:
-    """A colour's name; None for a gap."""
     if value != value:
         return None
     if colors == "standard":
-        return (_NEGATIVE if value < 0 else _SHARES)[_level(value, limits)]
+        return (_NEGATIVE if value < 0 else _SHARES)[level(value, limits)]
     if colors == "256":
         ramp = _NEGATIVE_256 if value < 0 else _SHARES_256
         return f"color({ramp[min(round(abs(value) / limits[1] * 9), 9)]})"
@@ -118,13 +111,10 @@ _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a matrix fits the terminal.
+    """How weights fit the terminal.
 
-    Attributes:
-        rows: queries that share a row of the image.
-        columns: keys that share a column.
-        width: columns of text that a cell takes.
-        height: pixels that a cell is high; two pixels make a line where there is colour.
+    `rows` of queries and `columns` of keys share a cell, which takes `width` columns of text and
+    `height` pixels, two of which make a line where there is colour.
     """
 
     rows: int
@@ -136,16 +126,9 @@ class Layout:
 class TerminalHeatmap(TextRenderer):
     """The views of a text as heat maps."""
 
-    def add(self, attention: Attention, views: Views) -> str:
-        """The views of one text, behind a line with the text's id where several may come."""
-        console = console_of(self.display)
-        for view in views():
-            if view.second:
-                continue
-            self.begin(console, attention)
-            for line in picture(view, self.display):
-                console.print(line)
-        return written(console)
+    def parts(self, attention: Attention, views: Views) -> Iterator[list[Text]]:
+        """Each view of the text."""
+        return (picture(view, self.display) for view in views() if not view.second)
 
 
 def picture(view: View, display: Display) -> list[Text]:
@@ -192,7 +175,6 @@ def ruler(keys: int, layout: Layout) -> str:
 
 
 def _labels(tokens: tuple[Token, ...], rows: int, layout: Layout, colored: bool) -> dict[int, Text]:
-    """The label of each line that has one: the position and token of the row's first query."""
     digits = len(str(len(tokens) - 1))
     found: dict[int, Text] = {}
     for row in range(rows):
@@ -231,46 +213,30 @@ SMALLEST, LARGEST = 8, 16
 NAME_WIDTH = 6
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalGridLayout:
-    """How thumbnails fit the terminal."""
-
-    heads: int
-    rows: int
-    columns: int
-    stretch: int
-
-
 class TerminalGrid(TextRenderer):
     """All heads of a text's main map."""
 
-    def add(self, attention: Attention, views: Views) -> str:
-        """The thumbnails of one text, behind a line with its id where several may come."""
-        console = console_of(self.display)
-        self.begin(console, attention)
-        caption = views()[0].run
-        for line in broken(printable(caption), self.display.width):
-            console.print(Text(line, style="bold"))
-        for text in thumbnails(attention.main, self.display):
-            console.print(text)
-        return written(console)
+    def parts(self, attention: Attention, views: Views) -> Iterator[list[Text]]:
+        """The thumbnails under a line on what was run."""
+        told = broken(printable(views()[0].run), self.display.width)
+        run = [Text(line, style="bold") for line in told]
+        yield [*run, *thumbnails(attention.main, self.display)]
 
 
 def thumbnails(item: AttentionMap, display: Display) -> list[Text]:
     """The heads as lines, with the scale and how a thumbnail is read."""
     names = [shorten(printable(name), NAME_WIDTH) for name in item.layers]
     margin = max(max(map(len, names)), len("layer")) + 1
-    layout = terminal_grid_layout_of(item, display.width - margin, display.colors is not None)
+    beside, layout = _thumbnail_layout(item, display.width - margin, display.colors is not None)
     limits = scale_of(item)
     small = strongest(item.weights, layout.rows, layout.columns)
     queries, keys = item.weights.shape[2:]
     lines = [Text(f"in each head rows are the {queries} queries, columns the {keys} keys")]
     lines[0].stylize("dim")
-    for first in range(0, len(item.heads), layout.heads):
-        band = small[:, first : first + layout.heads].repeat(layout.stretch, axis=-1)
-        if display.colors is not None:
-            band = band.repeat(layout.stretch, axis=-2)
-        lines += [Text(), _header(item.heads[first : first + layout.heads], band, margin)]
+    for first in range(0, len(item.heads), beside):
+        band = small[:, first : first + beside].repeat(layout.width, axis=-1)
+        band = band.repeat(layout.height, axis=-2)
+        lines += [Text(), _header(item.heads[first : first + beside], band, margin)]
         lines += _rows(band, names, margin, display, limits)
     lines += [Text(), legend(item, display.colors, limits)]
     if layout.rows * layout.columns > 1:
@@ -279,7 +245,7 @@ def thumbnails(item: AttentionMap, display: Display) -> list[Text]:
     return lines
 
 
-def terminal_grid_layout_of(item: AttentionMap, room: int, colored: bool) -> TerminalGridLayout:
+def _thumbnail_layout(item: AttentionMap, room: int, colored: bool) -> tuple[int, Layout]:
     """As many heads beside one another as keep eight columns each, evenly shared out.
 
     Without colour a line is one row of pixels and twice as high as wide, so that it stands for
@@ -296,7 +262,7 @@ def terminal_grid_layout_of(item: AttentionMap, room: int, colored: bool) -> Ter
         rows = max(rows, -(-queries // (2 * LARGEST)))
     shown = -(-keys // columns)
     stretch = max(min(width // shown, 2 if colored else 3), 1)
-    return TerminalGridLayout(beside, rows, columns, stretch)
+    return beside, Layout(rows, columns, stretch, stretch if colored else 1)
 
 
 def _header(names: tuple[str, ...], band: NDArray[np.float32], margin: int) -> Text:
@@ -306,13 +272,8 @@ def _header(names: tuple[str, ...], band: NDArray[np.float32], margin: int) -> T
 
 
 def _rows(
-    band: NDArray[np.float32],
-    names: list[str],
-    margin: int,
-    display: Display,
-    limits: tuple[float, float],
+    band: NDArray[np.float32], names: list[str], margin: int, display: Display, limits: Limits
 ) -> list[Text]:
-    """The thumbnails of some heads, layer below layer, a pixel apart."""
     layers, heads, down, across = band.shape
     image = np.full((layers * (down + 1) - 1, heads * (across + 1) - 1), np.nan, dtype=np.float32)
     for layer, head in np.ndindex(layers, heads):

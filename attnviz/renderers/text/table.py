@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import HeadLine, Link, View
-from attnviz.renderers import Views
-from attnviz.renderers.colors import Limits, beyond, color_of, ink_on, scale_of
+from attnviz.renderers import Display, Views
+from attnviz.renderers.colors import Limits, beyond, scale_of
 from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer, console_of, written
+from attnviz.renderers.text.console import TextRenderer, cell
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,11 +47,14 @@ def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType
         return [_positions(item), *_scale_line(item, colored)]
     if numbered + 1 + keys <= width:
         return [_shades(item, width - numbered - 1 - keys, colored), _legend(item, colored)]
-    return [_strongest(item, width), Text(_too_wide(keys, width), style="dim")]
+    told = (
+        f"{keys} columns do not fit {width}: the strongest keys of each row; "
+        "-f tsv has every weight, --heatmap FILE draws them"
+    )
+    return [_strongest(item, width), Text(told, style="dim")]
 
 
 def _scale_line(item: AttentionMap, colored: bool) -> list[Text]:
-    """The colour scale, where some weights lie beyond it."""
     limits = scale_of(item)
     told = beyond(item, limits) if colored else ""
     return [Text(f"colours 0 – {two_digits(limits[1])}; {told}", style="dim")] if told else []
@@ -101,7 +104,7 @@ def _words(item: AttentionMap, room: int) -> Table:
     limits = scale_of(item)
     for token, row in zip(item.query_tokens, item.weights[0, 0], strict=True):
         cells = (
-            _cell(two_digits(value).rjust(width - 1) + " ", value, limits)
+            cell(two_digits(value).rjust(width - 1) + " ", value, limits)
             for value, width in zip(row.tolist(), widths, strict=True)
         )
         table.add_row(row_label(token) + Text(" "), *cells)
@@ -109,7 +112,6 @@ def _words(item: AttentionMap, room: int) -> Table:
 
 
 def _right(labels: list[Text], widths: list[int]) -> list[Text]:
-    """The labels set against the right edge of their columns, a wide character being two cells."""
     return [
         Text(" " * (width - 1 - cell_len(label.plain.strip()))) + Text(label.plain.strip() + " ")
         if cell_len(label.plain) != width - 1
@@ -119,28 +121,26 @@ def _right(labels: list[Text], widths: list[int]) -> list[Text]:
 
 
 def _positions(item: AttentionMap) -> Table:
-    """One digit a cell under the position numbers of the keys, which the rows explain."""
     width = 3 + (item.values == "signed")
     heads = [Text(f"{key:>{width - 1}} ", style="dim") for key in range(len(item.key_tokens))]
     table = _table(["", *heads])
     limits = scale_of(item)
     for label, row in zip(_numbered(item), item.weights[0, 0].tolist(), strict=True):
-        cells = (_cell(one_digit(value).rjust(width - 1) + " ", value, limits) for value in row)
+        cells = (cell(one_digit(value).rjust(width - 1) + " ", value, limits) for value in row)
         table.add_row(label, *cells)
     return table
 
 
 def _shades(item: AttentionMap, room: int, colored: bool) -> Table:
-    """A shade a cell, and beside each row its strongest key where there is room for it."""
     table = _table(["", _ruler(len(item.key_tokens)), ""])
     limits = scale_of(item)
     for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
         shades = Text()
         for value in row.tolist():
             if colored:
-                shades.append_text(_cell(" ", value, limits))
+                shades.append_text(cell(" ", value, limits))
             else:
-                shades.append(_shade(value, limits))
+                shades.append(shade(value, limits))
         table.add_row(label, shades, _best(item, row) if room >= LONGEST_LINK else "")
     return table
 
@@ -152,15 +152,19 @@ def _best(item: AttentionMap, row: NDArray[np.float32]) -> Text:
 
 
 def _ruler(keys: int) -> Text:
-    """Position numbers over single columns: tens above units, from the tenth key on."""
     units = "".join(str(key % 10) for key in range(keys))
     tens = "".join(str(key // 10) if key and key % 10 == 0 else " " for key in range(keys))
     return Text(f"{tens}\n{units}" if keys > 10 else units, style="dim")
 
 
-def _shade(value: float, limits: Limits) -> str:
-    level = sum(abs(value) >= step * limits[1] for step in SHADE_STEPS)
-    return (NEGATIVE_SHADES if value < 0 else SHADES)[level]
+def level(value: float, limits: Limits) -> int:
+    """Which shade a value has, from 0 to 4."""
+    return sum(abs(value) >= step * limits[1] for step in SHADE_STEPS)
+
+
+def shade(value: float, limits: Limits) -> str:
+    """The shade of a value as a character."""
+    return (NEGATIVE_SHADES if value < 0 else SHADES)[level(value, limits)]
 
 
 def _legend(item: AttentionMap, colored: bool) -> Text:
@@ -168,7 +172,7 @@ def _legend(item: AttentionMap, colored: bool) -> Text:
     steps = [step * limits[1] for step in SHADE_STEPS]
     legend = Text("shades: ", style="dim")
     for mark, step in zip(SHADES[1:], steps, strict=True):
-        legend.append_text(_cell("  ", step, limits) if colored else Text(mark))
+        legend.append_text(cell("  ", step, limits) if colored else Text(mark))
         legend.append(f" from {two_digits(step)}  ")
         if item.values == "signed" and not colored:
             legend.append(f"{NEGATIVE_SHADES[SHADES.index(mark)]} the same below 0  ")
@@ -177,7 +181,6 @@ def _legend(item: AttentionMap, colored: bool) -> Text:
 
 
 def _strongest(item: AttentionMap, width: int) -> Table:
-    """The strongest keys of each row, as many as fit."""
     table = _table(["", ""])
     table.show_header = False
     numbered = numbered_width(item.query_tokens)
@@ -194,23 +197,10 @@ def _strongest(item: AttentionMap, width: int) -> Table:
     return table
 
 
-def _too_wide(keys: int, width: int) -> str:
-    return (
-        f"{keys} columns do not fit {width}: the strongest keys of each row; "
-        "-f tsv has every weight, --heatmap FILE draws them"
-    )
-
-
 def _numbered(item: AttentionMap) -> Iterable[Text]:
     digits = len(str(len(item.query_tokens) - 1))
     for place, token in enumerate(item.query_tokens):
         yield Text.assemble((f"{place:>{digits}} ", "dim"), row_label(token), " ")
-
-
-def _cell(text: str, value: float, limits: Limits) -> Text:
-    ground = color_of(value, limits)
-    ink, paper = (f"#{r:02x}{g:02x}{b:02x}" for r, g, b in (ink_on(ground), ground))
-    return Text(text, style=f"{ink} on {paper}")
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -220,33 +210,29 @@ PROFILE_WIDTH = 16
 class TableRenderer(TextRenderer):
     """Tables as text, with colour where the display has it."""
 
-    def add(self, attention: Attention, views: Views) -> str:
-        """The views of one text, behind a line with the text's id where several may come."""
-        console = console_of(self.display)
+    def parts(self, attention: Attention, views: Views) -> Iterator[list[RenderableType]]:
+        """Each view of the text."""
         for view in views():
-            self.begin(console, attention)
-            print_view(console, view)
-        return written(console)
+            yield _view_lines(view, self.display)
 
 
-def print_view(console: Console, view: View) -> None:
-    """Print the caption, the matrix, a line for each head and the strongest link."""
-    for line in broken(printable(view.caption), console.width):
-        console.print(Text(line, style="bold"))
+def _view_lines(view: View, display: Display) -> list[RenderableType]:
+    """The caption, the matrix, a line for each head and the strongest link."""
+    width = display.width
+    lines: list[RenderableType] = [
+        Text(line, style="bold") for line in broken(printable(view.caption), width)
+    ]
     if view.orientation:
-        console.print(Text(printable(view.orientation), style="dim"))
-    console.print()
-    for part in matrix(view.map, console.width, console.color_system is not None):
-        console.print(part)
+        lines.append(Text(printable(view.orientation), style="dim"))
+    lines += [Text(), *matrix(view.map, width, display.colors is not None)]
     if view.heads:
-        console.print()
         layer = view.map.layers[0]
         named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"
-        named = printable(named)
-        console.print(Text(f"{named} (bars: what each key receives)", style="dim"))
-        console.print(head_table(view.heads, console.width))
+        told = f"{printable(named)} (bars: what each key receives)"
+        lines += [Text(), Text(told, style="dim"), head_table(view.heads, width)]
     if view.strongest:
-        console.print(strongest_line(view.strongest))
+        lines.append(strongest_line(view.strongest))
+    return lines
 
 
 def broken(caption: str, width: int) -> list[str]:
