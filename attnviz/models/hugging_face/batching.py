@@ -57,21 +57,15 @@ class BatchMode:
 
 
 class Findings:
-    """What was found out about a model's passes over several texts.
-
-    Attributes:
-        grouping: which texts may be read together.
-        eager: whether short texts may be read eagerly.
-        calls: for each mode that was compared, how many layers a pass has to read; None: it has to
-            run through; 0: no kernel is called, and an eager pass gives the weights out.
-        tokens: of a batch at most.
-    """
+    """What was found out about a model's passes over several texts."""
 
     def __init__(self, device: str) -> None:
         self.grouping: Grouping = "padded"
-        self.eager = device == "cpu"
+        self.eager = device == "cpu"  # whether short texts may be read eagerly
+        # How many layers a pass has to read in each mode that was compared; None: it has to run
+        # through; 0: no kernel is called, and an eager pass gives the weights out.
         self.calls = dict[BatchMode, int | None]()
-        self.tokens = TOKENS.get(device, 1 << 14)
+        self.tokens = TOKENS.get(device, 1 << 14)  # of a batch at most
 
 
 _FINDINGS: WeakKeyDictionary[Any, dict[tuple[str, ...], Findings]] = WeakKeyDictionary()

@@ -172,7 +172,7 @@ def _chosen_word(
                 f"--target '{wanted}' is neither a token of the {side} (by its text, or "
                 f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
             )
-        # Another word than the text's own stands where the model would go on writing.
+        # Another word than the text's own stands where the model would continue.
         end = len(tokens) if ahead else position
         position = end if found is None else found
     row = position - ahead
