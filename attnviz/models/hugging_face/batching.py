@@ -118,7 +118,14 @@ class BatchRunner:
         found = dict[int, Attention]()
         left = list(self.items)
         while self.findings.grouping != "none" and left:
-            batch = next(self._plan(left))
+            plan = batches(
+                left,
+                self.lengths.__getitem__,
+                tokens=self.findings.tokens,
+                most=self.most,
+                even=self.findings.grouping == "even",
+            )
+            batch = next(plan)
             if len(batch) > 1:
                 read = self._attempt([self.items[number] for number in batch])
                 if read is None:
@@ -127,15 +134,6 @@ class BatchRunner:
                     found |= dict(zip(batch, read, strict=True))
             left = [number for number in left if number not in batch]
         return found
-
-    def _plan(self, numbers: Sequence[int]) -> Iterator[list[int]]:
-        return batches(
-            numbers,
-            self.lengths.__getitem__,
-            tokens=self.findings.tokens,
-            most=self.most,
-            even=self.findings.grouping == "even",
-        )
 
     def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
         """The attention of each text of a batch, of none if it needs passes of their own.

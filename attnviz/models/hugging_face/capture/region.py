@@ -87,7 +87,8 @@ def choose_grids(
         raise ModelError(
             f"attention of {max(max(side) for side in sides.values()):,} tokens "
             f"({sum(heads.values()):,} heads × {largest.queries.blocks:,} × "
-            f"{largest.keys.blocks:,}) would take about {format_bytes(bytes_of(most))}, and {format_bytes(free)} is free: {option}"
+            f"{largest.keys.blocks:,}) would take about {format_bytes(bytes_of(most))}, and "
+            f"{format_bytes(free)} is free: {option}"
         )
     return _grids_of(sides, region, most)
 
