@@ -68,17 +68,11 @@ def capture(
     region: Region = ALL_TOKENS,
     ignored: Mapping[str, IgnoredPositions] | None = None,
 ) -> list[Captured]:
-    """The attention of one forward pass over one text.
+    """The attention of one forward pass over one text, a batch of one on the model's device.
 
-    Args:
-        model: a transformers model on its device, or the encoder of one.
-        inputs: tensors by name, a batch of one, on the model's device.
-        sides: how many queries and keys each stream wanted has, in the order wanted.
-        region: which part is wanted, and how finely.
-        ignored: for a stream, what does not count among the strongest links of a pooled map.
-
-    Returns:
-        for each stream one item for each run of layers that agree in heads, queries and keys.
+    `model` may be an encoder alone; `sides` are of the streams wanted, in the order wanted, and
+    `ignored` what does not count among a stream's strongest links. There is one item for each run
+    of a stream's layers that agree in heads, queries and keys.
     """
     check_family(model.config, max(max(side) for side in sides.values()))
     grids = choose_grids(model, sides, region)
@@ -181,15 +175,9 @@ def capture_many(
 ) -> list[list[Captured]]:
     """Every weight of each text of a batch, from one forward pass, padding left out.
 
-    Args:
-        model: a transformers model on its device, or the encoder of one.
-        inputs: tensors by name, padded behind each text, on the model's device.
-        sides: how many queries and keys each stream of each text has, the shortest text first.
-        calls: how many layers there are to read, after which the pass ends; None: it runs through;
-            0: no kernel is called, and an eager pass gives them out.
-
-    Returns:
-        for each text what `capture` gives of it alone.
+    Inputs are padded behind each text, the shortest text first. `calls` is how many layers there
+    are to read, after which the pass ends; None: it runs through; 0: no kernel is called, and an
+    eager pass gives them out. Each text gets what `capture` gives of it alone.
     """
     longest = {
         stream: (max(side[stream][0] for side in sides), max(side[stream][1] for side in sides))
