@@ -74,12 +74,12 @@ def test_a_pointer_is_refused(weights):
 @pytest.mark.parametrize("kept", [5, 100, -7])
 def test_a_file_cut_short_is_refused(kept, weights):
     weights.write_bytes(weights.read_bytes()[:kept])
-    refuse(weights.parent, "is damaged" if kept < 0 else "not a whole safetensors file")
+    refuse(weights.parent, "is damaged" if kept < 0 else "not a complete safetensors file")
 
 
 def test_a_file_of_something_else_is_refused(weights):
     weights.write_text("<html>404</html>" * 9)
-    refuse(weights.parent, "not a whole safetensors file")
+    refuse(weights.parent, "not a complete safetensors file")
 
 
 def test_a_missing_shard_is_named(weights):

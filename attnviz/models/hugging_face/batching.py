@@ -57,21 +57,15 @@ class BatchMode:
 
 
 class Findings:
-    """What was found out about a model's passes over several texts.
-
-    Attributes:
-        grouping: which texts may be read together.
-        eager: whether short texts may be read eagerly.
-        calls: for each mode that was compared, how many layers a pass has to read; None: it has to
-            run through; 0: no kernel is called, and an eager pass gives the weights out.
-        tokens: of a batch at most.
-    """
+    """What was found out about a model's passes over several texts."""
 
     def __init__(self, device: str) -> None:
         self.grouping: Grouping = "padded"
-        self.eager = device == "cpu"
+        self.eager = device == "cpu"  # whether short texts may be read eagerly
+        # How many layers a pass has to read in each mode that was compared; None: it has to run
+        # through; 0: no kernel is called, and an eager pass gives the weights out.
         self.calls = dict[BatchMode, int | None]()
-        self.tokens = TOKENS.get(device, 1 << 14)
+        self.tokens = TOKENS.get(device, 1 << 14)  # of a batch at most
 
 
 _FINDINGS: WeakKeyDictionary[Any, dict[tuple[str, ...], Findings]] = WeakKeyDictionary()
@@ -124,7 +118,14 @@ class BatchRunner:
         found = dict[int, Attention]()
         left = list(self.items)
         while self.findings.grouping != "none" and left:
-            batch = next(self._plan(left))
+            plan = batches(
+                left,
+                self.lengths.__getitem__,
+                tokens=self.findings.tokens,
+                most=self.most,
+                even=self.findings.grouping == "even",
+            )
+            batch = next(plan)
             if len(batch) > 1:
                 read = self._attempt([self.items[number] for number in batch])
                 if read is None:
@@ -133,15 +134,6 @@ class BatchRunner:
                     found |= dict(zip(batch, read, strict=True))
             left = [number for number in left if number not in batch]
         return found
-
-    def _plan(self, numbers: Sequence[int]) -> Iterator[list[int]]:
-        return batches(
-            numbers,
-            self.lengths.__getitem__,
-            tokens=self.findings.tokens,
-            most=self.most,
-            even=self.findings.grouping == "even",
-        )
 
     def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
         """The attention of each text of a batch, of none if it needs passes of their own.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, group
 from attnviz.models.hugging_face.capture.kernel import eager_copy, output_attentions
@@ -76,25 +76,23 @@ def check_eager(eager: EagerInputs, copies: int) -> None:
     )
 
 
-def run_eager(eager: EagerInputs) -> tuple[Any, dict[str, list[Tensor | None]]]:
-    """The model's output, and each stream's layers in it; None for a layer without attention.
+def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tensor]]]:
+    """The model's output, its maps, and the layers that they are of, each with its stream.
 
-    A layer has shape (1, heads, queries, keys).
+    Layers have shape (1, heads, queries, keys), and are checked to be weights of these tokens.
     """
-    inputs = {**eager.inputs, "use_cache": False}
-    output, given = output_attentions(eager.part, inputs, list(eager.encoded.axes))
-    return output, {stream: list(layers or ()) for stream, layers in given.items()}
-
-
-def as_attention(eager: EagerInputs, layers: Mapping[str, list[Tensor | None]]) -> Attention:
-    """The matrices as maps, checked to be attention weights of these tokens."""
-    encoded, maps = eager.encoded, []
+    encoded, inputs = eager.encoded, {**eager.inputs, "use_cache": False}
+    output, given = output_attentions(eager.part, inputs, list(encoded.axes))
+    maps: list[AttentionMap] = []
+    attending: list[tuple[str, Tensor]] = []
     for stream, axes in encoded.axes.items():
-        plain = [None if layer is None else layer.detach() for layer in layers[stream]]
+        layers = list(given[stream] or ())
+        plain = [None if layer is None else layer.detach() for layer in layers]
         arrays = read_layers(plain, eager.part, encoded.sides[stream])
         maps += [as_map(item, encoded.tokens, *axes) for item in group(stream, arrays)]
+        attending += [(stream, layer) for layer in layers if layer is not None]
     provenance = with_routes(encoded.attention.provenance, [EAGER_ROUTE])
-    return replace(encoded.attention, maps=tuple(maps), provenance=provenance)
+    return output, replace(encoded.attention, maps=tuple(maps), provenance=provenance), attending
 
 
 def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], ...]:

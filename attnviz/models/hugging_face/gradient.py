@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean
 from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
-from attnviz.models.hugging_face.eager import (
-    EagerInputs,
-    as_attention,
-    check_eager,
-    run_eager,
-    stack_like,
-)
+from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
@@ -46,13 +40,11 @@ def gradients_of(eager: EagerInputs, choose: Callable[[Any], Chosen]) -> Attenti
 
     check_eager(eager, COPIES)
     with running(eager.part, eager.what), torch.enable_grad():
-        output, layers = run_eager(eager)
-        attention = as_attention(eager, layers)
+        output, attention, layers = run_eager(eager)
         chosen = choose(getattr(output, "logits", None))
-        flat = [layer for found in layers.values() for layer in found if layer is not None]
-        slopes = layer_gradients(chosen.score, flat, eager.kind)
+        slopes = layer_gradients(chosen.score, [layer for _, layer in layers], eager.kind)
     gradients = stack_like(attention, slopes)
-    positions = chosen.positions or _read_from(slopes[-1], gradients)
+    positions = chosen.positions or _read_from(slopes[-1])
     return AttentionGradients(attention, gradients, positions, chosen.name, chosen.probability)
 
 
@@ -70,7 +62,7 @@ def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDA
     return [slope[0].float().cpu().numpy() for slope in slopes if slope is not None]
 
 
-def _read_from(last: NDArray[Any], gradients: tuple[NDArray[Any], ...]) -> tuple[int, ...]:
+def _read_from(last: NDArray[Any]) -> tuple[int, ...]:
     """The positions that a classifier reads: those whose last attention its score hangs on.
 
     Whether it reads [CLS], the last token or the mean of all is so seen, not looked up.
@@ -172,7 +164,7 @@ def _chosen_word(
                 f"--target '{wanted}' is neither a token of the {side} (by its text, or "
                 f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
             )
-        # Another word than the text's own stands where the model would go on writing.
+        # Another word than the text's own stands where the model would continue.
         end = len(tokens) if ahead else position
         position = end if found is None else found
     row = position - ahead

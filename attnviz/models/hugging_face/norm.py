@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
-from attnviz.models.hugging_face.eager import (
-    EagerInputs,
-    as_attention,
-    check_eager,
-    run_eager,
-    stack_like,
-)
+from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
 from attnviz.models.hugging_face.load.errors import running
 
 if TYPE_CHECKING:
@@ -49,24 +43,20 @@ def value_vectors(eager: EagerInputs) -> ValueVectors:
 
     check_eager(eager, COPIES)
     with running(eager.part, eager.what), torch.no_grad(), _record_values(eager) as seen:
-        _, layers = run_eager(eager)
-    attention = as_attention(eager, layers)
-    flat = [
-        (stream, layer) for stream, found in layers.items() for layer in found if layer is not None
-    ]
+        _, attention, layers = run_eager(eager)
     # Calls come as the model makes them; layers stream by stream.
     seen.sort(key=lambda item: list(eager.encoded.axes).index(item.stream))
-    if [item.stream for item in seen] != [stream for stream, _ in flat]:
+    if [item.stream for item in seen] != [stream for stream, _ in layers]:
         raise AttentionError(
             f"architecture '{eager.kind}' keeps its values to itself, and norms need them: use "
             "--lens rollout or flow"
         )
-    for item, (_, layer) in zip(seen, flat, strict=True):
+    for item, (_, layer) in zip(seen, layers, strict=True):
         _check_linear(item, layer, eager.kind)
     projected = all(item.projection is not None for item in seen)
     products = [
         _products_of(item, layer.shape[1], projected)
-        for item, (_, layer) in zip(seen, flat, strict=True)
+        for item, (_, layer) in zip(seen, layers, strict=True)
     ]
     return ValueVectors(attention, stack_like(attention, products), projected)
 

@@ -18,8 +18,8 @@ from attnviz.models.hugging_face.gradient import check_head, choose_output, grad
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import writer_class
 from attnviz.models.hugging_face.load.errors import quiet
+from attnviz.models.hugging_face.load.family import family_of, reading_limit
 from attnviz.models.hugging_face.load.loading import (
-    LoadedParts,
     LoadOptions,
     load_parts,
     load_tokenizer,
@@ -106,9 +106,8 @@ class HuggingFaceModel(LoadedModel):
         """
         region = self.region
         generated = query.kind == "cross" and query.target is None
-        if self.max_new_tokens is not None or generated:
-            return None
-        if region.rows or region.window or region.keep_qk:
+        alone = region.rows or region.window or region.keep_qk
+        if self.max_new_tokens is not None or generated or alone:
             return None
         try:
             encoded = self._encode(query)
@@ -147,14 +146,8 @@ def load_model(
 
     options = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
     load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=allow_code)
-    loaded = _assemble(name, load_parts(name, options, load_reader, kind_of))
-    return replace(loaded, max_new_tokens=generate, chat_template=chat)
-
-
-def _assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
-    from attnviz.models.hugging_face.load.family import family_of, reading_limit
-
-    model = parts.model
+    parts = load_parts(name, options, load_reader, kind_of)
+    model, provenance = parts.model, parts.provenance
     if model.main_input_name != "input_ids":
         use = ": use 'attnviz image'" if model.main_input_name == "pixel_values" else ""
         raise ModelError(
@@ -162,7 +155,6 @@ def _assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
             f"'{model.main_input_name}'{use}"
         )
     family = family_of(model)
-    provenance = parts.provenance
     return HuggingFaceModel(
         name=name,
         model=model,
@@ -172,5 +164,7 @@ def _assemble(name: str, parts: LoadedParts) -> HuggingFaceModel:
         provenance=replace(provenance, settings={**provenance.settings, "family": family}),
         can_generate=model.can_generate()
         and not any("lm_head" in key for key in parts.report["missing_keys"]),
+        max_new_tokens=generate,
+        chat_template=chat,
         task=parts.task,
     )

@@ -6,7 +6,7 @@ One text at a time, all of it, in part or in blocks; `capture_many` reads many t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,6 @@ from attnviz.models.hugging_face.capture.probe import pool_array
 from attnviz.models.hugging_face.capture.projections import check_grids, stacked
 from attnviz.models.hugging_face.capture.region import (
     ALL_TOKENS,
-    Axis,
     PooledGrid,
     Region,
     choose_grids,
@@ -50,25 +49,14 @@ EAGER_ROUTE = "eager, output_attentions"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
-    """The weights of layers of one shape; queries and keys are None where each token is one."""
+    """The weights of layers of one shape."""
 
     stream: str  # "self", "causal", "encoder", "decoder" or "cross"
     layers: tuple[str, ...]  # numbers in the stack
     weights: NDArray[np.float32]  # (layers, heads, queries, keys), or blocks of them
-    queries: Axis | None = None
-    keys: Axis | None = None
+    grid: PooledGrid | None = None  # None: every token
     links: tuple[tuple[Strongest, ...], ...] = ()  # for each layer and head, of a pooled map
     route: str = ""  # how the weights were read
-    projections: Projections | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stack:
-    """One stream's layers by number: weights (heads, queries, keys), and what was read beside."""
-
-    arrays: dict[str, NDArray[np.float32]]
-    links: dict[str, tuple[Strongest, ...]]
-    route: str
     projections: Projections | None = None
 
 
@@ -80,17 +68,11 @@ def capture(
     region: Region = ALL_TOKENS,
     ignored: Mapping[str, IgnoredPositions] | None = None,
 ) -> list[Captured]:
-    """The attention of one forward pass over one text.
+    """The attention of one forward pass over one text, a batch of one on the model's device.
 
-    Args:
-        model: a transformers model on its device, or the encoder of one.
-        inputs: tensors by name, a batch of one, on the model's device.
-        sides: how many queries and keys each stream wanted has, in the order wanted.
-        region: which part is wanted, and how finely.
-        ignored: for a stream, what does not count among the strongest links of a pooled map.
-
-    Returns:
-        for each stream one item for each run of layers that agree in heads, queries and keys.
+    `model` may be an encoder alone; `sides` are of the streams wanted, in the order wanted, and
+    `ignored` what does not count among a stream's strongest links. There is one item for each run
+    of a stream's layers that agree in heads, queries and keys.
     """
     check_family(model.config, max(max(side) for side in sides.values()))
     grids = choose_grids(model, sides, region)
@@ -115,18 +97,7 @@ def capture(
                 "queries and keys to itself: leave --keep-qk out"
             )
         found = _eager(model, given, sides, specs)
-    return [
-        replace(
-            item,
-            queries=grids[stream].queries,
-            keys=grids[stream].keys,
-            links=tuple(layers.links[name] for name in item.layers if layers.links),
-            route=layers.route,
-            projections=layers.projections,
-        )
-        for stream, layers in found.items()
-        for item in group(stream, layers.arrays)
-    ]
+    return [item for items in found.values() for item in items]
 
 
 def _announce(grids: Mapping[str, PooledGrid], sides: Sides, region: Region) -> None:
@@ -147,44 +118,56 @@ def _without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _probed(
     model: Any, inputs: Mapping[str, Any], sides: Sides, specs: Mapping[str, CaptureSpec]
-) -> dict[str, Stack]:
-    found = dict[str, Stack]()
+) -> dict[str, list[Captured]]:
+    found = dict[str, list[Captured]]()
     for stream, layers in probe_layers(model, inputs, sides, specs).items():
         for name, layer in layers.items():
             check_rows(layer.weights[0], name, model)
         projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
-        found[stream] = Stack(
+        found[stream] = group(
+            stream,
             {name: layer.weights[0] for name, layer in layers.items()},
             {name: layer.links for name, layer in layers.items() if layer.links},
-            f"{model.config._attn_implementation}, probed",
-            stacked(projected, model.config.model_type) if projected else None,
+            grid=specs[stream].grid,
+            route=f"{model.config._attn_implementation}, probed",
+            projections=stacked(projected, model.config.model_type) if projected else None,
         )
     return found
 
 
 def _eager(
     model: Any, inputs: Mapping[str, Any], sides: Sides, specs: Mapping[str, CaptureSpec]
-) -> dict[str, Stack]:
-    found = dict[str, Stack]()
+) -> dict[str, list[Captured]]:
+    found = dict[str, list[Captured]]()
     for stream, layers in eager_layers(model, inputs, sides).items():
-        spec = specs[stream]
-        arrays = {name: layer[0] for name, layer in layers.items()}
-        for name, weights in arrays.items():
+        spec, arrays, links = specs[stream], {}, {}
+        for name, (weights,) in layers.items():
             check_rows(weights, name, model)
-        links = {
-            name: tuple(strongest_in(weights, spec.ignored, spec.links))
-            for name, weights in arrays.items()
-            if spec.links
-        }
-        pooled = {name: pool_array(weights, spec.grid) for name, weights in arrays.items()}
-        found[stream] = Stack(pooled, links, EAGER_ROUTE)
+            arrays[name] = pool_array(weights, spec.grid)
+            if spec.links:
+                links[name] = tuple(strongest_in(weights, spec.ignored, spec.links))
+        found[stream] = group(stream, arrays, links, grid=spec.grid, route=EAGER_ROUTE)
     return found
 
 
-def group(stream: str, arrays: Mapping[str, NDArray[np.float32]]) -> list[Captured]:
-    """Runs of neighbouring layers of one shape, each stacked."""
+def group(
+    stream: str,
+    arrays: Mapping[str, NDArray[np.float32]],
+    links: Mapping[str, tuple[Strongest, ...]] | None = None,
+    **facts: Any,
+) -> list[Captured]:
+    """Runs of neighbouring layers of one shape, each stacked, with the other fields given."""
     runs = (dict(run) for _, run in groupby(arrays.items(), key=lambda item: item[1].shape))
-    return [Captured(stream, tuple(run), np.stack(list(run.values()))) for run in runs]
+    return [
+        Captured(
+            stream,
+            tuple(run),
+            np.stack(list(run.values())),
+            links=tuple(links[name] for name in run) if links else (),
+            **facts,
+        )
+        for run in runs
+    ]
 
 
 def capture_many(
@@ -192,15 +175,9 @@ def capture_many(
 ) -> list[list[Captured]]:
     """Every weight of each text of a batch, from one forward pass, padding left out.
 
-    Args:
-        model: a transformers model on its device, or the encoder of one.
-        inputs: tensors by name, padded behind each text, on the model's device.
-        sides: how many queries and keys each stream of each text has, the shortest text first.
-        calls: how many layers there are to read, after which the pass ends; None: it runs through;
-            0: no kernel is called, and an eager pass gives them out.
-
-    Returns:
-        for each text what `capture` gives of it alone.
+    Inputs are padded behind each text, the shortest text first. `calls` is how many layers there
+    are to read, after which the pass ends; None: it runs through; 0: no kernel is called, and an
+    eager pass gives them out. Each text gets what `capture` gives of it alone.
     """
     longest = {
         stream: (max(side[stream][0] for side in sides), max(side[stream][1] for side in sides))
@@ -215,11 +192,10 @@ def capture_many(
             own = {
                 name: array[number, :, :queries, :keys] for name, array in layers[stream].items()
             }
-            for item in group(stream, own):
+            grid = PooledGrid(each_token(queries), each_token(keys))
+            for item in group(stream, own, grid=grid, route=route):
                 check_rows(item.weights, ", ".join(item.layers), model)
-                items.append(
-                    replace(item, queries=each_token(queries), keys=each_token(keys), route=route)
-                )
+                items.append(item)
         found.append(items)
     return found
 

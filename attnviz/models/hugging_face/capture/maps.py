@@ -24,8 +24,9 @@ def as_map(
     language models), and some encoders do not. Of one token only the family can tell.
     """
     stream = item.stream
-    queries = item.queries or each_token(len(tokens[side]))
-    keys = item.keys or each_token(len(tokens[key_side]))
+    lengths = len(tokens[side]), len(tokens[key_side])
+    grid = item.grid or PooledGrid(*map(each_token, lengths))
+    queries, keys = grid.queries, grid.keys
     if stream in {"self", "causal"} and len(tokens[side]) > 1:
         first = (queries.start - keys.start) // keys.length
         ahead = any(np.triu(layer, 1 + first).any() for layer in item.weights)
@@ -95,8 +96,8 @@ def capture_notes(
     if any(item.route == EAGER_ROUTE for item in captured):
         notes[SECOND_PASS] = None
     for item in captured:
-        if item.queries is not None and item.keys is not None:
-            notes[region_note(PooledGrid(item.queries, item.keys), sides[item.stream])] = None
+        if item.grid is not None:
+            notes[region_note(item.grid, sides[item.stream])] = None
     most = max(
         (len(head) for item in captured for layer in item.links for head in layer), default=0
     )

@@ -83,18 +83,14 @@ def choose_grids(
     if bytes_of(most) > free:
         fits = next((tried for tried in SIZES if bytes_of(tried) <= free and tried < most), None)
         option = f"--max-size {fits} would fit" if fits else "free some, or give a shorter text"
+        largest = max(_grids_of(sides, region, most).values(), key=lambda grid: grid.cells)
         raise ModelError(
             f"attention of {max(max(side) for side in sides.values()):,} tokens "
-            f"({sum(heads.values()):,} heads × {describe(_grids_of(sides, region, most))}) would "
-            f"take about {format_bytes(bytes_of(most))}, and {format_bytes(free)} is free: {option}"
+            f"({sum(heads.values()):,} heads × {largest.queries.blocks:,} × "
+            f"{largest.keys.blocks:,}) would take about {format_bytes(bytes_of(most))}, and "
+            f"{format_bytes(free)} is free: {option}"
         )
     return _grids_of(sides, region, most)
-
-
-def describe(grids: Mapping[str, PooledGrid]) -> str:
-    """The size of the largest grid."""
-    largest = max(grids.values(), key=lambda grid: grid.cells)
-    return f"{largest.queries.blocks:,} × {largest.keys.blocks:,}"
 
 
 def _grids_of(

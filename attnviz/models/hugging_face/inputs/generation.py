@@ -68,8 +68,6 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
 
 def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
     """What an encoder–decoder writes for a source, taking the likeliest token each time."""
-    import torch
-
     if not loaded.can_generate:
         raise ModelError(
             f"'{loaded.name}' has no language-model head to write a target with: give a target"
@@ -79,21 +77,30 @@ def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
     inputs = loaded.tensors(read.inputs, model)
     # transformers sizes T5's cache by the encoder, which is too small for a deeper decoder.
     deeper = getattr(model.config, "num_decoder_layers", 0) > model.config.num_hidden_layers
-    with running(model), torch.inference_mode():
-        written = model.generate(
-            **inputs, do_sample=False, num_beams=1, max_new_tokens=most, use_cache=not deeper
-        )
-    ids = written[0].tolist()
-    ended = ids[-1] in _end_ids(loaded)
-    kept = ids[:-1] if ended else ids
+    kept, cut = _generate(loaded, inputs, most, use_cache=not deeper)
     text, tokens = tokenize_generated(tokenizer, kept)
     if not text:
         raise ModelError("the model wrote nothing about this text: give a target")
     # The token that a decoder starts with stands for no text, whatever it is called.
     tokens = (replace(tokens[0], special=True), *tokens[1:])
-    cut = () if ended else (f"the model was stopped after {most} tokens",)
     notes = ("the target was generated greedily, then read in one teacher-forced pass", *cut)
     return Target(text, kept, tokens, notes)
+
+
+def _generate(
+    loaded: LoadedModel, inputs: dict[str, Any], most: int, **options: Any
+) -> tuple[list[int], tuple[str, ...]]:
+    """What a model gives out greedily, without the token that ends it, and notes on that."""
+    import torch
+
+    with running(loaded.model), torch.inference_mode():
+        written = loaded.model.generate(
+            **inputs, do_sample=False, num_beams=1, max_new_tokens=most, **options
+        )
+    ids = written[0].tolist()
+    if ids[-1] in _end_ids(loaded):
+        return ids[:-1], ()
+    return ids, (f"the model was stopped after {most} tokens",)
 
 
 def _end_ids(loaded: LoadedModel) -> set[int]:
@@ -134,8 +141,6 @@ def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Co
     Step by step with a cache or all at once, a causal model attends alike; so prompt and output are
     read once more, in one pass, instead of stitching steps together.
     """
-    import torch
-
     if loaded.family == "encoder–decoder":
         raise ModelError(
             f"'{loaded.name}' is encoder–decoder and writes a target: use 'attnviz cross TEXT'"
@@ -144,22 +149,16 @@ def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Co
         raise ModelError(
             f"'{loaded.name}' has no trained language-model head: leave --generate out"
         )
-    model, tokenizer = loaded.model, loaded.tokenizer
+    tokenizer = loaded.tokenizer
     length, most, limit = len(read.ids), loaded.max_new_tokens or 0, loaded.limit
     if limit is not None and length + most > limit:
         raise InputError(
             f"the prompt is {length:,} tokens long and the model reads {limit:,}: --generate can "
             f"be {max(limit - length, 0)} at most"
         )
-    ids = torch.tensor([read.ids], device=model.device)
-    mask = torch.ones_like(ids)
-    with running(model), torch.inference_mode():
-        written = model.generate(
-            ids, attention_mask=mask, do_sample=False, num_beams=1, max_new_tokens=most
-        )
-    new = written[0, length:].tolist()
-    ended = bool(new) and new[-1] in _end_ids(loaded)
-    new = new[:-1] if ended else new
+    inputs = {"input_ids": read.ids, "attention_mask": [1] * length}
+    kept, cut = _generate(loaded, loaded.tensors(inputs, loaded.model), most)
+    new = kept[length:]
     output = _new_text(tokenizer, read.ids, new)
     if not output.strip():
         raise ModelError("the model wrote nothing after this text: give another one")
@@ -170,7 +169,6 @@ def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Co
         "prompt tokens": length,
         "output tokens": len(new),
     }
-    cut = () if ended else (f"the model was stopped after {most} tokens",)
     notes = ("the output was generated greedily, then read in one pass with the prompt", *cut)
     both = TokenizedText(tokens, {"input_ids": [*read.ids, *new]})
     return Continuation(prompt + output, both, settings, notes)

@@ -26,7 +26,7 @@ def align(surfaces: Sequence[str | None], text: str) -> list[Span]:
     plain, origin = fold(text)
     spans: list[Span] = [(0, 0)] * len(surfaces)
     waiting = list[int]()
-    letter, end = 0, 0  # where to go on, in the folded text and in the text itself
+    letter, end = 0, 0  # where to continue, in the folded text and in the text itself
 
     for index, surface in enumerate(surfaces):
         if surface is not None and not waiting and text.startswith(surface, end):
@@ -60,8 +60,8 @@ def settle(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
         (gap[0] + match.start(), gap[0] + match.end())
         for match in re.finditer(r"\S+", text[gap[0] : gap[1]])
     ]
-    whole = (words[0][0], words[-1][1]) if words else (gap[0], gap[0])
-    shares = words if len(words) == len(waiting) else [whole] * len(waiting)
+    all_words = (words[0][0], words[-1][1]) if words else (gap[0], gap[0])
+    shares = words if len(words) == len(waiting) else [all_words] * len(waiting)
     for index, span in zip(waiting, shares, strict=True):
         spans[index] = span
     waiting.clear()

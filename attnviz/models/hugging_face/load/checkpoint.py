@@ -120,7 +120,9 @@ def _read_header(file: Path) -> dict[str, dict[str, Any]]:
         ends = (int(tensor["data_offsets"][1]) for tensor in header.values())
         end = 8 + length + max(ends, default=0)
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise ModelError(f"'{file}' is not a whole safetensors file: download it again") from error
+        raise ModelError(
+            f"'{file}' is not a complete safetensors file: download it again"
+        ) from error
     if size != end:
         raise ModelError(
             f"'{file}' is damaged: it has {size:,} bytes and not the {end:,} that its header says; "

@@ -105,9 +105,8 @@ def memory_errors(what: str, remedy: str) -> Iterator[None]:
 
     try:
         yield
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise NotEnoughMemoryError(f"the memory ran out: {what}: {remedy}") from error
-    except RuntimeError as error:
-        if "allocate memory" not in str(error):
+    except (MemoryError, RuntimeError) as error:
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not known and "allocate memory" not in str(error):
             raise
         raise NotEnoughMemoryError(f"the memory ran out: {what}: {remedy}") from error

@@ -1,7 +1,7 @@
 """A name becomes a loaded model with its tokenizer or image processor; errors are one line.
 
-Where transformers would go on with something made up (an empty tokenizer, random layers), or ask on
-the terminal whether to run code, this refuses.
+Where transformers would make something up (an empty tokenizer, random layers), or ask on the
+terminal whether to run code, this refuses.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class LoadOptions:
     device: str = "auto"  # "auto" (the fastest there is), "cpu", "cuda" or "mps"
     dtype: str | None = None  # None: float32 on a CPU, elsewhere as the checkpoint is stored
     revision: str | None = None  # a branch, a tag or a commit of a hub model
-    allow_pickle: bool = False  # which can hide code
-    allow_code: bool = False  # Python code that comes with the model
+    allow_pickle: bool = False  # whether weights may come from a pickle, which can hide code
+    allow_code: bool = False  # whether Python code that comes with the model may run
     device_map: str | None = None  # how accelerate spreads a model over devices
 
 
@@ -70,6 +70,7 @@ def load_parts(
     checkpoint = check_folder(folder, allow_pickle=options.allow_pickle)
     with quick_imports():
         device = choose_device(options.device)
+        import torch
     precision = choose_dtype(options.dtype, device.type, checkpoint.dtypes)
     if options.device_map is None:
         check_fit(
@@ -83,7 +84,16 @@ def load_parts(
             config = _load_config(checkpoint, name, allow_code=options.allow_code)
             reader = load_reader(folder, name)
             kind = class_of(config)
-        model, report = _load_weights(kind, checkpoint, config, precision, options)
+        model, report = kind.from_pretrained(
+            folder,
+            config=config,
+            dtype=getattr(torch, precision),
+            use_safetensors=not checkpoint.pickled,
+            local_files_only=True,
+            trust_remote_code=options.allow_code,
+            output_loading_info=True,
+            **({"device_map": options.device_map} if options.device_map else {}),
+        )
         _check_report(report, name)
         # accelerate has put each layer where it belongs, and moving all of them would undo it.
         model = (model if options.device_map else model.to(device)).eval()
@@ -170,24 +180,6 @@ def model_class(config: Any, *, with_head: bool = False) -> Any:
     if with_head and hasattr(transformers, (config.architectures or [""])[0]):
         return getattr(transformers, config.architectures[0])
     return AutoModel if task is None else getattr(transformers, task.loader)
-
-
-def _load_weights(
-    kind: Any, checkpoint: Checkpoint, config: Any, precision: str, options: LoadOptions
-) -> tuple[Any, Mapping[str, Any]]:
-    import torch
-
-    model, report = kind.from_pretrained(
-        checkpoint.folder,
-        config=config,
-        dtype=getattr(torch, precision),
-        use_safetensors=not checkpoint.pickled,
-        local_files_only=True,
-        trust_remote_code=options.allow_code,
-        output_loading_info=True,
-        **({} if options.device_map is None else {"device_map": options.device_map}),
-    )
-    return model, report
 
 
 def _check_report(report: Mapping[str, Any], name: str) -> None:

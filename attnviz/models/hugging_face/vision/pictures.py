@@ -48,16 +48,15 @@ def load_processor(folder: Path, name: str) -> Any:
     """What resizes and normalises pictures for a model."""
     import transformers
 
-    if not any((folder / file).is_file() for file in PROCESSORS):
+    if not any(
+        (folder / file).is_file() for file in ("preprocessor_config.json", "processor_config.json")
+    ):
         raise ModelError(
             f"'{name}' has no image processor (preprocessor_config.json): it is not known how to "
             "resize and normalise a picture for it"
         )
     auto: Any = transformers.AutoImageProcessor
     return auto.from_pretrained(folder, local_files_only=True)
-
-
-PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 
 
 def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:

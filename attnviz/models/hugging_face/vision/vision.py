@@ -220,17 +220,13 @@ def _windowed(model: Any) -> list[Any]:
     return [part for part in model.modules() if hasattr(part, "shift_size")]
 
 
-ALL = "all"
-"""Asked for instead of a patch: every query."""
-
-
 def _window_maps(
     reader: PictureReader, inputs: dict[str, Any], patch: str | None
 ) -> tuple[AttentionMap, ...]:
     """One query's attention in each layer, over the coarser patches of the later ones."""
     import torch
 
-    if patch == ALL:
+    if patch == "all":
         raise UsageError(
             f"'{reader.name}' attends in windows: choose one --patch, or none for the mean"
         )
