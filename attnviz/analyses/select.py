@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
@@ -77,8 +76,7 @@ def select(
             narrowed = (_narrow(item, what, selection) for item in maps)
             maps = tuple(item for item in narrowed if item is not None)
             steps.append(f"{what} {selection}")
-    provenance = replace(attention.provenance, steps=(*attention.provenance.steps, *steps))
-    return replace(attention, maps=maps, provenance=provenance)
+    return attention.with_maps(maps, *steps)
 
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:
@@ -141,9 +139,5 @@ def reduce_attention(attention: Attention, how: str, over: str) -> Attention:
     if how == "none":
         return attention
     axes = "heads and layers" if over == "both" else over
-    provenance = attention.provenance
-    return replace(
-        attention,
-        maps=tuple(reduce_map(item, how, over) for item in attention.maps),
-        provenance=replace(provenance, steps=(*provenance.steps, f"{how} over {axes}")),
-    )
+    maps = tuple(reduce_map(item, how, over) for item in attention.maps)
+    return attention.with_maps(maps, f"{how} over {axes}")

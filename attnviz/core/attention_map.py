@@ -230,6 +230,7 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     """The fields of an `Attention` that are also facts of its provenance, where they are saved."""
     settings = provenance.settings
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
+    facts["two_way"] = provenance.source == "pocket"
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
@@ -283,6 +284,7 @@ class Attention:
         projections: for a stream, its queries and keys, if they were kept.
         decision: what a model with a head decided about the text, in words.
         lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
+        two_way: True of a model that also reads the target as the source, to translate it back.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -295,6 +297,7 @@ class Attention:
     parts: Parts | None = None
     decision: str = ""
     lens: str = "raw"
+    two_way: bool = False
 
     @property
     def main(self) -> AttentionMap:
@@ -315,6 +318,14 @@ class Attention:
         """The text that the tokens of a side refer to; empty where it is not known."""
         texts = {"text": self.text, "source": self.source, "target": self.target}
         return texts.get(side) or ""
+
+    def with_maps(
+        self, maps: tuple[AttentionMap, ...], *steps: str, notes: tuple[str, ...] = ()
+    ) -> Attention:
+        """Other maps made of these, and a provenance that says how."""
+        before = self.provenance
+        made = replace(before, steps=(*before.steps, *steps), notes=(*before.notes, *notes))
+        return replace(self, maps=maps, provenance=made)
 
     def stream(self, name: str) -> AttentionMap:
         """The map of one stream; a UsageError where there is none."""

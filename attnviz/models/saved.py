@@ -19,8 +19,8 @@ from attnviz.mechanisms.dot_product import causal_mask, multi_head
 from attnviz.models import attend_each, check_kind, texts_of
 from attnviz.models.own import SeededEmbedding
 from attnviz.models.own import split_words as split_own_words
-from attnviz.storage.dump_tensors import NUMBERED
-from attnviz.storage.dumps import END, LINKS
+from attnviz.storage.dump_tensors import Dump
+from attnviz.storage.dumps import END
 from attnviz.storage.matrices import read_matrices
 
 PROJECTIONS = ("w_query", "w_key")
@@ -181,7 +181,7 @@ class SavedMaps:
 class Dumped:
     """Texts of a dump in order: the first text given is the first of the file, and so on."""
 
-    def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
+    def __init__(self, attentions: Sequence[Dump], path: Path) -> None:
         self.attentions = {attention.id: attention for attention in attentions}
         self.path = path
         self.saved = SavedMaps(attentions, path)
@@ -202,14 +202,15 @@ class Dumped:
         found = self._next()
         keys = split_words(query.text)
         queries = split_words(query.target or "") if query.kind == "cross" else keys
-        maps = tuple(self._named(item, queries, keys) for item in found.maps)
+        maps = tuple(self._named(item, queries, keys, found.ends_early) for item in found.maps)
         text, source, target = texts_of(query)
-        provenance = _without_note(found)
+        notes = tuple(note for note in found.provenance.notes if note not in found.unnamed)
+        provenance = replace(found.provenance, notes=notes)
         return replace(
             found, maps=maps, provenance=provenance, text=text, source=source, target=target
         )
 
-    def _next(self) -> Attention:
+    def _next(self) -> Dump:
         found = self.attentions.get(str(self.count))
         self.count += 1
         if found is None:
@@ -217,11 +218,11 @@ class Dumped:
         return found
 
     def _named(
-        self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token]
+        self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token], may_grow: bool
     ) -> AttentionMap:
         """The map with words for tokens; links, which end where the last one is, are filled up."""
         sides = [
-            self._side(words, tokens, item.unit == LINKS)
+            self._side(words, tokens, may_grow)
             for words, tokens in ((queries, item.query_tokens), (keys, item.key_tokens))
         ]
         grown = [len(side) - have for side, have in zip(sides, item.weights.shape[2:], strict=True)]
@@ -245,9 +246,3 @@ class Dumped:
         if texts not in (numbers, [word.text for word in words]):
             raise InputError(f"'{self.path}' holds the attention of other words for this text")
         return tuple(words)
-
-
-def _without_note(attention: Attention) -> Provenance:
-    """Where it came from, no longer without names."""
-    notes = tuple(note for note in attention.provenance.notes if not note.endswith(NUMBERED))
-    return replace(attention.provenance, notes=notes)

@@ -167,7 +167,7 @@ def check_alignment(how: str | None, against: str) -> None:
 
 def default_symmetrization(attention: Attention) -> str:
     """Intersection for the pocket model, which translates both ways; else one direction."""
-    return "intersection" if attention.provenance.source == "pocket" else "forward"
+    return "intersection" if attention.two_way else "forward"
 
 
 def shifted(item: AttentionMap) -> AttentionMap:

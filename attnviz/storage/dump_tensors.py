@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,25 @@ _NAME = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Dump(Attention):
+    """Attention that another program saved.
+
+    Attributes:
+        unnamed: notes on tokens without names, which texts given later may name.
+        ends_early: True of links, which end where the last one does and not where the words do.
+    """
+
+    unnamed: tuple[str, ...] = ()
+    ends_early: bool = False
+
+
 def holds_dump(names: Sequence[str]) -> bool:
     """True where one of the names is that of attention."""
     return any(_NAME.fullmatch(name) for name in names)
 
 
-def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> Attention:
+def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
     """The attention in arrays by name."""
     streams: dict[str, dict[str | None, Any]] = {}
     for name, value in found.items():
@@ -78,10 +92,10 @@ def numbered(count: int) -> tuple[Token, ...]:
     return tuple(Token(str(position)) for position in range(count))
 
 
-def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Attention:
+def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Dump:
     notes = () if all(named for _, named in views) else (NAMELESS,)
     maps = tuple(item for item, _ in views)
-    return Attention(maps, file_provenance(where, notes), id=identity)
+    return Dump(maps, file_provenance(where, notes), id=identity, unnamed=notes)
 
 
 def file_provenance(where: str, notes: tuple[str, ...]) -> Provenance:

@@ -31,17 +31,17 @@ LISTED = 200
 
 
 class Saved(Protocol):
-    """The texts of a file."""
+    """The attention of a file's texts in order."""
 
     def ids(self) -> Iterator[str]:
         """Their ids in order."""
-        ...
+        return (attention.id for attention in self)
 
     def __iter__(self) -> Iterator[Attention]: ...
 
     def at(self, wanted: int) -> Attention:
         """The attention of the text at a place, counted from 0."""
-        ...
+        return next(itertools.islice(self, wanted, None))
 
 
 Opener = Callable[[], AbstractContextManager[Saved]]
@@ -73,22 +73,14 @@ class Lines:
         return from_document(parse_json(line, f"line {number} of {self.where}"))
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+@dataclass(frozen=True)
+class Loaded(Saved):
     """Texts of a file that can only be read at once."""
 
     found: Sequence[Attention]
 
-    def ids(self) -> Iterator[str]:
-        """The texts' ids in order."""
-        return (attention.id for attention in self.found)
-
     def __iter__(self) -> Iterator[Attention]:
         return iter(self.found)
-
-    def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
-        return self.found[wanted]
 
 
 def open_saved(file: IO[bytes], where: str) -> Saved:
