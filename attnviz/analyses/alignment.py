@@ -66,10 +66,7 @@ def mutual(shares: NDArray[np.floating]) -> Links:
 def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
     """One set of links from two, both (source word, target word), by a name of SYMMETRIZATIONS.
 
-    "product" needs the weights.
-
-    Raises:
-        UsageError: an unknown name.
+    "product" needs the weights, and is refused.
     """
     choose(how, [name for name in SYMMETRIZATIONS if name != "product"], "symmetrization")
     if how == "grow-diag-final-and":

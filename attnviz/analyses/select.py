@@ -58,12 +58,9 @@ def _parts(selection: str) -> list[tuple[str, str]]:
 def select(
     attention: Attention, stream: str | None, layer: str | None, head: str | None
 ) -> Attention:
-    """The attention with only the chosen stream, layers and heads.
+    """The chosen stream, layers and heads; a UsageError where one exists nowhere.
 
     A stream that has none of the chosen layers is left out.
-
-    Raises:
-        UsageError: a stream, layer or head that exists nowhere in it.
     """
     maps = attention.maps
     if stream is not None:

@@ -25,7 +25,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,6 @@ from attnviz.storage.matrices import read_npz, read_safetensors
 
 _ROW = re.compile(r"\s*\S+(?:\s+\**\d\.\d{7})+\s*")
 _LOGGED = re.compile(r"^\[[^\]]*\]\s")
-CUT = "OpenNMT cuts source words to 7 letters and target words to 10"
 _PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 HARD = re.compile(rf"\d+-\d+(?::{_PROBABILITY})?(?:\s+\d+-\d+(?::{_PROBABILITY})?)*")
 SOFT = re.compile(rf"{_PROBABILITY}(?:,{_PROBABILITY})+(?:\s+{_PROBABILITY}(?:,{_PROBABILITY})+)*")
@@ -59,11 +58,7 @@ LONGEST = 100_000
 
 
 def read_dump(data: bytes, where: str) -> Iterator[Dump]:
-    """Every text's attention in a file that another program wrote.
-
-    Raises:
-        InputError: it is of no known kind, or damaged.
-    """
+    """Every text's attention in another program's file; an InputError where it is not known."""
     name = where.strip("'")
     if data.startswith(ZIP):
         yield attention_of(read_npz(data, name), where)
@@ -163,18 +158,11 @@ def is_tables(lines: Sequence[str]) -> bool:
 
 def read_tables(lines: Sequence[str], where: str) -> Iterator[Dump]:
     """An attention of one head for each table; other lines of the log are left."""
-    number = 0
-    place = 1
-    while place < len(lines):
-        if not _ROW.fullmatch(lines[place]):
-            place += 1
-            continue
-        first = place
-        while place < len(lines) and _ROW.fullmatch(lines[place]):
-            place += 1
-        at = f"line {first} of {where}"
-        yield _table(lines[first - 1], lines[first:place], str(number), at, where)
-        number += 1
+    kinds = groupby(range(1, len(lines)), lambda place: bool(_ROW.fullmatch(lines[place])))
+    tables = (list(places) for is_row, places in kinds if is_row)
+    for number, (first, *others) in enumerate(tables):
+        rows = lines[first : first + 1 + len(others)]
+        yield _table(lines[first - 1], rows, str(number), f"line {first} of {where}", where)
 
 
 def _table(head: str, lines: Sequence[str], identity: str, at: str, where: str) -> Dump:
@@ -189,7 +177,8 @@ def _table(head: str, lines: Sequence[str], identity: str, at: str, where: str) 
     queries, keys = tuple(token_of(row[0]) for row in rows), tuple(map(token_of, sources))
     item = _cross_map(queries, keys, weights)
     cut = any(len(row[0]) == 10 for row in rows) or any(len(word) == 7 for word in sources)
-    return Dump((item,), file_provenance(where, (CUT,) if cut else ()), id=identity)
+    notes = ("OpenNMT cuts source words to 7 letters and target words to 10",) * cut
+    return Dump((item,), file_provenance(where, notes), id=identity)
 
 
 def is_alignments(lines: Sequence[str]) -> bool:

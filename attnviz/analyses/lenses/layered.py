@@ -62,7 +62,7 @@ def layered(attention: Attention) -> Layered:
         absent = [name for name in ("encoder", "decoder") if name not in streams]
         if absent:
             raise UsageError(
-                f"this lens needs a whole encoder-decoder, but there is no {absent[0]} stream "
+                f"this lens needs a complete encoder-decoder, but there is no {absent[0]} stream "
                 f"in '{attention.provenance.model}': use --lens raw"
             )
         within, source = _steps(streams["decoder"]), _steps(streams["encoder"])
