@@ -26,8 +26,8 @@ def tokens(text: str) -> tuple[Token, ...]:
 class Fixed:
     """A model whose attention is given: for each source text a layers × heads × … array."""
 
-    def __init__(self, weights: dict[str, np.ndarray], kind: str = "hugging face") -> None:
-        self.weights, self.kind = weights, kind
+    def __init__(self, weights: dict[str, np.ndarray], two_way: bool = False) -> None:
+        self.weights, self.two_way = weights, two_way
         self.focus: dict[str, Focus] = {}
 
     def attend(
@@ -46,16 +46,16 @@ class Fixed:
             query_side="target",
             key_side="source",
         )
-        provenance = Provenance(self.kind, "fixed", focus=self.focus, notes=("as given",))
-        return Attention((item,), provenance, source=source, target=target)
+        provenance = Provenance("hugging face", "fixed", focus=self.focus, notes=("as given",))
+        return Attention((item,), provenance, source=source, target=target, two_way=self.two_way)
 
 
 FORWARD = np.array([[[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]]])
 BACKWARD = np.array([[[[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]]]])
 
 
-def fixed(kind: str = "hugging face") -> Fixed:
-    return Fixed({"a b": FORWARD, "x y z": BACKWARD}, kind)
+def fixed(two_way: bool = False) -> Fixed:
+    return Fixed({"a b": FORWARD, "x y z": BACKWARD}, two_way)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_directions_are_joined_as_asked(how: str, links: set[tuple[int, int]]) -
 
 
 def test_the_pocket_model_is_read_both_ways_and_others_one_way() -> None:
-    pocket, other = fixed("pocket"), fixed()
+    pocket, other = fixed(two_way=True), fixed()
     assert Aligner(pocket, pocket).links(PAIR) == {(0, 0)}
     assert Aligner(other, other).links(PAIR) == {(0, 0), (1, 1), (0, 2)}
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, choose
+from attnviz.core.tokens import text_places
 
 Links = frozenset[tuple[int, int]]
 
@@ -26,11 +27,6 @@ SYMMETRIZATIONS: dict[str, str] = {
     "grow-diag-final-and": "The intersection, grown along neighbours inside the union.",
     "product": "Links that are strongest both ways in the product of both directions.",
 }
-
-
-def word_places(tokens: Sequence[Token]) -> list[int]:
-    """The places on an axis that stand for text: all but the special tokens'."""
-    return [place for place, token in enumerate(tokens) if not token.special]
 
 
 def align(
@@ -45,7 +41,7 @@ def align(
     shares = words_only(weights, query_tokens, key_tokens)
     if not shares.size:
         return frozenset()
-    resting = weights.sum(axis=-1)[word_places(query_tokens)] - shares.sum(axis=-1)
+    resting = weights.sum(axis=-1)[text_places(query_tokens)] - shares.sum(axis=-1)
     linked = np.flatnonzero(resting <= shares.sum(axis=-1))
     return frozenset((int(shares[row].argmax()), int(row)) for row in linked)
 
@@ -54,7 +50,7 @@ def words_only(
     weights: NDArray[np.floating], query_tokens: Sequence[Token], key_tokens: Sequence[Token]
 ) -> NDArray[np.floating]:
     """One head's weights without the rows and columns of special tokens."""
-    return weights[np.ix_(word_places(query_tokens), word_places(key_tokens))]
+    return weights[np.ix_(text_places(query_tokens), text_places(key_tokens))]
 
 
 def mutual(shares: NDArray[np.floating]) -> Links:
@@ -70,13 +66,9 @@ def mutual(shares: NDArray[np.floating]) -> Links:
 def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
     """One set of links from two, both (source word, target word), by a name of SYMMETRIZATIONS.
 
-    "product" needs the weights.
-
-    Raises:
-        UsageError: an unknown name.
+    "product" needs the weights, and is refused.
     """
-    names = [name for name in SYMMETRIZATIONS if name != "product"]
-    how = choose(how, names, "symmetrization")
+    choose(how, [name for name in SYMMETRIZATIONS if name != "product"], "symmetrization")
     if how == "grow-diag-final-and":
         return grow_diag_final_and(forward, reverse)
     ways = {"forward": forward, "reverse": reverse, "intersection": forward & reverse}
@@ -89,19 +81,17 @@ _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1,
 def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
     """The intersection, grown by neighbouring links of the union, then by free pairs of words."""
     union, grown = forward | reverse, set(forward & reverse)
-    added = True
-    while added:
-        added = False
+    before = -1
+    while before < len(grown):
+        before = len(grown)
         for source, target in sorted(grown):
             for row, column in _NEIGHBOURS:
                 link = (source + row, target + column)
-                if link in union and link not in grown and _linked_words(link, grown) < 2:
+                if link in union and _linked_words(link, grown) < 2:
                     grown.add(link)
-                    added = True
-    for direction in (forward, reverse):
-        for link in sorted(direction):
-            if not _linked_words(link, grown):
-                grown.add(link)
+    for link in (*sorted(forward), *sorted(reverse)):
+        if not _linked_words(link, grown):
+            grown.add(link)
     return frozenset(grown)
 
 

@@ -22,11 +22,7 @@ from attnviz.core.measures import Change, Comparison
 
 Pair = tuple[int | None, int | None]
 """Positions in the first and in the second text; None where a token has no partner."""
-
-
 Weights = NDArray[np.float32]
-TOLERANCE = 1e-3
-"""How far a row's sum may be from 1 before renormalising it is worth a note."""
 
 
 def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Comparison:
@@ -108,7 +104,7 @@ def _divergences(before: Weights, after: Weights) -> tuple[NDArray[np.float64], 
         p, q = (np.maximum(side.astype(np.float64), 0) for side in (a, b))
         sums = p.sum(-1, keepdims=True), q.sum(-1, keepdims=True)
         both = ((sums[0] > 0) & (sums[1] > 0))[..., 0]
-        off = [np.abs(side[..., 0] - 1) > TOLERANCE for side in sums]
+        off = [np.abs(side[..., 0] - 1) > 1e-3 for side in sums]
         scaled += int((both & (off[0] | off[1])).sum())
         left_out += int((~both).sum())
         p, q = (x / np.where(total > 0, total, 1) for x, total in zip((p, q), sums, strict=True))
@@ -137,11 +133,11 @@ def _changes(
 def _token(pair: Pair, first: tuple[Token, ...], second: tuple[Token, ...]) -> Token:
     """One token for a pair: the common text, the change of text, or the side that has it."""
     a, b = pair
-    if b is None:
-        assert a is not None
-        return replace(first[a], text=f"−{first[a].text}")
     if a is None:
+        assert b is not None
         return replace(second[b], text=f"+{second[b].text}")
+    if b is None:
+        return replace(first[a], text=f"−{first[a].text}")
     if first[a].text == second[b].text:
         return first[a]
     return replace(first[a], text=f"{first[a].text}→{second[b].text}")
@@ -153,10 +149,8 @@ def _names(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 
 def _pairing_notes(queries: list[Pair], keys: list[Pair]) -> list[str]:
     notes = []
-    for pairs, what, fate in (
-        (queries, "queries", "left out"),
-        (keys, "keys", "compared with nothing"),
-    ):
+    fates = ((queries, "queries", "left out"), (keys, "keys", "compared with nothing"))
+    for pairs, what, fate in fates:
         only = [sum(b is None for _, b in pairs), sum(a is None for a, _ in pairs)]
         if any(only):
             notes.append(f"{what} only in A: {only[0]}, only in B: {only[1]}; {fate}")

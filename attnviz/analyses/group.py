@@ -26,7 +26,7 @@ from attnviz.analyses.words import (
     split_words,
     word_numbers,
 )
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 
 Group = str | tuple[int, ...]
@@ -80,7 +80,11 @@ def group_attention(attention: Attention, how: str) -> Attention:
         return partition_of(tokens, numbers(placed, text, side), text)
 
     for item in attention.maps:
-        _refuse_sums_above_one(item)
+        if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
+            raise InputError(
+                f"rows of stream '{item.stream}' sum to more than 1 and cannot be grouped: "
+                "group before taking a maximum"
+            )
     maps = tuple(
         merge(
             item,
@@ -89,17 +93,7 @@ def group_attention(attention: Attention, how: str) -> Attention:
         )
         for item in attention.maps
     )
-    step = f"grouped by {how if how in WAYS else Path(how).name}"
-    provenance = replace(attention.provenance, steps=(*attention.provenance.steps, step))
-    return replace(attention, maps=maps, provenance=provenance)
-
-
-def _refuse_sums_above_one(item: AttentionMap) -> None:
-    if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
-        raise InputError(
-            f"rows of stream '{item.stream}' sum to more than 1 and cannot be grouped: "
-            "group before taking a maximum"
-        )
+    return attention.with_maps(maps, f"grouped by {how if how in WAYS else Path(how).name}")
 
 
 def placed_in(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:
@@ -202,18 +196,14 @@ def _group(line: str, where: str) -> Group:
         return line
     if not _POSITIONS.fullmatch(line):
         raise InputError(f"{where} is no list of positions: write @0-3,7")
-    return tuple(_positions(re.findall(r"\d+(?:-\d+)?", line), where))
-
-
-def _positions(parts: Sequence[str], where: str) -> list[int]:
     found: list[int] = []
-    for part in parts:
-        low, dash, high = part.partition("-")
-        last = int(high) if dash else int(low)
+    for part in re.findall(r"\d+(?:-\d+)?", line):
+        low, _, high = part.partition("-")
+        last = int(high or low)
         if last < int(low) or last > 10_000_000:
             raise InputError(f"{where} has the positions {part}, which run backwards or too far")
         found += range(int(low), last + 1)
-    return found
+    return tuple(found)
 
 
 def split_sentences(text: str) -> tuple[Token, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import MeasuredMap, check_measurable
+from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -157,16 +157,24 @@ class _Stream:
     stream: str
     layers: tuple[str, ...]
     heads: tuple[str, ...]
-    means: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
-    """For each measure of the heads (0) and of uniform attention (1)."""
+    totals: dict[str, Numbers] = field(default_factory=dict)
+    """For each measure of the heads (0) and of uniform attention (1), over the texts that say
+    something of a head; `counts` says how many do."""
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def add(self, measures: Iterable[HeadMeasure]) -> None:
         for measure in measures:
             assert measure.uniform is not None
-            self.means[measure.name].add(np.stack([measure.values, measure.uniform]))
+            values = np.stack([measure.values, measure.uniform])
+            known, name = np.isfinite(values), measure.name
+            self.totals[name] = self.totals.get(name, 0.0) + np.where(known, values, 0.0)
+            self.counts[name] = self.counts.get(name, 0) + known.astype(np.int64)
 
     def rows(self) -> Iterable[HeadRow]:
-        means = {name: mean.values for name, mean in self.means.items()}
+        means = {
+            name: np.where(count > 0, self.totals[name] / np.maximum(count, 1), np.nan)
+            for name, count in self.counts.items()
+        }
         for layer, layer_name in enumerate(self.layers):
             for head, head_name in enumerate(self.heads):
                 values, uniform = (
@@ -175,26 +183,6 @@ class _Stream:
                 )
                 roles = roles_of(values, uniform)
                 yield HeadRow(self.stream, layer_name, head_name, values, uniform, roles)
-
-
-@dataclass(eq=False)
-class _Mean:
-    """A mean over texts that leaves out those which say nothing of a head."""
-
-    total: NDArray[np.float64] | float = 0.0
-    count: NDArray[np.int64] | int = 0
-
-    def add(self, values: NDArray[np.float64]) -> None:
-        known = np.isfinite(values)
-        self.total = self.total + np.where(known, values, 0.0)
-        self.count = self.count + known.astype(np.int64)
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        means: NDArray[np.float64] = np.where(
-            np.asarray(self.count) > 0, self.total / np.maximum(self.count, 1), np.nan
-        )
-        return means
 
 
 def texts_in_words(count: int) -> str:

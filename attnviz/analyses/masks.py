@@ -19,8 +19,6 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
 
 CAUSAL_STREAMS = ("causal", "decoder")
-NARROWEST_WINDOW = 3
-"""Narrower bands are what sharp heads look like, not what models are built with."""
 
 Numbers = NDArray[np.float64]
 
@@ -161,5 +159,6 @@ def _window(seen: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.b
     positions = np.arange(len(seen))
     apart = np.abs(np.subtract.outer(positions, positions))
     band = apart <= apart[seen].max(initial=0)
-    whole = bool((seen == (band & visible)).all())
-    return band if whole and band[0].sum() >= NARROWEST_WINDOW else np.ones_like(seen)
+    # Bands narrower than 3 are what sharp heads look like, not what models are built with.
+    fills = bool((seen == (band & visible)).all()) and band[0].sum() >= 3
+    return band if fills else np.ones_like(seen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
@@ -59,12 +58,9 @@ def _parts(selection: str) -> list[tuple[str, str]]:
 def select(
     attention: Attention, stream: str | None, layer: str | None, head: str | None
 ) -> Attention:
-    """The attention with only the chosen stream, layers and heads.
+    """The chosen stream, layers and heads; a UsageError where one exists nowhere.
 
     A stream that has none of the chosen layers is left out.
-
-    Raises:
-        UsageError: a stream, layer or head that exists nowhere in it.
     """
     maps = attention.maps
     if stream is not None:
@@ -77,8 +73,7 @@ def select(
             narrowed = (_narrow(item, what, selection) for item in maps)
             maps = tuple(item for item in narrowed if item is not None)
             steps.append(f"{what} {selection}")
-    provenance = replace(attention.provenance, steps=(*attention.provenance.steps, *steps))
-    return replace(attention, maps=maps, provenance=provenance)
+    return attention.with_maps(maps, *steps)
 
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:
@@ -141,9 +136,5 @@ def reduce_attention(attention: Attention, how: str, over: str) -> Attention:
     if how == "none":
         return attention
     axes = "heads and layers" if over == "both" else over
-    provenance = attention.provenance
-    return replace(
-        attention,
-        maps=tuple(reduce_map(item, how, over) for item in attention.maps),
-        provenance=replace(provenance, steps=(*provenance.steps, f"{how} over {axes}")),
-    )
+    maps = tuple(reduce_map(item, how, over) for item in attention.maps)
+    return attention.with_maps(maps, f"{how} over {axes}")

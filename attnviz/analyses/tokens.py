@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.analyses.lenses.layered import row_shares
 from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Special, names_in
+from attnviz.core.sinks import BEYOND_UNIFORM, SINK_SHARE
+from attnviz.core.tokens import text_places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-MUCH = 0.3
-"""The share of all attention from which special tokens or a sink are worth a note."""
-BEYOND_CHANCE = 1.5
-"""How many times their share of uniform attention it must be: in a short text they are many."""
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
@@ -55,7 +53,7 @@ def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
 
 
 def _label(tokens: Sequence[Token], labels: Sequence[str], text: str) -> tuple[Token, ...]:
-    plain = [place for place, token in enumerate(tokens) if not token.special]
+    plain = text_places(tokens)
     numbers = [number or 0 for number in word_numbers([tokens[place] for place in plain], text)]
     if len(labels) == len(plain):
         numbers = list(range(len(plain)))
@@ -102,9 +100,7 @@ def treat_special(attention: Attention, how: str) -> Attention:
         step = f"{step} ({held})"
         sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
         notes = (f"special tokens were left out; they held {held}; rows {sums}",)
-    before = attention.provenance
-    provenance = replace(before, steps=(*before.steps, step), notes=(*before.notes, *notes))
-    return replace(attention, maps=maps, provenance=provenance)
+    return attention.with_maps(maps, step, notes=notes)
 
 
 def held_by_special(item: AttentionMap) -> float:
@@ -152,10 +148,9 @@ def _without(item: AttentionMap, how: str) -> AttentionMap:
     queries, keys = _text_places(item.query_tokens), _text_places(item.key_tokens)
     weights = item.weights[:, :, queries][..., keys]
     if how == "renormalise":
-        sums = weights.sum(axis=-1, keepdims=True, dtype=np.float64)
-        weights = np.divide(weights, sums, out=np.zeros(weights.shape), where=sums > 0)
+        weights = row_shares(weights.astype(np.float64)).astype(np.float32)
     return item.with_weights(
-        weights.astype(np.float32),
+        weights,
         query_tokens=tuple(item.query_tokens[place] for place in queries),
         key_tokens=tuple(item.key_tokens[place] for place in keys),
     )
@@ -167,15 +162,14 @@ def _percent(share: float) -> str:
 
 def _text_places(tokens: Sequence[Token]) -> list[int]:
     """Where an axis stands for text; everywhere where it never does."""
-    places = [place for place, token in enumerate(tokens) if not token.special]
-    return places or list(range(len(tokens)))
+    return text_places(tokens) or list(range(len(tokens)))
 
 
 def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
     """The share of all attention that some columns hold; 0 where it is little, all or chance."""
     held = _share(item.weights, keys)
     uniform = _share(uniform_attention(visible_keys(item))[:, None], keys)
-    return held if MUCH <= held < 1 and held >= BEYOND_CHANCE * uniform else 0.0
+    return held if SINK_SHARE <= held < 1 and held >= BEYOND_UNIFORM * uniform else 0.0
 
 
 def _share(weights: NDArray[np.floating], keys: Sequence[bool] | NDArray[np.bool_]) -> float:

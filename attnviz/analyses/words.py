@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,9 +126,7 @@ def merge_attention(attention: Attention) -> Attention:
         merge_words(item, attention.text_of(item.query_side), attention.text_of(item.key_side))
         for item in attention.maps
     )
-    provenance = attention.provenance
-    steps = (*provenance.steps, "pieces joined into words")
-    return replace(attention, maps=maps, provenance=replace(provenance, steps=steps))
+    return attention.with_maps(maps, "pieces joined into words")
 
 
 def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:

@@ -21,12 +21,9 @@ Values = Literal["share", "signed"]
 """What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after
 a maximum over heads to more), or a "signed" number around 0."""
 
-SECOND_PART = "second part from character"
-"""The setting of a provenance that says where the second part of a text begins, counted from 0."""
-PARTS = "parts"
-"""The setting that says what the two parts are: "pair", or "prompt and output"."""
-DECISION = "decision"
-"""The setting that says what a model with a head decided about a text, in words."""
+SECOND_PART, PARTS, DECISION = "second part from character", "parts", "decision"
+"""The settings of a provenance that say where the second part of a text begins, counted from 0,
+what the parts are ("pair", "prompt and output"), and what a model with a head decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +68,9 @@ class AttentionMap:
         query_tokens: who attends, one a row.
         key_tokens: who is attended to, one a column.
         weights: float32 of shape (layers, heads, queries, keys).
-        layers: a name for each layer, its number in the model unless reduced ("mean").
-        heads: likewise.
+        layers: a name for each, its number in the model unless reduced ("mean"); so of heads.
         unit: the words under a colour bar.
         query_side: which text a query token's offsets refer to ("text", "source" or "target").
-        key_side: likewise.
         blocks: how many tokens a row and a column stand for; of a long text's map more than one.
             A cell is then the sum over its keys and the mean over its queries.
         starts: the numbers of the first row's and column's token in its text; above 0 where only a
@@ -198,13 +193,10 @@ class Provenance:
         source: "pocket", "own layer", "hugging face" or "file".
         model: a name, id or path; for an own layer its mechanism.
         trained: False where the weights mean nothing because nothing was learned; None: unknown.
-        device: where it was computed.
-        dtype: the precision it was computed in.
         settings: further facts by name (seed, size, revision, …).
         steps: what was done to the map since, in order ("heads 2,5", "mean over heads").
         notes: what a reader must know (pooled, truncated, outside the domain).
         focus: for a stream, the head to show first.
-        versions: package versions by name.
     """
 
     source: str
@@ -230,6 +222,7 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     """The fields of an `Attention` that are also facts of its provenance, where they are saved."""
     settings = provenance.settings
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
+    facts["two_way"] = provenance.source == "pocket"
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
@@ -283,6 +276,7 @@ class Attention:
         projections: for a stream, its queries and keys, if they were kept.
         decision: what a model with a head decided about the text, in words.
         lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
+        two_way: True of a model that also reads the target as the source, to translate it back.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -295,6 +289,7 @@ class Attention:
     parts: Parts | None = None
     decision: str = ""
     lens: str = "raw"
+    two_way: bool = False
 
     @property
     def main(self) -> AttentionMap:
@@ -315,6 +310,14 @@ class Attention:
         """The text that the tokens of a side refer to; empty where it is not known."""
         texts = {"text": self.text, "source": self.source, "target": self.target}
         return texts.get(side) or ""
+
+    def with_maps(
+        self, maps: tuple[AttentionMap, ...], *steps: str, notes: tuple[str, ...] = ()
+    ) -> Attention:
+        """Other maps made of these, and a provenance that says how."""
+        before = self.provenance
+        made = replace(before, steps=(*before.steps, *steps), notes=(*before.notes, *notes))
+        return replace(self, maps=maps, provenance=made)
 
     def stream(self, name: str) -> AttentionMap:
         """The map of one stream; a UsageError where there is none."""

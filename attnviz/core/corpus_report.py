@@ -53,10 +53,9 @@ class StreamReport:
     Attributes:
         tokens: how many rows were read, in the layer that has most.
         texts: how many texts say something, shape (measures, layers, heads).
-        mean: over these texts, each counting once; NaN where none says anything.
+        mean: over these texts, each counting once; NaN where none says anything; it lies in an
+            interval from `low` to `high`.
         deviation: sample standard deviation over these texts.
-        low: lower end of the mean's interval.
-        high: its upper end.
         uniform: what uniform attention to all visible keys gives on average.
         offsets: position of the key minus that of the query.
         by_offset: mean weight of all links of that offset between tokens that stand for text;
@@ -64,9 +63,8 @@ class StreamReport:
         offset_shares: share of the attention of tokens that stand for text which goes to such
             tokens: before all offsets, at each, and after them; shape (offsets + 2, …). What is
             missing to 1 goes to special tokens.
-        classes: what a key can be.
-        class_shares: share of all attention, shape (classes, …).
-        class_even: what uniform attention gives.
+        class_shares: share of all attention for each class of keys, shape (classes, …); of uniform
+            attention, `class_even`.
         paired: between how many of the most frequent words pairs were counted.
         pairs: the strongest of each head, the strongest first.
         firings: the sentences in which each head attends most strongly, with the link.

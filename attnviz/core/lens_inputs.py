@@ -65,8 +65,7 @@ def inner_products(
     heads, keys, head_size = value.shape
     if projection is None:
         squares = (value.astype(np.float64) ** 2).sum(axis=-1).T
-        diagonal: NDArray[np.float64] = squares[:, :, None] * np.eye(heads)
-        return diagonal
+        return np.asarray(squares[:, :, None] * np.eye(heads))
     slices = projection.astype(np.float64).reshape(heads, head_size, -1)
     found = np.empty((keys, heads, heads))
     for start in range(0, keys, BLOCK):

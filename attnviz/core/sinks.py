@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5
 """The share of all attention that a sink holds at least, and how many times that of uniform
 attention."""
-FEWEST_KEYS = 4
-"""Among fewer keys one holds much by chance."""
 
 
 def sink_place(item: AttentionMap) -> int | None:
@@ -31,7 +29,7 @@ def sink_place(item: AttentionMap) -> int | None:
     if item.values != "share" or item.is_pooled or item.query_side != item.key_side:
         return None
     weights = item.weights.sum(axis=(0, 1))
-    if len(item.key_tokens) < FEWEST_KEYS or not weights.any():
+    if len(item.key_tokens) < 4 or not weights.any():  # of fewer one holds much by chance
         return None
     causal = not np.triu(weights, 1).any()
     seen = np.tri(*weights.shape) if causal else np.ones_like(weights)

@@ -22,6 +22,11 @@ def continues_word(text: str, start: int) -> bool:
     return before.isalnum() and first.isalnum() and spaced
 
 
+def text_places(tokens: Sequence[Token]) -> list[int]:
+    """The places on an axis that stand for text: all but the special tokens'."""
+    return [place for place, token in enumerate(tokens) if not token.special]
+
+
 AVERAGE = Token("mean over patches", special=True)
 """The query where no token stands for the picture: what all patches attend to, on average."""
 

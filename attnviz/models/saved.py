@@ -19,8 +19,8 @@ from attnviz.mechanisms.dot_product import causal_mask, multi_head
 from attnviz.models import check_kind, texts_of
 from attnviz.models.own import OneByOne, SeededEmbedding
 from attnviz.models.own import split_words as split_own_words
-from attnviz.storage.dump_tensors import NUMBERED
-from attnviz.storage.dumps import END, LINKS
+from attnviz.storage.dump_tensors import Dump
+from attnviz.storage.dumps import END
 from attnviz.storage.matrices import read_matrices
 
 PROJECTIONS = ("w_query", "w_key")
@@ -159,7 +159,7 @@ class SavedMaps(OneByOne):
 class Dumped(OneByOne):
     """Texts of a dump in order: the first text given is the first of the file, and so on."""
 
-    def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
+    def __init__(self, attentions: Sequence[Dump], path: Path) -> None:
         self.attentions = {attention.id: attention for attention in attentions}
         self.path = path
         self.saved = SavedMaps(attentions, path)
@@ -177,21 +177,20 @@ class Dumped(OneByOne):
             raise InputError(f"'{self.path}' has no attention for text {self.count}")
         keys = split_words(query.text)
         queries = split_words(query.target or "") if query.kind == "cross" else keys
-        maps = tuple(self._named(item, queries, keys) for item in found.maps)
+        maps = tuple(self._named(item, queries, keys, found.ends_early) for item in found.maps)
         text, source, target = texts_of(query)
-        # No longer without names.
-        notes = tuple(note for note in found.provenance.notes if not note.endswith(NUMBERED))
+        notes = tuple(note for note in found.provenance.notes if note not in found.unnamed)
         provenance = replace(found.provenance, notes=notes)
         return replace(
             found, maps=maps, provenance=provenance, text=text, source=source, target=target
         )
 
     def _named(
-        self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token]
+        self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token], may_grow: bool
     ) -> AttentionMap:
         """The map with words for tokens; links, which end where the last one is, are filled up."""
         sides = [
-            self._side(words, tokens, item.unit == LINKS)
+            self._side(words, tokens, may_grow)
             for words, tokens in ((queries, item.query_tokens), (keys, item.key_tokens))
         ]
         grown = [len(side) - have for side, have in zip(sides, item.weights.shape[2:], strict=True)]

@@ -94,7 +94,7 @@ class Aligner:
                     next(backward)
                 yield forward
                 continue
-            usual = "intersection" if forward.provenance.source == "pocket" else "forward"
+            usual = "intersection" if forward.two_way else "forward"
             how = self.how or usual
             if how == "forward":
                 yield Aligned(_one_way(self.matrix(forward)), forward)

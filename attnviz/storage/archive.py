@@ -187,8 +187,8 @@ def _list_items(texts: Iterator[str]) -> Iterator[bytes]:
 def _lines(texts: Iterator[str]) -> Iterator[str]:
     rest = ""
     for text in texts:
-        *whole, rest = (rest + text).split("\n")
-        yield from whole
+        *complete, rest = (rest + text).split("\n")
+        yield from complete
     yield rest
 
 

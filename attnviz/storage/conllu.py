@@ -27,7 +27,6 @@ class Sentence:
             in French "du" = "de le", has an empty place.
         heads: for each word the index of the word it depends on, -1 for the root.
         relations: for each word what it is to its head ("nsubj").
-        where: for messages.
     """
 
     text: str
@@ -38,11 +37,7 @@ class Sentence:
 
 
 def read_sentences(lines: Iterable[bytes], name: str) -> Iterator[Sentence]:
-    """The sentences in the raw lines of a file as they come.
-
-    Raises:
-        InputError: a line that is no CoNLL-U; the message says which.
-    """
+    """The sentences of raw lines; an InputError says which line is no CoNLL-U."""
     block: list[str] = []
     first = 1
     for number, raw in enumerate(lines, 1):

@@ -54,6 +54,12 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise InputError(f"{where} is not JSON: {error}") from error
 
 
+def check_words(words: Any, name: str, where: str) -> None:
+    """Refuse what is no list of words with an InputError."""
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+        raise InputError(f"'{name}' in {where} is not a list of words")
+
+
 def to_document(attention: Attention) -> dict[str, Any]:
     """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys)."""
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}

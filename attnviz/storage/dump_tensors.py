@@ -5,10 +5,10 @@ A file (.npz, .safetensors or JSON of nested lists) holds one array for a stream
     attention, attentions, weights, attn            attention_0, attentions.1, layer_0, layer.1
     encoder_attention, decoder_attention, cross_attention, each with or without a final s
 
-A whole array has the axes ([layers, [batch of 1,]] [heads,] queries, keys), a layer's ([batch of
-1,] [heads,] queries, keys). Tokens are lists of words: tokens; query_tokens and key_tokens;
-left_text and right_text; target_tokens and source_tokens; decoder_tokens and encoder_tokens. In
-BertViz's own JSON the streams stand in a list under attention: [{"name", "attn", "left_text",
+An array of all layers has the axes ([layers, [batch of 1,]] [heads,] queries, keys), a layer's
+([batch of 1,] [heads,] queries, keys). Tokens are lists of words: tokens; query_tokens and
+key_tokens; left_text and right_text; target_tokens and source_tokens; decoder_tokens and
+encoder_tokens. In BertViz's own JSON the streams stand in a list under attention: [{"name", "attn", "left_text",
 "right_text"}].
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,13 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
+from attnviz.storage.documents import check_words
 
 PLAIN = ("attention", "attentions", "weights", "attn", "layer")
 STREAMS = ("encoder", "decoder", "cross")
 QUERY_TOKENS = ("query_tokens", "left_text", "target_tokens", "decoder_tokens", "tokens")
 KEY_TOKENS = ("key_tokens", "right_text", "source_tokens", "encoder_tokens", "tokens")
 NUMBERED = "they are numbered"
-NAMELESS = f"the file names no tokens: {NUMBERED}"
 MARKS = frozenset(
     ("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<bos>", "<eos>", "<|endoftext|>")
 )
@@ -40,12 +41,25 @@ _NAME = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Dump(Attention):
+    """Attention that another program saved.
+
+    Attributes:
+        unnamed: notes on tokens without names, which texts given later may name.
+        ends_early: True of links, which end where the last one does and not where the words do.
+    """
+
+    unnamed: tuple[str, ...] = ()
+    ends_early: bool = False
+
+
 def holds_dump(names: Sequence[str]) -> bool:
     """True where one of the names is that of attention."""
     return any(_NAME.fullmatch(name) for name in names)
 
 
-def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> Attention:
+def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
     """The attention in arrays by name."""
     streams: dict[str, dict[str | None, Any]] = {}
     for name, value in found.items():
@@ -78,10 +92,10 @@ def numbered(count: int) -> tuple[Token, ...]:
     return tuple(Token(str(position)) for position in range(count))
 
 
-def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Attention:
-    notes = () if all(named for _, named in views) else (NAMELESS,)
+def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity: str) -> Dump:
+    notes = () if all(named for _, named in views) else (f"the file names no tokens: {NUMBERED}",)
     maps = tuple(item for item, _ in views)
-    return Attention(maps, file_provenance(where, notes), id=identity)
+    return Dump(maps, file_provenance(where, notes), id=identity, unnamed=notes)
 
 
 def file_provenance(where: str, notes: tuple[str, ...]) -> Provenance:
@@ -105,7 +119,7 @@ def _from_arrays(
 ) -> tuple[AttentionMap, bool]:
     """The map of one stream, and whether the file names its tokens."""
     if None in arrays and len(arrays) > 1:
-        raise InputError(f"{where} holds attention both whole and by layer: keep one")
+        raise InputError(f"{where} holds attention both at once and by layer: keep one")
     if None in arrays:
         weights = _axes(_numbers(arrays[None], where), 4, "attention", where)
         layers: tuple[str, ...] = ()
@@ -171,8 +185,7 @@ def _tokens(
     words = found[name].tolist() if isinstance(found[name], np.ndarray) else found[name]
     if isinstance(words, list) and len(words) == 1 and isinstance(words[0], list):
         words = words[0]
-    if not isinstance(words, list) or not all(isinstance(w, str) and w for w in words):
-        raise InputError(f"'{name}' in {where} is not a list of words")
+    check_words(words, name, where)
     if len(words) != count:
         raise InputError(
             f"{where} has attention for {count} {what} tokens, but '{name}' lists {len(words)}"

@@ -24,19 +24,20 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError
 from attnviz.storage.archive import ZIP
 from attnviz.storage.documents import parse_json
 from attnviz.storage.dump_tensors import (
     NUMBERED,
+    Dump,
     attention_of,
     file_provenance,
     holds_dump,
@@ -47,24 +48,17 @@ from attnviz.storage.matrices import read_npz, read_safetensors
 
 _ROW = re.compile(r"\s*\S+(?:\s+\**\d\.\d{7})+\s*")
 _LOGGED = re.compile(r"^\[[^\]]*\]\s")
-CUT = "OpenNMT cuts source words to 7 letters and target words to 10"
 _PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 HARD = re.compile(rf"\d+-\d+(?::{_PROBABILITY})?(?:\s+\d+-\d+(?::{_PROBABILITY})?)*")
 SOFT = re.compile(rf"{_PROBABILITY}(?:,{_PROBABILITY})+(?:\s+{_PROBABILITY}(?:,{_PROBABILITY})+)*")
 FAIRSEQ = re.compile(r"A-\d+\t.*")
 END = "</s>"
-LINKS = "strength of a link"
-"""The unit of maps that hold links rather than shares."""
 LONGEST = 100_000
 """No sentence has more tokens; a larger number is no position."""
 
 
-def read_dump(data: bytes, where: str) -> Iterator[Attention]:
-    """Every text's attention in a file that another program wrote.
-
-    Raises:
-        InputError: it is of no known kind, or damaged.
-    """
+def read_dump(data: bytes, where: str) -> Iterator[Dump]:
+    """Every text's attention in another program's file; an InputError where it is not known."""
     name = where.strip("'")
     if data.startswith(ZIP):
         yield attention_of(read_npz(data, name), where)
@@ -130,7 +124,7 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
-def _from_json(found: Any, where: str) -> Iterator[Attention]:
+def _from_json(found: Any, where: str) -> Iterator[Dump]:
     if isinstance(found, Mapping):
         yield attention_of(found, where)
     elif found and all(isinstance(item, Mapping) for item in found):
@@ -141,7 +135,7 @@ def _from_json(found: Any, where: str) -> Iterator[Attention]:
         yield attention_of({"attention": found}, where)
 
 
-def _from_text(data: bytes, where: str) -> Iterator[Attention]:
+def _from_text(data: bytes, where: str) -> Iterator[Dump]:
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -162,23 +156,16 @@ def is_tables(lines: Sequence[str]) -> bool:
     )
 
 
-def read_tables(lines: Sequence[str], where: str) -> Iterator[Attention]:
+def read_tables(lines: Sequence[str], where: str) -> Iterator[Dump]:
     """An attention of one head for each table; other lines of the log are left."""
-    number = 0
-    place = 1
-    while place < len(lines):
-        if not _ROW.fullmatch(lines[place]):
-            place += 1
-            continue
-        first = place
-        while place < len(lines) and _ROW.fullmatch(lines[place]):
-            place += 1
-        at = f"line {first} of {where}"
-        yield _table(lines[first - 1], lines[first:place], str(number), at, where)
-        number += 1
+    kinds = groupby(range(1, len(lines)), lambda place: bool(_ROW.fullmatch(lines[place])))
+    tables = (list(places) for is_row, places in kinds if is_row)
+    for number, (first, *others) in enumerate(tables):
+        rows = lines[first : first + 1 + len(others)]
+        yield _table(lines[first - 1], rows, str(number), f"line {first} of {where}", where)
 
 
-def _table(head: str, lines: Sequence[str], identity: str, at: str, where: str) -> Attention:
+def _table(head: str, lines: Sequence[str], identity: str, at: str, where: str) -> Dump:
     sources = _LOGGED.sub("", head).split()
     rows = [line.split() for line in lines]
     for row in rows:
@@ -190,18 +177,8 @@ def _table(head: str, lines: Sequence[str], identity: str, at: str, where: str) 
     queries, keys = tuple(token_of(row[0]) for row in rows), tuple(map(token_of, sources))
     item = _cross_map(queries, keys, weights)
     cut = any(len(row[0]) == 10 for row in rows) or any(len(word) == 7 for word in sources)
-    return Attention((item,), file_provenance(where, (CUT,) if cut else ()), id=identity)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One alignment, the texts that came with it, and how to name it in a message."""
-
-    identity: str
-    alignment: str
-    source: str | None
-    target: str | None
-    where: str
+    notes = ("OpenNMT cuts source words to 7 letters and target words to 10",) * cut
+    return Dump((item,), file_provenance(where, notes), id=identity)
 
 
 def is_alignments(lines: Sequence[str]) -> bool:
@@ -212,17 +189,14 @@ def is_alignments(lines: Sequence[str]) -> bool:
     return _field(first) is not None
 
 
-def read_alignments(lines: Sequence[str], where: str) -> Iterator[Attention]:
+def read_alignments(lines: Sequence[str], where: str) -> Iterator[Dump]:
     """An attention of one head for each line with an alignment; blank lines have none."""
     if any(FAIRSEQ.fullmatch(line) for line in lines):
-        found = _fairseq(lines, where)
-    else:
-        found = _plain(lines, where)
-    for line in found:
-        yield _attention(line, where)
+        return _fairseq(lines, where)
+    return _plain(lines, where)
 
 
-def _plain(lines: Sequence[str], where: str) -> Iterator[Line]:
+def _plain(lines: Sequence[str], where: str) -> Iterator[Dump]:
     for number, line in enumerate(lines):
         place = f"line {number + 1} of {where}"
         fields = [field.strip() for field in line.split("|||")]
@@ -236,7 +210,7 @@ def _plain(lines: Sequence[str], where: str) -> Iterator[Line]:
             before = before[1:]  # an n-best list begins with the sentence's number
         target = before[-1] if before else None
         source = before[-2] if len(before) > 1 else None
-        yield Line(str(number), fields[chosen], source, target, place)
+        yield _aligned(fields[chosen], (target, source), str(number), place, where)
 
 
 def _field(line: str) -> int | None:
@@ -248,7 +222,7 @@ def _field(line: str) -> int | None:
     return None
 
 
-def _fairseq(lines: Sequence[str], where: str) -> Iterator[Line]:
+def _fairseq(lines: Sequence[str], where: str) -> Iterator[Dump]:
     """Alignments with the latest source and hypothesis of the same number."""
     texts: dict[str, str] = {}
     seen: dict[str, int] = {}
@@ -263,56 +237,58 @@ def _fairseq(lines: Sequence[str], where: str) -> Iterator[Line]:
             texts[name] = rest.partition("\t")[2]
         elif kind == "A" and rest.strip():
             count = seen[identity] = seen.get(identity, 0) + 1
-            yield Line(
-                identity if count == 1 else f"{identity}.{count}",
-                rest.strip(),
-                texts.get(f"S-{identity}"),
-                texts.get(f"H-{identity}"),
-                f"line {number} of {where}",
-            )
+            name = identity if count == 1 else f"{identity}.{count}"
+            both = (texts.get(f"H-{identity}"), texts.get(f"S-{identity}"))
+            yield _aligned(rest.strip(), both, name, f"line {number} of {where}", where)
 
 
-def _attention(line: Line, where: str) -> Attention:
-    sides = [None if text is None else text.split() for text in (line.target, line.source)]
-    if HARD.fullmatch(line.alignment):
-        lengths = [None if words is None else len(words) for words in sides]
-        weights, unit = _hard(line, lengths), LINKS
-    elif SOFT.fullmatch(line.alignment):
-        weights, unit = _soft(line), "share of a row's attention"
+def _aligned(
+    alignment: str, texts: tuple[str | None, str | None], identity: str, at: str, where: str
+) -> Dump:
+    """One alignment of a target and a source, with the texts that came with it."""
+    sides = [None if text is None else text.split() for text in texts]
+    hard = bool(HARD.fullmatch(alignment))
+    if hard:
+        weights = _hard(alignment, [None if words is None else len(words) for words in sides], at)
+    elif SOFT.fullmatch(alignment):
+        weights = _soft(alignment, at)
     else:
-        raise InputError(f"{line.where} holds no alignment: '{line.alignment[:60]}'")
-    notes: list[str] = []
+        raise InputError(f"{at} holds no alignment: '{alignment[:60]}'")
+    found: list[str] = []
     queries, keys = (
-        _tokens(words, count, what, line.where, notes)
+        _tokens(words, count, what, at, found)
         for words, count, what in zip(sides, weights.shape, ("target", "source"), strict=True)
     )
-    item = replace(_cross_map(queries, keys, weights), unit=unit)
-    return Attention(
-        (item,),
-        file_provenance(where, tuple(dict.fromkeys(notes))),
-        source=line.source,
-        target=line.target,
-        id=line.identity,
+    item = _cross_map(queries, keys, weights)
+    notes = tuple(dict.fromkeys(found))
+    return Dump(
+        (replace(item, unit="strength of a link") if hard else item,),
+        file_provenance(where, notes),
+        target=texts[0],
+        source=texts[1],
+        id=identity,
+        unnamed=notes,
+        ends_early=hard,
     )
 
 
-def _hard(line: Line, lengths: Sequence[int | None]) -> NDArray[np.float32]:
+def _hard(alignment: str, lengths: Sequence[int | None], at: str) -> NDArray[np.float32]:
     """Links as a matrix with a row a target word, as long as the words or the largest position."""
     links: dict[tuple[int, int], float] = {}
-    for part in line.alignment.split():
+    for part in alignment.split():
         pair, _, strength = part.partition(":")
         source, target = map(int, pair.split("-"))
         if max(source, target) >= LONGEST:
-            raise InputError(f"{line.where} links {pair}, further than any text goes")
+            raise InputError(f"{at} links {pair}, further than any text goes")
         if (target, source) in links:
-            raise InputError(f"{line.where} has the link {pair} twice")
+            raise InputError(f"{at} has the link {pair} twice")
         links[target, source] = float(strength) if strength else 1.0
     shape = [max(place[axis] for place in links) + 1 for axis in (0, 1)]
     for axis, (length, what) in enumerate(zip(lengths, ("target", "source"), strict=True)):
         if length is not None:
             if shape[axis] > length + 1:  # one more is the end mark
                 raise InputError(
-                    f"{line.where} links {what} position {shape[axis] - 1}, "
+                    f"{at} links {what} position {shape[axis] - 1}, "
                     f"but the {what} has {length} words"
                 )
             shape[axis] = max(shape[axis], length)
@@ -322,14 +298,14 @@ def _hard(line: Line, lengths: Sequence[int | None]) -> NDArray[np.float32]:
     return weights
 
 
-def _soft(line: Line) -> NDArray[np.float32]:
-    rows = [list(map(float, row.split(","))) for row in line.alignment.split()]
+def _soft(alignment: str, at: str) -> NDArray[np.float32]:
+    rows = [list(map(float, row.split(","))) for row in alignment.split()]
     if len({len(row) for row in rows}) > 1:
         counts = ", ".join(str(len(row)) for row in rows[:6])
-        raise InputError(f"{line.where} has rows with unlike numbers of weights: {counts}")
+        raise InputError(f"{at} has rows with unlike numbers of weights: {counts}")
     weights = np.array(rows, dtype=np.float32)
     if float(weights.sum(axis=-1).max()) > 1 + 1e-2:
-        raise InputError(f"{line.where} has weights that sum to more than 1 for a target word")
+        raise InputError(f"{at} has weights that sum to more than 1 for a target word")
     return weights
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnviz.core.errors import InputError
 from attnviz.storage.archive import DAMAGE
-from attnviz.storage.documents import parse_json
+from attnviz.storage.documents import check_words, parse_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,11 +43,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_matrices(path: Path) -> dict[str, Any]:
-    """Arrays of numbers and lists of words by name; nothing in the file is run.
-
-    Raises:
-        InputError: the file cannot be read, is of another kind, or holds something else.
-    """
+    """Numbers and lists of words by name; an InputError where a file holds anything else."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"'{path}' is none of {', '.join(SUFFIXES)}")
@@ -110,7 +106,6 @@ def _numbers(value: Any, name: str, path: Path) -> NDArray[np.float64]:
 
 
 def _words(value: Any, name: str, path: Path) -> list[str]:
-    words = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
-        raise InputError(f"'{name}' in '{path}' is not a list of words")
+    words: list[str] = value.tolist() if isinstance(value, np.ndarray) else value
+    check_words(words, name, f"'{path}'")
     return words

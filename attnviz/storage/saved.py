@@ -1,7 +1,7 @@
 """Saved attention out of a file, or out of its shards, of which only what is asked for is read.
 
 A file of lines, an archive and a Parquet file give their texts one by one, and a single one without
-the others' weights; any other file is read as a whole. Shards of maps.npz are maps-00000.npz,
+the others' weights; any other file is read at once. Shards of maps.npz are maps-00000.npz,
 maps-00001.npz and so on.
 """
 
@@ -31,17 +31,17 @@ LISTED = 200
 
 
 class Saved(Protocol):
-    """The texts of a file."""
+    """The attention of a file's texts in order."""
 
     def ids(self) -> Iterator[str]:
         """Their ids in order."""
-        ...
+        return (attention.id for attention in self)
 
     def __iter__(self) -> Iterator[Attention]: ...
 
     def at(self, wanted: int) -> Attention:
         """The attention of the text at a place, counted from 0."""
-        ...
+        return next(itertools.islice(self, wanted, None))
 
 
 Opener = Callable[[], AbstractContextManager[Saved]]
@@ -73,30 +73,18 @@ class Lines:
         return from_document(parse_json(line, f"line {number} of {self.where}"))
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+@dataclass(frozen=True)
+class Loaded(Saved):
     """Texts of a file that can only be read at once."""
 
     found: Sequence[Attention]
 
-    def ids(self) -> Iterator[str]:
-        """The texts' ids in order."""
-        return (attention.id for attention in self.found)
-
     def __iter__(self) -> Iterator[Attention]:
         return iter(self.found)
 
-    def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
-        return self.found[wanted]
-
 
 def open_saved(file: IO[bytes], where: str) -> Saved:
-    """The texts of an open seekable file; its kind is seen.
-
-    Raises:
-        InputError: it holds no attention, or is damaged.
-    """
+    """The texts of an open seekable file; an InputError where it holds no attention."""
     beginning = file.read(len(MAGIC))
     file.seek(0)
     if beginning == MAGIC:
@@ -135,8 +123,7 @@ def read_all(files: Iterable[Opener]) -> Iterator[Attention]:
 def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
     """The texts of an id or, where there are none, the one of that number, counted from 0.
 
-    Raises:
-        InputError: no text has this id or number, or a file cannot be read.
+    An InputError where there is neither.
     """
     for opened in _likely_first(files, record):
         with opened() as saved:
@@ -166,22 +153,14 @@ def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
 
 
 def read_any(data: bytes, where: str) -> Iterator[Attention]:
-    """Every text's attention in a file of attnviz or of another program.
-
-    Raises:
-        InputError: it is of no known kind, or damaged.
-    """
+    """Every text's attention in a file of any program; an InputError where it is not known."""
     if not holds_attention(data) and is_dump(data):
         return read_dump(data, where)
     return read_attention(data, where)
 
 
 def read_attention(data: bytes, where: str) -> Iterator[Attention]:
-    """Every text's attention in the bytes of a file that attnviz wrote; the kind is seen.
-
-    Raises:
-        InputError: the bytes are none of these, or damaged.
-    """
+    """Every text's attention in a file that attnviz wrote; an InputError where it did not."""
     if not data.strip():
         raise InputError(f"{where} is empty")
     if data.startswith((ZIP, MAGIC)):

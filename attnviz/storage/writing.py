@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from attnviz.core.errors import OutputError
@@ -22,8 +21,7 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"cannot write '{path}': it is a folder")
     if not folder.is_dir():
         raise OutputError(f"cannot write '{path}': there is no folder '{folder}'")
-    closed = not os.access(folder, os.W_OK) if not path.exists() else not os.access(path, os.W_OK)
-    if closed:
+    if not os.access(path if path.exists() else folder, os.W_OK):
         raise OutputError(f"cannot write '{path}': permission denied")
 
 
@@ -70,12 +68,7 @@ class Draft(AbstractContextManager["Draft"]):
                 self.draft.replace(self.place)
                 self.special = True
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with suppress(OSError):
             self.file.close()
         if not self.special:

@@ -200,7 +200,7 @@ def test_attnvizs_own_files_are_no_dumps():
         (npz(attention=np.repeat(WEIGHTS[:, None], 2, 1)), "batch of 2"),
         (npz(layer_0=WEIGHTS), "a layer in 'dump' is of a batch of 2"),
         (npz(layer_0=np.eye(2), layer_1=np.eye(3)), "different shapes"),
-        (npz(attention=WEIGHTS, layer_0=WEIGHTS[0]), "both whole and by layer"),
+        (npz(attention=WEIGHTS, layer_0=WEIGHTS[0]), "both at once and by layer"),
         (npz(attention=3 * WEIGHTS), "outside 0 to 1"),
         (npz(attention=np.full((2, 2), np.nan)), "not finite"),
         (npz(scores=WEIGHTS), "no member 'attnviz'"),

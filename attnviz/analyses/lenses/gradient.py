@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import through_lens
+from attnviz.analyses.lenses.layered import row_shares, through_lens
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.lens_inputs import AttentionGradients
@@ -51,12 +51,8 @@ def gradient(explained: AttentionGradients) -> Attention:
     facts: dict[str, Any] = {"output": explained.output, "read from": rows, "relevance": totals}
     if explained.probability is not None:
         facts["probability"] = round(explained.probability, 6)
-    silent = [stream for stream, total in totals.items() if total == 0]
-    notes = (
-        (f"no weight of stream {' or '.join(silent)} contributes to '{explained.output}'",)
-        if silent
-        else ()
-    )
+    silent = " or ".join(stream for stream, total in totals.items() if total == 0)
+    notes = (f"no weight of stream {silent} contributes to '{explained.output}'",) * bool(silent)
     return through_lens("gradient", attention, maps, notes, facts)
 
 
@@ -98,17 +94,11 @@ def normalised(found: Matrix) -> Matrix:
 
     A row that nothing has reached stays a row of I, where the paper would divide 0 by 0.
     """
-    return _shares(_without_self(found)) + np.eye(len(found))
+    return row_shares(_without_self(found)) + np.eye(len(found))
 
 
 def _without_self(found: Matrix) -> Matrix:
     return found - np.eye(len(found))
-
-
-def _shares(rows: Matrix) -> Matrix:
-    totals = rows.sum(axis=-1, keepdims=True)
-    shares: Matrix = np.divide(rows, totals, out=np.zeros_like(rows), where=totals > 0)
-    return shares
 
 
 def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
@@ -136,7 +126,7 @@ def _as_map(item: AttentionMap, token: Token, row: Matrix) -> AttentionMap:
         item.stream,
         (token,),
         item.key_tokens[: len(row)],
-        _shares(row)[None, None, None].astype(np.float32),
+        row_shares(row)[None, None, None].astype(np.float32),
         layers=("gradient",),
         heads=("mean",),
         unit=UNIT,

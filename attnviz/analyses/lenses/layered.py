@@ -31,6 +31,15 @@ def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
     return mixed
 
 
+def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows divided by their sums; a row of zeros stays one."""
+    totals = rows.sum(axis=-1, keepdims=True)
+    shares: NDArray[np.float64] = np.divide(
+        rows, totals, out=np.zeros(rows.shape), where=totals > 0
+    )
+    return shares
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layered:
     """What flows through a model's layers: the steps of the stream that attends to itself.
@@ -53,7 +62,7 @@ def layered(attention: Attention) -> Layered:
         absent = [name for name in ("encoder", "decoder") if name not in streams]
         if absent:
             raise UsageError(
-                f"this lens needs a whole encoder-decoder, but there is no {absent[0]} stream "
+                f"this lens needs a complete encoder-decoder, but there is no {absent[0]} stream "
                 f"in '{attention.provenance.model}': use --lens raw"
             )
         within, source = _steps(streams["decoder"]), _steps(streams["encoder"])
@@ -74,15 +83,11 @@ def through_lens(
     settings: dict[str, Any] | None = None,
 ) -> Attention:
     """The attention with the maps that a lens made of it, and a provenance that says so."""
-    provenance = attention.provenance
-    provenance = replace(
-        provenance,
-        settings={**provenance.settings, **(settings or {})},
-        steps=(*provenance.steps, f"lens {lens}"),
-        notes=(*provenance.notes, *notes),
-        focus={},
+    made = attention.with_maps(maps, f"lens {lens}", notes=notes)
+    settings = {**made.provenance.settings, **(settings or {})}
+    return replace(
+        made, provenance=replace(made.provenance, settings=settings, focus={}), lens=lens
     )
-    return replace(attention, maps=maps, provenance=provenance, lens=lens)
 
 
 def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import through_lens
+from attnviz.analyses.lenses.layered import row_shares, through_lens
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.lens_inputs import ValueVectors
 
@@ -22,10 +22,10 @@ WITHOUT_PROJECTION = (
 
 
 def norm(transformed: ValueVectors) -> Attention:
-    """Length of each key's contribution to each query, as shares of the row's summed lengths.
+    """Length of each key's contribution to each query, over all heads together.
 
     For each stream a map of one head, "sum", with ‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖ for each layer; then for each
-    a map "…-by-head" with the heads' own ‖Aₕᵢⱼ fₕ(xⱼ)‖.
+    a map "…-by-head" with the heads' own ‖Aₕᵢⱼ fₕ(xⱼ)‖, as shares of their row's sum.
     """
     attention = transformed.attention
     unit = UNIT if transformed.projected else VALUE_UNIT
@@ -66,6 +66,4 @@ def norms_by_head(
 def _as_map(
     item: AttentionMap, lengths: NDArray[np.float64], unit: str, **changes: object
 ) -> AttentionMap:
-    totals = lengths.sum(axis=-1, keepdims=True)
-    shares = np.divide(lengths, totals, out=np.zeros_like(lengths), where=totals > 0)
-    return item.with_weights(shares.astype(np.float32), unit=unit, **changes)
+    return item.with_weights(row_shares(lengths).astype(np.float32), unit=unit, **changes)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import Token
 from attnviz.core.measures import HeadMeasure
+from attnviz.core.tokens import text_places
 
 _PATCH = re.compile(r"(\d+),(\d+)")
 
@@ -61,7 +62,7 @@ def patch_distance(subject: MeasuredMap) -> HeadMeasure | None:
     places = patch_places(item.key_tokens)
     if places is None or not within_one_text(item):
         return None
-    patches = [place for place, token in enumerate(item.key_tokens) if not token.special]
+    patches = text_places(item.key_tokens)
     apart = np.linalg.norm(places[:, None] - places, axis=-1)
 
     def formula(weights: NDArray[np.floating]) -> Numbers:

@@ -13,6 +13,7 @@ import numpy as np
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.core.attention_map import Token
 from attnviz.core.measures import HeadMeasure
+from attnviz.core.tokens import text_places
 
 _WORDS = (
     "apple arm baby bag ball bank bed bird blue boat book bottle box bread bridge brother cake car "
@@ -58,7 +59,7 @@ def repetition(tokens: tuple[Token, ...]) -> tuple[list[int], list[int]]:
 
     Special tokens do not count, so a start token shifts both alike.
     """
-    places = [place for place, token in enumerate(tokens) if not token.special]
+    places = text_places(tokens)
     texts = [tokens[place].text for place in places]
     best, period = 0, 0
     for shift in range(SHORTEST, len(texts) // 2 + 1):

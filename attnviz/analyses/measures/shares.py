@@ -109,8 +109,7 @@ def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Nu
     α_k = Σ_{i≥k} A_ik / (T − k) in a causal map of T tokens.
     """
     received = np.ones(weights.shape[-2], dtype=weights.dtype) @ weights
-    seen_by = np.maximum(visible.sum(axis=-2), 1)[:, None]
-    scores: Numbers = received / seen_by
+    scores: Numbers = received / np.maximum(visible.sum(axis=-2), 1)[:, None]
     return scores
 
 

@@ -26,7 +26,6 @@ class FileFormat:
     """How a file of texts is read.
 
     Attributes:
-        input_format: of `INPUT_FORMATS`.
         pairs: source and target are wanted rather than single texts; in .txt, and in .tsv without a
             header, they stand to the left and right of a tab or |||.
         keep_blank: a blank line is a BadText too, for output that stays line by line.

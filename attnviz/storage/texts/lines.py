@@ -42,12 +42,12 @@ class Lines:
 
     def __init__(self, stream: Readable, start: bytes = b"") -> None:
         self.stream, self.start = stream, start
-        self.whole: deque[bytes] = deque()
+        self.complete: deque[bytes] = deque()
 
     @property
     def ready(self) -> bool:
-        """Whether a whole line is here already."""
-        return bool(self.whole) or b"\n" in self.start
+        """Whether a complete line is here already."""
+        return bool(self.complete) or b"\n" in self.start
 
     def __iter__(self) -> Iterator[bytes]:
         pieces: list[bytes] = []
@@ -55,12 +55,12 @@ class Lines:
             self.start = b""
             *ended, last = chunk.split(b"\n")
             for line in ended:
-                self.whole.append(b"".join((*pieces, line, b"\n")))
+                self.complete.append(b"".join((*pieces, line, b"\n")))
                 pieces.clear()
             if last:
                 pieces.append(last)
-            while self.whole:
-                yield self.whole.popleft()
+            while self.complete:
+                yield self.complete.popleft()
         if pieces:
             yield b"".join(pieces)
 
@@ -88,10 +88,9 @@ class _Rejoined(io.RawIOBase):
 
 
 def open_lines(stream: Readable, name: str, packed: bool = False) -> Lines | gzip.GzipFile:
-    """The lines of a stream, unpacked where its first bytes are those of gzip.
+    """The lines of a stream, unpacked where it is gzip, as it has to be where it is `packed`.
 
-    Raises:
-        BrokenFileError: it has to be `packed`, and is not.
+    A BrokenFileError says that it is not.
     """
     start = b""
     while len(start) < len(MAGIC) and (more := _read(stream)):
@@ -136,7 +135,6 @@ class Line:
         number: its place among the records, from 0; the id of a text without one.
         line: where it begins in the file, from 1.
         raw: what stands there, without the line's end; bytes that are no UTF-8 are surrogates.
-        name: the file's, for messages.
     """
 
     number: int

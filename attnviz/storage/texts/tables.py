@@ -18,8 +18,6 @@ from attnviz.storage.texts.lines import Line, decode_lines, make_texts, number_l
 
 SHOWN = 8
 """Columns of a file that a message names at most."""
-FIELD_ROOM = 2**31 - 1
-"""Letters that a field of CSV may have: as many as the csv module can count everywhere."""
 ROW_LINES = 10_000
 """Lines that a row may go over, so that a quote never closed does not take in the whole file."""
 
@@ -45,7 +43,7 @@ def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
     close, the lines below would go wrong as they just did, so that it is a problem at once: no line
     is read more than twice.
     """
-    csv.field_size_limit(FIELD_ROOM)
+    csv.field_size_limit(2**31 - 1)  # as many letters as the module can count everywhere
     source = decode_lines(lines)
     again: deque[str] = deque()
     taken: list[str] = []
@@ -87,10 +85,8 @@ def _problem(error: csv.Error, lines: int) -> str:
 def parse_columns(asked: str, pairs: bool) -> dict[str, str]:
     """The column of each role in words like `text=sentence,id=key`; a name, or a number from 1.
 
-    With `pairs` the roles are source, target, id and labels, else text, id and labels.
-
-    Raises:
-        UsageError: it is not written like this.
+    With `pairs` the roles are source, target, id and labels, else text, id and labels. A UsageError
+    where it is not written like this.
     """
     roles = ("source", "target", "id", "labels") if pairs else ("text", "id", "labels")
     found: dict[str, str] = {}
@@ -137,12 +133,16 @@ def read_table(
         return
     if first.problem:
         raise InputError(f"{first.where} is not CSV: {first.problem}")
-    layout = find_layout(first.fields, columns, pairs=pairs, first=first.where, name=name)
-    if not layout.header:
+    header, places = _find_places(first, columns, wanted, name)
+    if not header:
         rows = chain([first], rows)
-    before = first.number + layout.header
-    main = columns.get(wanted, wanted) if layout.header else wanted
-    yield from make_texts(rows, lambda row: _row_text(row, layout, before, main), keep_blank)
+    before = first.number + header
+    main = columns.get(wanted, wanted) if header else wanted
+
+    def text_of(row: Row) -> Text:
+        return _row_text(row, first, places, before, main)
+
+    yield from make_texts(rows, text_of, keep_blank)
 
 
 def _bare_text(row: Row, pairs: bool, most: int) -> Text:
@@ -151,56 +151,34 @@ def _bare_text(row: Row, pairs: bool, most: int) -> Text:
     return plain_text(row, pairs)
 
 
-def _row_text(row: Row, layout: Layout, before: int, main: str) -> Text:
+def _row_text(row: Row, first: Row, places: Mapping[str, int], before: int, main: str) -> Text:
     """The text of a row; a column that is missing at its end is left empty, one too many is not."""
     if row.problem:
         raise InputError(f"{row.where} is not CSV: {row.problem}")
-    if len(row.fields) > layout.width:
+    width = len(first.fields)
+    if len(row.fields) > width:
         raise InputError(
-            f"{row.where} has {count(len(row.fields), 'column')}, {layout.first} {layout.width}"
+            f"{row.where} has {count(len(row.fields), 'column')}, {first.where} {width}"
         )
-    text, target = _field(row, layout.main), _field(row, layout.target)
-    labels = _field(row, layout.labels)
+    found = {role: row.fields[at] for role, at in places.items() if at < len(row.fields)}
+    text = found.get("source" if "source" in places else "text", "")
+    target = found.get("target")
     return Text(
-        id=_field(row, layout.id) or str(row.number - before),
-        text=check_text(text or "", f"{main} in {row.where}"),
+        id=found.get("id") or str(row.number - before),
+        text=check_text(text, f"{main} in {row.where}"),
         target=None if target is None else check_text(target, f"target in {row.where}"),
-        labels=tuple(labels.split()) or None if labels else None,
+        labels=tuple(found.get("labels", "").split()) or None,
         where=row.where,
         line=row.line,
         raw=row.raw,
     )
 
 
-def _field(row: Row, place: int | None) -> str | None:
-    return None if place is None or place >= len(row.fields) else row.fields[place]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where in a row each role stands, counted from 0.
-
-    Attributes:
-        header: the first row names the columns and is no record.
-        width: how many columns the first row has.
-        first: where it is, for messages.
-        main: the text, or the source of a pair.
-    """
-
-    header: bool
-    width: int
-    first: str
-    main: int
-    target: int | None
-    id: int | None
-    labels: int | None
-
-
-def find_layout(
-    fields: Sequence[str], asked: Mapping[str, str], *, pairs: bool, first: str, name: str
-) -> Layout:
-    """The layout of a table by its first row; `asked` is from `parse_columns`."""
-    main = "source" if pairs else "text"
+def _find_places(
+    first: Row, asked: Mapping[str, str], main: str, name: str
+) -> tuple[bool, dict[str, int]]:
+    """Whether the first row is a header and no record, and where each role stands, from 0."""
+    fields, pairs = first.fields, main == "source"
     header = not asked or not all(column.isdecimal() for column in asked.values())
     if header:
         places = _by_name([field.strip() for field in fields], asked, main, name)
@@ -209,7 +187,7 @@ def find_layout(
         if max(places.values()) >= len(fields):
             raise UsageError(
                 f"--columns asks for column {max(places.values()) + 1}: "
-                f"{first} has {count(len(fields), 'column')}"
+                f"{first.where} has {count(len(fields), 'column')}"
             )
     if main not in places:
         needed = "source=NAME,target=NAME" if pairs else "text=NAME"
@@ -217,15 +195,9 @@ def find_layout(
             f"{name} has no column '{main}', only {_listed(fields)}: say --columns {needed}, "
             "with numbers from 1 where the first line is no header"
         )
-    return Layout(
-        header=header,
-        width=len(fields),
-        first=first,
-        main=places[main],
-        target=places.get("target") if pairs else None,
-        id=places.get("id"),
-        labels=places.get("labels"),
-    )
+    if not pairs:
+        places.pop("target", None)
+    return header, places
 
 
 def _by_name(
