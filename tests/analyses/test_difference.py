@@ -137,3 +137,15 @@ def test_signed_maps_are_refused():
 def test_texts_without_a_common_token_are_refused():
     with pytest.raises(InputError, match="no token in common"):
         compare_maps(map_of("ab"), map_of("cde"))
+
+
+def test_a_difference_keeps_its_sides_and_marks_rows_and_keys_that_only_one_has():
+    cross = {"query_side": "target", "key_side": "source"}
+    found = compare_maps(map_of("abc", **cross), map_of("ac", **cross)).map
+    assert (found.query_side, found.key_side) == ("target", "source")
+    assert [token.text for token in found.key_tokens] == ["a", "−b", "c"]
+
+
+def test_a_comparison_of_blocks_is_refused_by_name():
+    with pytest.raises(InputError, match=r"^a comparison needs single tokens"):
+        compare_maps(map_of("ab", blocks=(2, 2)), map_of("ab"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.lenses.flow import MOST_SOLVES, flow, flows
+from attnviz.analyses.lenses.flow import MOST_SOLVES, UNIT, flow, flows
 from attnviz.analyses.lenses.layered import Layered, with_residual
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
@@ -98,3 +98,9 @@ def test_its_cost_is_said_and_bounded() -> None:
     length = int(MOST_SOLVES**0.5) + 1
     with pytest.raises(UsageError, match="maximum-flow problems"):
         flow(text(rows(0, 1, 1, length, length)))
+
+
+def test_the_map_is_one_layer_and_one_head_of_flows() -> None:
+    found = flow(text(rows(1, 3, 2, 3, 3))).main
+    assert (found.layers, found.heads, found.unit) == (("flow",), ("mean",), UNIT)
+    assert found.weights.dtype == np.float32

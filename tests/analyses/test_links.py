@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.links import sharpest, strongest_links
 from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.measures import Link
 from attnviz.core.sinks import sink_place, word_cells
 from tests.samples import checked, maps, self_map
 
@@ -128,3 +129,17 @@ def test_only_a_square_of_one_text_has_a_diagonal_to_leave_out() -> None:
     tokens = tuple(map(Token, "abc"))
     item = AttentionMap("self", tokens[:1], tokens, np.array([[[[0.8, 0.1, 0.1]]]], np.float32))
     assert [link.key for link in strongest_links(item, 3)] == ["a", "b", "c"]
+
+
+def test_links_of_blocks_come_strongest_first_and_those_of_tokens_are_found_anew() -> None:
+    given = tuple(
+        Link(name, "x", weight, "0", "0", 0, 0) for name, weight in (("p", 0.2), ("q", 1))
+    )
+    item = self_map(["a", "b", "c"])
+    blocks = item.with_weights(item.weights, blocks=(2, 2), links=given)
+    assert strongest_links(blocks, 2) == [given[1], given[0]]
+    assert sharpest(blocks) == given[1]
+    alone = item.with_weights(item.weights, links=given)
+    assert strongest_links(alone, 2) == strongest_links(item, 2)
+    unread = item.with_weights(item.weights, blocks=(2, 2))
+    assert strongest_links(unread, 2) == strongest_links(item, 2)

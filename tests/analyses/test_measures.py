@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.repetition import repetition
+from attnviz.analyses.measures.repetition import repeated_words, repetition
 from attnviz.analyses.measures.shares import sink_fractions
-from attnviz.core.attention_map import AttentionMap
+from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.registry import MEASURES
 from tests.analyses.heads import even_rows, map_of, random_map, tokens
@@ -299,3 +299,27 @@ def test_turning_a_text_round_swaps_before_and_after(length: int, seed: int) -> 
         ("self", "self", 1),
     ):
         np.testing.assert_allclose(turned[other].values, sign * found[one].values, atol=1e-5)
+
+
+def test_repeated_words_are_different_ones_twice_and_the_same_for_a_seed() -> None:
+    words = repeated_words(5).split()
+    assert words[:5] == words[5:]
+    assert len(set(words)) == 5
+    assert repeated_words(5) == repeated_words(5, 0) != repeated_words(5, 1)
+    assert len(repeated_words().split()) == 48
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b c d a b c d", ([4, 5, 6, 7], [0, 1, 2, 3])),
+        ("a b c a b c", ([], [])),
+        # One token of the first copy may differ, for it has no space before it, but not two.
+        ("A b c d e a b c d e", ([6, 7, 8, 9], [1, 2, 3, 4])),
+        ("A B c d e f a b c d e f", ([], [])),
+    ],
+)
+def test_a_repetition_is_found_from_four_tokens_on(
+    text: str, expected: tuple[list[int], list[int]]
+) -> None:
+    assert repetition(tuple(map(Token, text.split()))) == expected

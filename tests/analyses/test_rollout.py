@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.analyses.lenses.rollout import rollout
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import UsageError
 
 
@@ -126,3 +128,21 @@ def test_missing_layers_and_rectangles_are_refused() -> None:
     wide = AttentionMap("cross", tokens(2), tokens(3), rows(0, 1, 1, 2, 3))
     with pytest.raises(UsageError, match="no encoder stream"):
         rollout(text(wide))
+
+
+def test_what_does_not_attend_to_itself_is_refused() -> None:
+    other = AttentionMap("a", tokens(3), tokens(3), rows(0, 1, 1, 3, 3))
+    with pytest.raises(UsageError, match="attends to itself, not stream 'a': use --lens raw"):
+        rollout(text(other))
+    wide = AttentionMap("self", tokens(2), tokens(3), rows(0, 1, 1, 2, 3))
+    with pytest.raises(UsageError, match="stream 'self' is not square"):
+        rollout(text(wide))
+    twice = [square("self", rows(0, 1, 1, size, size)) for size in (2, 3)]
+    with pytest.raises(UsageError, match=r"^layers of different sizes cannot be joined"):
+        rollout(text(*twice))
+
+
+def test_a_lens_leaves_no_focus_behind() -> None:
+    focused = text(square("self", rows(0, 1, 1, 2, 2)))
+    provenance = replace(focused.provenance, focus={"self": Focus("0", "0", "why")})
+    assert rollout(replace(focused, provenance=provenance)).provenance.focus == {}

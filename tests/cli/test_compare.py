@@ -1,8 +1,10 @@
 import json
+import re
 
 import numpy as np
 import pytest
 
+from attnviz.core.registry import PICTURES
 from attnviz.runs.pipeline import load
 from tests.invoke import attnviz
 
@@ -72,6 +74,51 @@ def test_pictures_are_written(saved, tmp_path):
     assert done.status == 0, done.err
     assert heatmap.read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in grid.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("head", "title"),
+    [
+        ((), r"B − A · layer 0 head \d, which differs most of 4"),
+        (("--head-a", "1", "--head-b", "2"), "B − A · layer 0 head 1→2"),
+    ],
+)
+def test_a_picture_says_which_head_it_is_of_and_what_the_sides_are(
+    saved, tmp_path, monkeypatch, head, title
+):
+    drawn = []
+
+    def spy(item, **texts):
+        drawn.append((item, texts))
+        return heatmap(item, **texts)
+
+    heatmap = PICTURES["heatmap"].load()
+    monkeypatch.setattr(f"{heatmap.__module__}.{heatmap.__name__}", spy)
+    out, names = tmp_path / "h.svg", [str(saved / f"{name}.npz") for name in "ab"]
+    assert attnviz("compare", *names, *head, "--heatmap", str(out), "-f", "none").status == 0
+    ((item, texts),) = drawn
+    assert re.fullmatch(title, texts["title"])
+    assert item.weights.shape == (1, 1, 3, 3)
+    assert f"head {item.heads[0]}" in texts["title"]
+    one, other = (" · head 1", " · head 2") if head else ("", "")
+    subtitle = f"A: .*{one} · “the cat sat”; B: .*{other} · “the cat sat”"
+    assert re.fullmatch(subtitle, texts["subtitle"])
+
+
+def test_a_saved_difference_says_what_both_sides_were(tmp_path):
+    out = tmp_path / "change.npz"
+    assert attnviz("compare", *TEXTS, *OWN, "-o", str(out), "-q").status == 0
+    (change,) = load(out)
+    assert change.text == TEXTS[0]
+    assert change.id == "0"
+    notes = change.provenance.notes
+    assert notes[0].startswith("A: ")
+    assert notes[0].endswith("“the cat sat”")
+    assert notes[1].startswith("B: ")
+    assert notes[1].endswith("“the dog sat”")
+    assert change.provenance.model == "B − A"
+    assert change.provenance.steps[-1] == "difference B − A"
+    assert change.provenance.focus == {}
 
 
 def test_fail_above_exits_with_1_and_names_the_heads(saved):

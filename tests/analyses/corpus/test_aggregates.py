@@ -193,3 +193,46 @@ def test_shares_by_position_and_special_tokens_make_one(stream) -> None:
     assert found == pytest.approx(np.ones((2, 2)), abs=1e-6)
     assert stream.class_shares.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)
     assert stream.class_even.sum(axis=0) == pytest.approx(np.ones((2, 2)), abs=1e-6)
+
+
+def test_near_positions_are_means_over_their_cells(stream) -> None:
+    place = stream.offsets.index(-1) if -1 in stream.offsets else None
+    assert place is not None
+    total, cells = np.zeros((2, 2)), 0
+    for number in range(TEXTS):
+        weights = attention_of(number).weights[:, :, 1:, 1:]
+        below = np.diagonal(weights, -1, axis1=-2, axis2=-1)
+        total, cells = total + below.sum(axis=-1), cells + below.shape[-1]
+    assert stream.by_offset[place] == pytest.approx(total / cells, abs=1e-6)
+
+
+def test_one_text_has_no_deviation_and_its_own_even_values() -> None:
+    (stream,) = report_of(aggregates([0])).streams
+    assert np.isnan(stream.deviation).all()
+    found = measure_heads(attention_of(0).main, False)
+    for place, meaning in enumerate(stream.measures):
+        expected = found[meaning.name]
+        assert stream.mean[place] == pytest.approx(expected.values, abs=1e-9, nan_ok=True)
+        if expected.uniform is not None:
+            even = np.broadcast_to(expected.uniform, (2, 2))
+            assert stream.uniform[place] == pytest.approx(even, abs=1e-9, nan_ok=True)
+        assert meaning.top == pytest.approx(expected.top)
+
+
+def test_the_report_says_what_it_is_of() -> None:
+    report = report_of(aggregates(range(3), failed=2), "layer")
+    assert (report.texts, report.failed) == (3, 2)
+    assert report.interval == (
+        "95% bootstrap interval of the mean, 40 Poisson replicates (seed 0), texts as units"
+    )
+    assert report.caption.startswith(report.provenance.title)
+    rows = report.streams[0].rows
+    assert [(row.layer, row.head) for row in rows] == [
+        (layer, head) for layer in report.streams[0].layers for head in report.streams[0].heads
+    ]
+
+
+def test_pairs_are_of_the_head_that_they_name(stream) -> None:
+    named = [(pair.layer, pair.head) for pair in stream.pairs]
+    heads = [(layer, head) for layer in stream.layers for head in stream.heads]
+    assert list(dict.fromkeys(named)) == heads
