@@ -8,8 +8,8 @@ A file (.npz, .safetensors or JSON of nested lists) holds one array for a stream
 An array of all layers has the axes ([layers, [batch of 1,]] [heads,] queries, keys), a layer's
 ([batch of 1,] [heads,] queries, keys). Tokens are lists of words: tokens; query_tokens and
 key_tokens; left_text and right_text; target_tokens and source_tokens; decoder_tokens and
-encoder_tokens. In BertViz's own JSON the streams stand in a list under attention: [{"name", "attn", "left_text",
-"right_text"}].
+encoder_tokens. In BertViz's own JSON the streams stand in a list under attention:
+[{"name", "attn", "left_text", "right_text"}].
 """
 
 from __future__ import annotations
