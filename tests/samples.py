@@ -8,6 +8,7 @@ import string
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 
@@ -140,4 +141,11 @@ def same_map(one: AttentionMap, other: AttentionMap) -> bool:
         one.weights.dtype == other.weights.dtype == np.float32
         and one.weights.tobytes() == other.weights.tobytes()
         and all(getattr(one, name) == getattr(other, name) for name in facts)
+    )
+
+
+def notes_of(figure: Figure) -> tuple[str, ...]:
+    """The notes at a figure's foot, each on one line."""
+    return tuple(
+        text.get_text().replace("\n", " ") for text in figure.texts if text.get_gid() == "note"
     )

@@ -93,7 +93,9 @@ class Evaluation:
         mask = (source != PAD)[:, None, None, :]
         return encode(self.weights, self.sizes, self._embed(source), mask)[0], mask
 
-    def _scores(self, target: Tensor, memory: Tensor, mask: Tensor, last: bool = False) -> Tensor:
+    def _scores(
+        self, target: Tensor, memory: Tensor, mask: Tensor, *, last: bool = False
+    ) -> Tensor:
         states = decode(self.weights, self.sizes, self._embed(target), memory, mask)[0]
         scores: Tensor = predict(self.weights, states[:, -1:] if last else states).float()
         return scores

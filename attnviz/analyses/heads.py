@@ -44,7 +44,7 @@ def _rank(role: Role) -> tuple[bool, float]:
 
 
 def measure_heads(
-    item: AttentionMap | MeasuredMap, repeated: bool | None = None
+    item: AttentionMap | MeasuredMap, *, repeated: bool | None = None
 ) -> dict[str, HeadMeasure]:
     """Every measure that says something of a map, by name.
 
@@ -75,7 +75,7 @@ class HeadStudy:
         self._tops: dict[str, list[float]] = defaultdict(list)
         self._sinks: dict[str, list[float]] = defaultdict(list)
 
-    def add(self, attention: Attention, repeats: bool = True) -> None:
+    def add(self, attention: Attention, *, repeats: bool = True) -> None:
         """Measure one more text, with the same streams, layers and heads as the others.
 
         Repetitions are looked for too, unless a sequence made for it follows.
@@ -86,7 +86,7 @@ class HeadStudy:
         self.texts += 1
         for place, item in enumerate(attention.maps):
             subject = MeasuredMap(item)
-            self._add(place, item, measure_heads(subject, None if repeats else False))
+            self._add(place, item, measure_heads(subject, repeated=None if repeats else False))
             if place == 0:
                 fractions = sink_fractions(subject)
                 key = int(fractions.argmax())

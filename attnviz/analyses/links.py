@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def strongest_links(item: AttentionMap, count: int, between_words: bool = True) -> list[Link]:
+def strongest_links(item: AttentionMap, count: int, *, between_words: bool = True) -> list[Link]:
     """The cells of largest size over all layers and heads, largest first; ties in map order."""
     if item.is_pooled and item.links:
         return sorted(item.links, key=lambda link: -link.weight)[:count]

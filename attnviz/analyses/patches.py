@@ -90,7 +90,7 @@ def over_picture(item: AttentionMap) -> NDArray[np.float32]:
     return weights.reshape(*weights.shape[:2], rows, columns)
 
 
-def picture_views(attention: Attention, every_layer: bool = False) -> list[View]:
+def picture_views(attention: Attention, *, every_layer: bool = False) -> list[View]:
     """The matrices to show for one picture, rows and columns being those of its patches.
 
     A picture has hundreds of patches, whose shares are all small: they are shown in relation to the

@@ -59,12 +59,14 @@ def count_records(
     """How many texts, good and bad, a file gives; None of what can be read only once."""
     if file == "-" or not Path(file).is_file():
         return None
-    reading = reading_of(file, pairs, keep_blank, columns, input_format)
+    reading = reading_of(
+        file, pairs=pairs, keep_blank=keep_blank, columns=columns, input_format=input_format
+    )
     return sum(1 for _ in read_texts(_lines(Path(file)), f"'{file}'", reading))
 
 
 def reading_of(
-    file: str, pairs: bool, keep_blank: bool, columns: str | None, input_format: str | None
+    file: str, *, pairs: bool, keep_blank: bool, columns: str | None, input_format: str | None
 ) -> FileFormat:
     """How to read a file: as its name says, unless a format was given."""
     path = Path(file)
@@ -81,7 +83,7 @@ def reading_of(
     if columns is not None:
         from attnviz.storage.texts.tables import parse_columns
 
-        asked = parse_columns(columns, pairs)
+        asked = parse_columns(columns, pairs=pairs)
     reading = FileFormat(input_format or "txt", pairs, keep_blank, asked)
     check_reading(reading)
     return reading
@@ -103,7 +105,7 @@ def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, opened once they are wanted; a pipe gives what it has at once."""
-    yield from read_file(path.open("rb", buffering=0), f"'{path}'", is_packed(path))
+    yield from read_file(path.open("rb", buffering=0), f"'{path}'", packed=is_packed(path))
 
 
 def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
@@ -147,7 +149,13 @@ def texts_of(
     if "-" in arguments and len(arguments) > 1:
         raise UsageError("- reads every text from stdin and stands alone: leave the others out")
     if file is not None or list(arguments) == ["-"]:
-        how = reading_of(file or "-", pairs, keep_blank, columns, input_format)
+        how = reading_of(
+            file or "-",
+            pairs=pairs,
+            keep_blank=keep_blank,
+            columns=columns,
+            input_format=input_format,
+        )
         return texts_of_file(file or "-", how), True
     if columns is not None or input_format is not None:
         given = "--columns" if columns is not None else "--input-format"

@@ -77,9 +77,11 @@ class Report(AbstractContextManager["Report"]):
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         names = [self.format, *([format_of(output.output, kind)] if output.output else [])]
         shown = kind not in PLAIN and any(FORMATS[name].form in ("text", "maps") for name in names)
-        display = display_of_stdout(many) if shown else Display(many=many)
+        display = display_of_stdout(many=many) if shown else Display(many=many)
         self.resumable = resumable = (
-            open_resumable(options, many, command, input_file, display.width)
+            open_resumable(
+                options, many=many, command=command, input_file=input_file, width=display.width
+            )
             if kind == "maps"
             else None
         )
@@ -93,9 +95,11 @@ class Report(AbstractContextManager["Report"]):
             renderer = renderer_of(format_of(draft.path, kind), kind, plain)
             self.sinks.append(DataSink(renderer, draft))
         for picture, path in places.items():
-            self.sinks.append(PictureSink(picture, path, many, self.good))
+            self.sinks.append(PictureSink(picture, path, many=many, count=self.good))
         if output.html or output.open_page:
-            self.sinks.append(PageSink(output.html, many, output.open_page, self.good))
+            self.sinks.append(
+                PageSink(output.html, many=many, shown=output.open_page, count=self.good)
+            )
         renderer = renderer_of(self.format, kind, display)
         self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
 

@@ -22,6 +22,7 @@ from attnviz.storage.texts import chunks
 def run_texts(
     command: Command,
     texts: Iterable[Record],
+    *,
     many: bool,
     options: Options,
     input_file: str | None = None,

@@ -67,7 +67,9 @@ def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
 class DataSink:
     """Data in a draft, kept once it is complete, or on stdout as soon as each result is done."""
 
-    def __init__(self, renderer: Renderer, draft: Draft | None = None, alone: bool = True) -> None:
+    def __init__(
+        self, renderer: Renderer, draft: Draft | None = None, *, alone: bool = True
+    ) -> None:
         self.renderer, self.draft, self.alone = renderer, draft, alone
         self.read = True
 
@@ -96,13 +98,13 @@ class DataSink:
 class PictureSink:
     """A picture of each result: FILE for one, FILE-0, FILE-1, … for several."""
 
-    def __init__(self, picture: str, path: Path, many: bool, count: int = 0) -> None:
+    def __init__(self, picture: str, path: Path, *, many: bool, count: int = 0) -> None:
         self.picture, self.path, self.many, self.count = picture, path, many, count
         self.suffix = picture_suffix(path)
 
     def add(self, item: Item) -> None:
         """Draw the result's picture."""
-        write_file(_numbered(self.path, self.many, self.count), self._drawn(item))
+        write_file(_numbered(self.path, many=self.many, count=self.count), self._drawn(item))
         self.count += 1
 
     def finish(self) -> None:
@@ -123,7 +125,7 @@ class PictureSink:
 class PageSink:
     """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
 
-    def __init__(self, path: Path | None, many: bool, shown: bool, count: int = 0) -> None:
+    def __init__(self, path: Path | None, *, many: bool, shown: bool, count: int = 0) -> None:
         if path is not None:
             if path.suffix.lower() not in SUFFIXES:
                 raise UsageError(f"--html '{path}' must end in {' or '.join(SUFFIXES)}")
@@ -138,7 +140,7 @@ class PageSink:
         from attnviz.runs.outputs import page_html
 
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
-        path = _numbered(path, self.many and self.path is not None, self.count)
+        path = _numbered(path, many=self.many and self.path is not None, count=self.count)
         page = page_html(
             attention,
             command_line(),
@@ -160,7 +162,7 @@ Sink = DataSink | PictureSink | PageSink
 """One place that results go to."""
 
 
-def _numbered(path: Path, many: bool, count: int) -> Path:
+def _numbered(path: Path, *, many: bool, count: int) -> Path:
     return path.with_name(f"{path.stem}-{count}{path.suffix}") if many else path
 
 
@@ -183,7 +185,7 @@ def command_line() -> str:
 
 
 def open_resumable(
-    options: Options, many: bool, command: str, input_file: Path | None, width: int
+    options: Options, *, many: bool, command: str, input_file: Path | None, width: int
 ) -> ResumableSink | None:
     """The data file in shards, or one that --resume can continue.
 
@@ -214,10 +216,10 @@ def open_resumable(
     if not shard_size and not (again and FORMATS[name].grows and can_resume(path)):
         return None
 
-    def make(first: int, begun: bool) -> Renderer:
+    def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
         return renderer_of(name, "maps", Display(width=width, many=True, first=first, begun=begun))
 
-    make(0, False)
+    make(0, False)  # noqa: FBT003 - as a callback is called
     return ResumableSink(
         path,
         make,
@@ -230,7 +232,7 @@ def open_resumable(
     )
 
 
-def display_of_stdout(many: bool) -> Display:
+def display_of_stdout(*, many: bool) -> Display:
     """Width and colours of stdout: NO_COLOR, FORCE_COLOR, COLUMNS and TERM are honoured.
 
     A pipe has no width of its own and reads at that of the terminal around it, else at 80 columns.

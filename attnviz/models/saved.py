@@ -177,7 +177,9 @@ class Dumped(OneByOne):
             raise InputError(f"'{self.path}' has no attention for text {self.count}")
         keys = split_words(query.text)
         queries = split_words(query.target or "") if query.kind == "cross" else keys
-        maps = tuple(self._named(item, queries, keys, found.ends_early) for item in found.maps)
+        maps = tuple(
+            self._named(item, queries, keys, may_grow=found.ends_early) for item in found.maps
+        )
         text, source, target = texts_of(query)
         notes = tuple(note for note in found.provenance.notes if note not in found.unnamed)
         provenance = replace(found.provenance, notes=notes)
@@ -186,11 +188,11 @@ class Dumped(OneByOne):
         )
 
     def _named(
-        self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token], may_grow: bool
+        self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token], *, may_grow: bool
     ) -> AttentionMap:
         """The map with words for tokens; links, which end where the last one is, are filled up."""
         sides = [
-            self._side(words, tokens, may_grow)
+            self._side(words, tokens, may_grow=may_grow)
             for words, tokens in ((queries, item.query_tokens), (keys, item.key_tokens))
         ]
         grown = [len(side) - have for side, have in zip(sides, item.weights.shape[2:], strict=True)]
@@ -198,7 +200,7 @@ class Dumped(OneByOne):
         return item.with_weights(padded, query_tokens=sides[0], key_tokens=sides[1])
 
     def _side(
-        self, words: Sequence[Token], tokens: Sequence[Token], may_grow: bool
+        self, words: Sequence[Token], tokens: Sequence[Token], *, may_grow: bool
     ) -> tuple[Token, ...]:
         """The words, and the end mark where the file has one more position than words."""
         if len(tokens) == len(words) + 1:

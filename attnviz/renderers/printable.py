@@ -55,7 +55,7 @@ def printable(text: str) -> str:
     if text and not text.strip(" "):
         return SPACE * len(text)
     blank = text.isspace()
-    shown = [_shown(text, index, blank) for index in range(len(text))]
+    shown = [_shown(text, index, blank=blank) for index in range(len(text))]
     if shown and unicodedata.category(text[0]) in ("Mn", "Me") and shown[0] == text[0]:
         shown.insert(0, "◌")
     return "".join(shown)
@@ -89,7 +89,7 @@ def shorten(text: str, width: int) -> str:
     return text[:end].rstrip(_JOINERS) + "…"
 
 
-def _shown(text: str, index: int, blank: bool) -> str:
+def _shown(text: str, index: int, *, blank: bool) -> str:
     """How one character of the text is shown; `blank`: the text holds nothing but white space."""
     character = text[index]
     if character == " " and blank:

@@ -43,7 +43,7 @@ class AttendChunk:
 
     def open(self) -> Source:
         """The source, loaded once in a process."""
-        return opened(self.origin, self.command, needs_head(self.choice.lens))
+        return opened(self.origin, self.command, with_head=needs_head(self.choice.lens))
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""
@@ -51,7 +51,7 @@ class AttendChunk:
 
 
 @lru_cache(maxsize=2)
-def opened(origin: Origin, command: Command, with_head: bool = False) -> Source:
+def opened(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
     """A source that stays open for as long as the process works on its texts."""
     source = open_source(origin, command, with_head=with_head)
     gc.enable()

@@ -207,7 +207,7 @@ class ResumableSink:
         self.data = None
         self._mark()
 
-    def _mark(self, ended: bool = False) -> None:
+    def _mark(self, *, ended: bool = False) -> None:
         output, rejects = (0 if file is None else file.size for file in (self.data, self.rejects))
         self.progress = Progress(self.records, self.failed, output, rejects, ended)
 

@@ -6,9 +6,10 @@ import pytest
 from PIL import Image
 
 from attnviz.core.registry import PICTURE_SUFFIXES
-from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
+from tests.samples import notes_of
 
 from .pictures import map_of, shares, tokens
 

@@ -3,8 +3,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.grid import grid
+from tests.samples import notes_of
 
 from .pictures import map_of, picture_and_bar, pixels, shares
 

@@ -5,8 +5,9 @@ import pytest
 
 from attnviz.core.attention_map import Token
 from attnviz.renderers.colors import INK, LABELLED, SPECIAL
-from attnviz.renderers.figures.figure import figure_bytes, ink, notes_of
+from attnviz.renderers.figures.figure import figure_bytes, ink
 from attnviz.renderers.figures.heatmap import heatmap, number
+from tests.samples import notes_of
 
 from .pictures import map_of, picture_and_bar, pixels, shares, tokens
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from attnviz.core.attention_map import Token
 from attnviz.renderers.colors import HEAD_COLORS, INK, LABELLED, SPECIAL, color_of, scale_of
-from attnviz.renderers.figures.figure import figure_bytes, ink, notes_of
+from attnviz.renderers.figures.figure import figure_bytes, ink
 from attnviz.renderers.figures.links import MOST_HEADS, MOST_LINES, lines_of, links
 from tests.renderers.pictures import map_of, shares, tokens
+from tests.samples import notes_of
 
 
 def drawn(figure):

@@ -42,7 +42,7 @@ def test_of_several_texts_each_line_names_its_own():
 
 
 def test_small_weights_keep_two_digits_and_changes_their_sign():
-    assert [amount(0.004321), amount(0.5), amount(-0.2, True), amount(0.2, True)] == [
+    assert [amount(0.004321), amount(0.5), amount(-0.2, signed=True), amount(0.2, signed=True)] == [
         "0.0043",
         "0.50",
         "-0.20",

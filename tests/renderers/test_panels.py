@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from attnviz.core.attention_map import AttentionMap, Token
-from attnviz.renderers.figures.figure import figure_bytes, notes_of
+from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.panels import panels
-from tests.samples import ODD, self_map
+from tests.samples import ODD, notes_of, self_map
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat"]
 

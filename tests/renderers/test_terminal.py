@@ -74,10 +74,10 @@ def test_no_line_is_wider_than_the_terminal(renderer, colors, width, shape):
 
 def test_cells_are_square_and_as_large_as_fit():
     item = map_of(shares(1, 1, 11, 11))
-    assert layout_of(item, 66, True) == Layout(1, 1, 4, 4)
-    assert layout_of(item, 25, True) == Layout(1, 1, 2, 2)
-    assert layout_of(item, 8, True) == Layout(2, 2, 1, 1)
-    assert layout_of(item, 66, False) == Layout(1, 1, 2, 1)
+    assert layout_of(item, 66, colored=True) == Layout(1, 1, 4, 4)
+    assert layout_of(item, 25, colored=True) == Layout(1, 1, 2, 2)
+    assert layout_of(item, 8, colored=True) == Layout(2, 2, 1, 1)
+    assert layout_of(item, 66, colored=False) == Layout(1, 1, 2, 1)
 
 
 def test_the_strongest_weight_of_a_block_is_what_it_shows_and_that_is_said():

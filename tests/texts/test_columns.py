@@ -9,12 +9,12 @@ from attnviz.storage.texts.tables import parse_columns
 
 
 def test_each_role_gets_its_column() -> None:
-    assert parse_columns("text=sentence, id = my key", False) == {
+    assert parse_columns("text=sentence, id = my key", pairs=False) == {
         "text": "sentence",
         "id": "my key",
     }
-    assert parse_columns("source=1,target=10", True) == {"source": "1", "target": "10"}
-    assert parse_columns("id=key", False) == {"id": "key"}
+    assert parse_columns("source=1,target=10", pairs=True) == {"source": "1", "target": "10"}
+    assert parse_columns("id=key", pairs=False) == {"id": "key"}
 
 
 @pytest.mark.parametrize(
@@ -33,5 +33,5 @@ def test_each_role_gets_its_column() -> None:
 )
 def test_what_it_may_not_say_is_named(asked: str, pairs: bool, message: str) -> None:
     with pytest.raises(UsageError) as raised:
-        parse_columns(asked, pairs)
+        parse_columns(asked, pairs=pairs)
     assert str(raised.value).startswith(message)

@@ -185,5 +185,5 @@ def in_words(subject: MeasuredMap, queries: Axis, keys: Axis) -> InWords:
         visible = np.logical_or.reduceat(visible, queries.starts, axis=-2)
     between = visible & ~queries.special[:, None] & ~keys.special
     if within_one_text(item):
-        np.fill_diagonal(between, False)
+        np.fill_diagonal(between, val=False)
     return InWords(queries, keys, weights, between)

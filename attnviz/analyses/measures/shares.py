@@ -62,7 +62,7 @@ def same_token(subject: MeasuredMap) -> HeadMeasure | None:
     targets[[token.special for token in item.query_tokens]] = False
     targets[:, [token.special for token in item.key_tokens]] = False
     if within_one_text(item):
-        np.fill_diagonal(targets, False)
+        np.fill_diagonal(targets, val=False)
     return subject.share_on(
         "same-token", targets, ("never the same token", "only other places of the same token")
     )

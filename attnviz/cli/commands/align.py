@@ -33,12 +33,13 @@ SCORE = opt(OUTPUT, "--score GOLD", GOLD)
 
 def run_alignment(
     pairs: Iterable[Record],
-    many: bool,
     options: Options,
     file: str | None,
     how: str | None,
     against: str,
     score: Path | None,
+    *,
+    many: bool,
 ) -> int:
     """Write the links of each pair, or with a gold file the scores; answers the status."""
     from attnviz.cli.report import Report
@@ -173,4 +174,4 @@ def align(
     from attnviz.cli.inputs import reading, texts_of
 
     pairs, _ = texts_of([], file, pairs=True, keep_blank=True, **reading(options))
-    raise typer.Exit(run_alignment(pairs, True, options, file, symmetrize, against, score))
+    raise typer.Exit(run_alignment(pairs, options, file, symmetrize, against, score, many=True))

@@ -40,4 +40,8 @@ def co(
     given = [text for text in (a, b) if text is not None]
     texts, many = texts_of(given, input_file, pairs=True, **reading(options))
     origin = replace(options.origin, mechanism=f"co-{variant}")
-    raise typer.Exit(run_texts("co", texts, many, replace(options, origin=origin), input_file))
+    raise typer.Exit(
+        run_texts(
+            "co", texts, many=many, options=replace(options, origin=origin), input_file=input_file
+        )
+    )

@@ -45,13 +45,13 @@ def cross(
 
     given = [text for text in (source, target) if text is not None]
     if options.origin.weights is not None and not given and input_file is None:
-        raise typer.Exit(run_texts("cross", [Text("0", "")], False, options))
+        raise typer.Exit(run_texts("cross", [Text("0", "")], many=False, options=options))
     aligned = options.output.format == "pharaoh" or score is not None
     texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned, **reading(options))
     if aligned:
         from attnviz.cli.commands.align import run_alignment
 
         raise typer.Exit(
-            run_alignment(texts, many, options, input_file, symmetrize, against, score)
+            run_alignment(texts, options, input_file, symmetrize, against, score, many=many)
         )
-    raise typer.Exit(run_texts("cross", texts, many, options, input_file))
+    raise typer.Exit(run_texts("cross", texts, many=many, options=options, input_file=input_file))

@@ -138,7 +138,7 @@ def image(
         report.add(
             Item(
                 found,
-                cache(partial(picture_views, found, options.choice.layer is not None)),
+                cache(partial(picture_views, found, every_layer=options.choice.layer is not None)),
                 pictures_of(found, lambda: seen(attention, part, patch)),
                 apply_choice(attention, choice) if with_page else None,
                 as_jpeg(part) if with_page else None,

@@ -44,9 +44,9 @@ def self_command(
         if options.origin.model in (None, "pocket"):
             raise UsageError("--pair needs a model that reads sentence pairs: --model ID_OR_FOLDER")
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
-        raise typer.Exit(run_texts("self", [both], False, options))
+        raise typer.Exit(run_texts("self", [both], many=False, options=options))
     if options.origin.weights is not None and not text and input_file is None:
         # A file of weights can bring its own tokens.
-        raise typer.Exit(run_texts("self", [Text("0", "")], False, options))
+        raise typer.Exit(run_texts("self", [Text("0", "")], many=False, options=options))
     texts, many = texts_of(text or [], input_file, **reading(options))
-    raise typer.Exit(run_texts("self", texts, many, options, input_file))
+    raise typer.Exit(run_texts("self", texts, many=many, options=options, input_file=input_file))

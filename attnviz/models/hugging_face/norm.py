@@ -55,13 +55,13 @@ def value_vectors(eager: EagerInputs) -> ValueVectors:
         _check_linear(item, layer, eager.kind)
     projected = all(item.projection is not None for item in seen)
     products = [
-        _products_of(item, layer.shape[1], projected)
+        _products_of(item, layer.shape[1], projected=projected)
         for item, (_, layer) in zip(seen, layers, strict=True)
     ]
     return ValueVectors(attention, stack_like(attention, products), projected)
 
 
-def _products_of(item: _Values, heads: int, projected: bool) -> NDArray[np.float64]:
+def _products_of(item: _Values, heads: int, *, projected: bool) -> NDArray[np.float64]:
     """One layer's inner products; heads that share values each get them."""
     value = item.value[0].double().cpu().numpy()
     value = value.repeat(heads // len(value), axis=0)

@@ -135,13 +135,6 @@ def write(
     where.text(*place, text, fontproperties=font, color=ink(color), parse_math=False, **looks)
 
 
-def notes_of(figure: Figure) -> tuple[str, ...]:
-    """The notes at a figure's foot, each on one line, for whoever cannot see the picture."""
-    return tuple(
-        text.get_text().replace("\n", " ") for text in figure.texts if text.get_gid() == "note"
-    )
-
-
 def missing_note(face: Typeface) -> tuple[str, ...]:
     """A note on the characters that no installed font draws; none where all are drawn."""
     count = len(face.missing)

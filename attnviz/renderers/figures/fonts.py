@@ -71,7 +71,7 @@ class Typeface:
         """How many pixels at 200 to the inch a line of drawable text takes."""
         font = self.font(size, bold=bold)
         measure = _ruler().get_text_width_height_descent
-        return float(measure(text, font, False)[0])  # type: ignore[no-untyped-call]
+        return float(measure(text, font, False)[0])  # type: ignore[no-untyped-call]  # noqa: FBT003
 
     def wrap(self, text: str, size: float, width: float, *, bold: bool = False) -> str:
         """The drawable text in lines of at most so many pixels, broken at spaces where possible."""

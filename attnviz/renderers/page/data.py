@@ -47,7 +47,7 @@ class Codes:
     layers: tuple[str, ...]
 
 
-def scale_of(weights: NDArray[np.float32], signed: bool) -> float:
+def scale_of(weights: NDArray[np.float32], *, signed: bool) -> float:
     """The weight that the highest code shall stand for, 1 for shares."""
     if signed:
         return float(max(weights.max(), -weights.min())) or 1.0
@@ -58,7 +58,7 @@ def scale_of(weights: NDArray[np.float32], signed: bool) -> float:
 
 def encode(weights: NDArray[np.float32], signed: bool, fine: bool) -> Codes:
     """The codes of a map's weights, layer by layer."""
-    scale = scale_of(weights, signed)
+    scale = scale_of(weights, signed=signed)
     levels = FINE_LEVELS if fine else SIGNED_LEVELS if signed else SHARE_LEVELS
     pack = _pack_fine if fine else _pack_signed if signed else _pack_shares
     # zlib lets other threads run.

@@ -146,7 +146,7 @@ def page_document(
     maps = []
     for number, item in enumerate(attention.maps):
         room = item.weights.size * most_weights // total if total > most_weights else total
-        maps.append(_map(attention, number, extras, room, total <= _FEW, blobs))
+        maps.append(_map(attention, number, extras, room, fine=total <= _FEW, blobs=blobs))
     provenance = attention.provenance
     # The target first, whose tokens attend.
     texts = (attention.text, attention.target, attention.source)
@@ -171,7 +171,7 @@ def _beginning(text: str) -> str:
 
 
 def _map(
-    attention: Attention, number: int, extras: Extras, room: int, fine: bool, blobs: Blobs
+    attention: Attention, number: int, extras: Extras, room: int, *, fine: bool, blobs: Blobs
 ) -> dict[str, Any]:
     item, name = attention.maps[number], f"m{number}"
     shown = within(item, room)

@@ -139,12 +139,12 @@ def grid(
             fitting.add(name)
     kept = [column for name, column in columns.items() if name in fitting]
     heads = [column.heading.rjust(column.width) for column in kept]
-    heading = " ".join([named_line(headings, widths, role).plain, *heads])
+    heading = " ".join([named_line(headings, widths, role=role).plain, *heads])
     lines = [Text(heading, style="dim", no_wrap=True)]
     if all(column.even for column in kept):
         lines += _even_lines(headings, names, kept, widths)
     for number, row in enumerate(names):
-        line = named_line(row, widths, role)
+        line = named_line(row, widths, role=role)
         for column in kept:
             text = column.cells[number].rjust(column.width)
             line.append(" ").append_text(shaded(text, min(column.shades[number], 1.0), display))
@@ -158,7 +158,7 @@ def no_room(names: Sequence[str], display: Display) -> list[Text]:
     return paragraph(told, display.width, "dim") if names else []
 
 
-def named_line(names: Sequence[str], widths: Sequence[int], role: bool = False) -> Text:
+def named_line(names: Sequence[str], widths: Sequence[int], *, role: bool = False) -> Text:
     """The names at the beginning of a line, the last in bold if it is a role."""
     plain = names[:-1] if role else names
     line = Text(" ".join(map(str.rjust, plain, widths)), no_wrap=True)

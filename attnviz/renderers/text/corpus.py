@@ -20,15 +20,15 @@ from attnviz.renderers.text.heads import UNKNOWN, in_units
 
 
 def _grid(
-    stream: StreamReport, columns: dict[str, Column], display: Display, role: bool = True
+    stream: StreamReport, columns: dict[str, Column], display: Display, *, role: bool = True
 ) -> list[Text]:
     """A line a head under the headings and uniform attention, in as many columns as fit."""
     headings = ("layer", "head", *(("role",) if role else ()))
-    lines, left_out = grid(headings, _names(stream, role), columns, display)
+    lines, left_out = grid(headings, _names(stream, role=role), columns, display)
     return [*lines, *no_room(left_out, display)]
 
 
-def _names(stream: StreamReport, role: bool = False) -> list[tuple[str, ...]]:
+def _names(stream: StreamReport, *, role: bool = False) -> list[tuple[str, ...]]:
     named = ((row, row.roles[0].name if row.roles else "") for row in stream.rows)
     return [
         (printable(row.layer), printable(row.head), *((name,) if role else ()))

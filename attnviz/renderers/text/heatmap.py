@@ -135,23 +135,23 @@ def picture(view: View, display: Display) -> list[Text]:
     """A view as lines: caption, ruler, labelled rows, scale, and what was left out."""
     item, colors = view.map, display.colors
     margin = numbered_width(item.query_tokens) + 1
-    layout = layout_of(item, display.width - margin, colors is not None)
+    layout = layout_of(item, display.width - margin, colored=colors is not None)
     limits = scale_of(item)
     image = strongest(item.weights[0, 0], layout.rows, layout.columns)
     pixels = image.repeat(layout.height, axis=0).repeat(layout.width, axis=1)
     lines = [Text(line, style="bold") for line in broken(printable(view.caption), display.width)]
     lines += [Text(printable(view.orientation), style="dim"), Text()]
     lines.append(Text(" " * margin + ruler(len(item.key_tokens), layout), style="dim"))
-    labels = _labels(item.query_tokens, image.shape[0], layout, colors is not None)
+    labels = _labels(item.query_tokens, image.shape[0], layout, colored=colors is not None)
     for number, line in enumerate(painted(pixels, limits, colors)):
         label = labels.get(number, Text())
         lines.append(Text.assemble(label, " " * (margin - label.cell_len), line))
     lines += [Text(), legend(item, colors, limits)]
-    lines += [Text(note, style="dim") for note in _notes(item, layout, colors is not None)]
+    lines += [Text(note, style="dim") for note in _notes(item, layout, colored=colors is not None)]
     return lines
 
 
-def layout_of(item: AttentionMap, room: int, colored: bool) -> Layout:
+def layout_of(item: AttentionMap, room: int, *, colored: bool) -> Layout:
     """Square cells as large as fit; where none fits, blocks of weights in a cell."""
     queries, keys = item.weights.shape[2:]
     columns = -(-keys // max(room, 1))
@@ -174,7 +174,9 @@ def ruler(keys: int, layout: Layout) -> str:
     return line
 
 
-def _labels(tokens: tuple[Token, ...], rows: int, layout: Layout, colored: bool) -> dict[int, Text]:
+def _labels(
+    tokens: tuple[Token, ...], rows: int, layout: Layout, *, colored: bool
+) -> dict[int, Text]:
     digits = len(str(len(tokens) - 1))
     found: dict[int, Text] = {}
     for row in range(rows):
@@ -185,7 +187,7 @@ def _labels(tokens: tuple[Token, ...], rows: int, layout: Layout, colored: bool)
     return found
 
 
-def _notes(item: AttentionMap, layout: Layout, colored: bool) -> list[str]:
+def _notes(item: AttentionMap, layout: Layout, *, colored: bool) -> list[str]:
     notes = []
     if layout.rows * layout.columns > 1:
         notes.append(
@@ -227,7 +229,9 @@ def thumbnails(item: AttentionMap, display: Display) -> list[Text]:
     """The heads as lines, with the scale and how a thumbnail is read."""
     names = [shorten(printable(name), NAME_WIDTH) for name in item.layers]
     margin = max(max(map(len, names)), len("layer")) + 1
-    beside, layout = _thumbnail_layout(item, display.width - margin, display.colors is not None)
+    beside, layout = _thumbnail_layout(
+        item, display.width - margin, colored=display.colors is not None
+    )
     limits = scale_of(item)
     small = strongest(item.weights, layout.rows, layout.columns)
     queries, keys = item.weights.shape[2:]
@@ -245,7 +249,7 @@ def thumbnails(item: AttentionMap, display: Display) -> list[Text]:
     return lines
 
 
-def _thumbnail_layout(item: AttentionMap, room: int, colored: bool) -> tuple[int, Layout]:
+def _thumbnail_layout(item: AttentionMap, room: int, *, colored: bool) -> tuple[int, Layout]:
     """As many heads beside one another as keep eight columns each, evenly shared out.
 
     Without colour a line is one row of pixels and twice as high as wide, so that it stands for

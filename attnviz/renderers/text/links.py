@@ -21,7 +21,7 @@ class LinksRenderer(TextRenderer):
         before = f"{printable(attention.id)}: " if self.display.many else ""
         signed = item.values == "signed"
         return "".join(
-            f"{before}{query} → {key} {amount(link.weight, signed)} {place(link)}\n"
+            f"{before}{query} → {key} {amount(link.weight, signed=signed)} {place(link)}\n"
             for link, query, key in named(item, views()[0].links)
             if link.weight
         )
@@ -49,7 +49,7 @@ def names(tokens: Sequence[Token], start: int = 0) -> list[str]:
     ]
 
 
-def amount(weight: float, signed: bool = False) -> str:
+def amount(weight: float, *, signed: bool = False) -> str:
     """Two decimals, or two digits where these would be zeros; a sign where it means something."""
     size = abs(weight)
     text = f"{size:.2f}" if size >= 0.095 else f"{size:.2g}"

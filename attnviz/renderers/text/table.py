@@ -31,7 +31,7 @@ SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)
 """Shares of the scale at which the next shade begins."""
 
 
-def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType]:
+def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableType]:
     """The matrix as something to print, and the legend that it needs.
 
     Words over columns of two digits; where these do not fit, position numbers over columns of one
@@ -42,11 +42,14 @@ def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType
     keys = len(item.key_tokens)
     plain, numbered = label_width(item.query_tokens), numbered_width(item.query_tokens)
     if plain + 1 + keys * (5 + signed) <= width:
-        return [_words(item, width - plain - 1), *_scale_line(item, colored)]
+        return [_words(item, width - plain - 1), *_scale_line(item, colored=colored)]
     if numbered + 1 + keys * (3 + signed) <= width and keys <= 100:
-        return [_positions(item), *_scale_line(item, colored)]
+        return [_positions(item), *_scale_line(item, colored=colored)]
     if numbered + 1 + keys <= width:
-        return [_shades(item, width - numbered - 1 - keys, colored), _legend(item, colored)]
+        return [
+            _shades(item, width - numbered - 1 - keys, colored=colored),
+            _legend(item, colored=colored),
+        ]
     told = (
         f"{keys} columns do not fit {width}: the strongest keys of each row; "
         "-f tsv has every weight, --heatmap FILE draws them"
@@ -54,7 +57,7 @@ def matrix(item: AttentionMap, width: int, colored: bool) -> list[RenderableType
     return [_strongest(item, width), Text(told, style="dim")]
 
 
-def _scale_line(item: AttentionMap, colored: bool) -> list[Text]:
+def _scale_line(item: AttentionMap, *, colored: bool) -> list[Text]:
     limits = scale_of(item)
     told = beyond(item, limits) if colored else ""
     return [Text(f"colours 0 – {two_digits(limits[1])}; {told}", style="dim")] if told else []
@@ -131,7 +134,7 @@ def _positions(item: AttentionMap) -> Table:
     return table
 
 
-def _shades(item: AttentionMap, room: int, colored: bool) -> Table:
+def _shades(item: AttentionMap, room: int, *, colored: bool) -> Table:
     table = _table(["", _ruler(len(item.key_tokens)), ""])
     limits = scale_of(item)
     for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
@@ -167,7 +170,7 @@ def shade(value: float, limits: Limits) -> str:
     return (NEGATIVE_SHADES if value < 0 else SHADES)[level(value, limits)]
 
 
-def _legend(item: AttentionMap, colored: bool) -> Text:
+def _legend(item: AttentionMap, *, colored: bool) -> Text:
     limits = scale_of(item)
     steps = [step * limits[1] for step in SHADE_STEPS]
     legend = Text("shades: ", style="dim")
@@ -224,7 +227,7 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
     ]
     if view.orientation:
         lines.append(Text(printable(view.orientation), style="dim"))
-    lines += [Text(), *matrix(view.map, width, display.colors is not None)]
+    lines += [Text(), *matrix(view.map, width, colored=display.colors is not None)]
     if view.heads:
         layer = view.map.layers[0]
         named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"

@@ -88,6 +88,10 @@ def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[T
         )
     if reading.input_format == "jsonl":
         return make_texts(
-            number_lines(lines, name), lambda line: json_text(line, pairs, columns), keep_blank
+            number_lines(lines, name),
+            lambda line: json_text(line, pairs=pairs, names=columns),
+            keep_blank=keep_blank,
         )
-    return make_texts(number_lines(lines, name), lambda line: plain_text(line, pairs), keep_blank)
+    return make_texts(
+        number_lines(lines, name), lambda line: plain_text(line, pairs=pairs), keep_blank=keep_blank
+    )

@@ -87,7 +87,7 @@ class _Rejoined(io.RawIOBase):
         return len(chunk)
 
 
-def open_lines(stream: Readable, name: str, packed: bool = False) -> Lines | gzip.GzipFile:
+def open_lines(stream: Readable, name: str, *, packed: bool = False) -> Lines | gzip.GzipFile:
     """The lines of a stream, unpacked where it is gzip, as it has to be where it is `packed`.
 
     A BrokenFileError says that it is not.
@@ -121,10 +121,10 @@ def unbroken(lines: Lines | gzip.GzipFile, name: str) -> Iterator[bytes]:
         raise BrokenFileError(name, number, str(error.strerror or error)) from error
 
 
-def read_file(file: BinaryIO, name: str, packed: bool = False) -> Iterator[bytes]:
+def read_file(file: BinaryIO, name: str, *, packed: bool = False) -> Iterator[bytes]:
     """The lines of an open file, plain or gzip, which is closed at their end."""
     with file:
-        yield from unbroken(open_lines(file, name, packed), name)
+        yield from unbroken(open_lines(file, name, packed=packed), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def number_lines(lines: Iterable[bytes], name: str) -> Iterator[Line]:
 
 
 def make_texts(
-    lines: Iterable[LineT], make: Callable[[LineT], Text], keep_blank: bool
+    lines: Iterable[LineT], make: Callable[[LineT], Text], *, keep_blank: bool
 ) -> Iterator[Text | BadText]:
     """Each line as a text, or as a BadText where `make` raises an InputError.
 
@@ -190,7 +190,7 @@ def make_texts(
             yield text
 
 
-def plain_text(line: Line, pairs: bool) -> Text:
+def plain_text(line: Line, *, pairs: bool) -> Text:
     """The line itself; of a pair, what stands before and after a tab or |||."""
     if not pairs:
         text = check_text(line.raw)
@@ -206,7 +206,7 @@ def plain_text(line: Line, pairs: bool) -> Text:
     )
 
 
-def json_text(line: Line, pairs: bool, names: Mapping[str, str]) -> Text:
+def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     """The text of an object with "text", or "source" and "target"; perhaps "id" and "labels"."""
     from attnviz.storage.documents import parse_json
 

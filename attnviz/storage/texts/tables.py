@@ -82,7 +82,7 @@ def _problem(error: csv.Error, lines: int) -> str:
     return str(error)
 
 
-def parse_columns(asked: str, pairs: bool) -> dict[str, str]:
+def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
     """The column of each role in words like `text=sentence,id=key`; a name, or a number from 1.
 
     With `pairs` the roles are source, target, id and labels, else text, id and labels. A UsageError
@@ -129,7 +129,9 @@ def read_table(
     wanted = "source" if pairs else "text"
     if bare and not columns and wanted not in first.fields and len(first.fields) <= most:
         rows = chain([first], rows)
-        yield from make_texts(rows, lambda row: _bare_text(row, pairs, most), keep_blank)
+        yield from make_texts(
+            rows, lambda row: _bare_text(row, pairs=pairs, most=most), keep_blank=keep_blank
+        )
         return
     if first.problem:
         raise InputError(f"{first.where} is not CSV: {first.problem}")
@@ -142,13 +144,13 @@ def read_table(
     def text_of(row: Row) -> Text:
         return _row_text(row, first, places, before, main)
 
-    yield from make_texts(rows, text_of, keep_blank)
+    yield from make_texts(rows, text_of, keep_blank=keep_blank)
 
 
-def _bare_text(row: Row, pairs: bool, most: int) -> Text:
+def _bare_text(row: Row, *, pairs: bool, most: int) -> Text:
     if len(row.fields) > most:
         raise InputError(f"{row.where} has {count(len(row.fields), 'column')}, not {most}")
-    return plain_text(row, pairs)
+    return plain_text(row, pairs=pairs)
 
 
 def _row_text(row: Row, first: Row, places: Mapping[str, int], before: int, main: str) -> Text:

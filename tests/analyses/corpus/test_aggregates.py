@@ -116,7 +116,7 @@ def stream(report):
 
 
 def test_means_and_deviations_are_those_of_numpy(stream) -> None:
-    measured = [measure_heads(attention_of(number).main, False) for number in range(TEXTS)]
+    measured = [measure_heads(attention_of(number).main, repeated=False) for number in range(TEXTS)]
     for place, meaning in enumerate(stream.measures):
         values = np.array([found[meaning.name].values for found in measured
                            if meaning.name in found])  # fmt: skip
@@ -209,7 +209,7 @@ def test_near_positions_are_means_over_their_cells(stream) -> None:
 def test_one_text_has_no_deviation_and_its_own_even_values() -> None:
     (stream,) = report_of(aggregates([0])).streams
     assert np.isnan(stream.deviation).all()
-    found = measure_heads(attention_of(0).main, False)
+    found = measure_heads(attention_of(0).main, repeated=False)
     for place, meaning in enumerate(stream.measures):
         expected = found[meaning.name]
         assert stream.mean[place] == pytest.approx(expected.values, abs=1e-9, nan_ok=True)

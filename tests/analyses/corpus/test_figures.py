@@ -19,7 +19,7 @@ def figures(length: int, causal: bool, special: tuple[int, ...] = (0,)):
     item = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
     subject = MeasuredMap(item)
     classes = np.arange(length) % len(CLASSES)
-    return item, classes, figures_of(subject, measure_heads(subject, False), classes)
+    return item, classes, figures_of(subject, measure_heads(subject, repeated=False), classes)
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (40, 40), (5, 30), (30, 5), (1, 1)])
@@ -61,7 +61,7 @@ def test_classes_share_out_all_attention() -> None:
 
 def test_measures_stand_beside_those_of_uniform_attention() -> None:
     item, _, found = figures(6, causal=True)
-    measures = measure_heads(item, False)
+    measures = measure_heads(item, repeated=False)
     assert found.shape == (COUNT, 2, 3)
     for place, name in enumerate(MEASURED):
         if name in measures:

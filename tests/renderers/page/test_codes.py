@@ -82,5 +82,5 @@ def test_the_scale_of_shares_is_one_unless_they_go_beyond_rounding(
 
 
 def test_a_signed_scale_reaches_the_largest_size() -> None:
-    assert scale_of(np.array([-2.0, 1.0], np.float32), True) == 2.0
-    assert scale_of(np.zeros(2, np.float32), True) == 1.0
+    assert scale_of(np.array([-2.0, 1.0], np.float32), signed=True) == 2.0
+    assert scale_of(np.zeros(2, np.float32), signed=True) == 1.0
