@@ -12,7 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture import probe
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.passes import check_mixture, read_call
+from attnviz.models.hugging_face.capture.passes import CaptureSpec, check_mixture, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses, pool_array, read_grid
 from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_token, in_blocks
 from tests.hugging_face.ask import every_weight
@@ -200,3 +200,41 @@ def test_what_a_call_says_of_later_keys_counts_more_than_its_module(module):
     assert probe.is_causal(call) is module
     for said in (True, False):
         assert probe.is_causal(replace(call, options={"is_causal": said})) is said
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share"), [(torch.float32, 1e-3), (torch.float16, 1e-2), (torch.bfloat16, 5e-2)]
+)
+@pytest.mark.parametrize("sharp", [0.1, 1.0])
+def test_outputs_may_be_off_by_a_share_of_the_largest_value_or_of_one(sharp, dtype, share):
+    call, weights = sdpa(heads=2, groups=2, causal=False, sharp=sharp)
+    value = call.value.to(dtype)
+    mixed = (weights @ value[0].float()).transpose(0, 1)[None]
+    most = share * max(float(value.abs().max()), 1.0)
+    for part, refused in ((0.95, False), (1.05, True)):
+        output = mixed.clone()
+        output[0, 5, 1, 2] += part * most
+        off = replace(call, value=value, output=output)
+        check_mixture("layer", off, weights[None], 5)
+        if refused:
+            with pytest.raises(AttentionError, match="'layer' cannot be read"):
+                check_mixture("layer", off, weights[None])
+        else:
+            check_mixture("layer", off, weights[None])
+
+
+def test_weights_that_a_kernel_returns_are_taken_where_they_are_wanted():
+    call, weights = sdpa()
+    given, whole = replace(call, weights=weights[None]), every_weight("layer", call)
+    taken = read_call("layer", given, replace(whole, given=True))
+    assert taken.how == "given by its kernel"
+    assert np.array_equal(taken.weights, weights[None].numpy())
+    assert read_call("layer", given, whole).how == "probed"
+    assert read_call("layer", call, replace(whole, given=True)).how == "probed"
+
+
+def test_queries_and_keys_are_kept_only_where_they_are_wanted():
+    call, _ = sdpa()
+    for grid in (PooledGrid(each_token(21), each_token(21)), PooledGrid(Axis(3, 5), Axis(3, 5))):
+        assert read_call("layer", call, CaptureSpec(grid)).projected is None
+        assert read_call("layer", call, CaptureSpec(grid, keep_qk=True)).projected is not None
