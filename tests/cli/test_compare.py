@@ -1,9 +1,12 @@
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from attnviz.cli.commands.compare import _matching
+from attnviz.core.errors import UsageError
 from attnviz.core.registry import PICTURES
 from attnviz.runs.pipeline import load
 from tests.invoke import attnviz
@@ -42,6 +45,12 @@ def test_json_has_both_sides_and_every_head():
     assert found["unit"] == "nats"
     assert len(found["heads"]) == 4
     assert {"a", "b", "change"} <= set(found["links"][0])
+
+
+def test_ten_links_are_named_unless_asked_for_more():
+    for asked, count in (((), 10), (("--top", "3"), 3)):
+        found = json.loads(attnviz("compare", *TEXTS, *OWN, *asked, "-f", "json", "-q").text)
+        assert len(found["links"]) == count
 
 
 def test_two_saved_maps_are_compared_without_a_model(saved):
@@ -150,3 +159,69 @@ def test_mistakes_are_one_line(arguments, message, status):
     assert message in done.err
     assert done.err.count("\n") == 1
     assert done.out == b""
+
+
+def test_more_heads_than_eight_that_differ_are_counted(tmp_path):
+    arguments = ("compare", *TEXTS, "--mechanism", "multi-head", "--size", "36")
+    for heads, more in ((8, ""), (9, " and 1 more"), (12, " and 4 more")):
+        size = ("--size", str(4 * heads), "--heads", str(heads))
+        done = attnviz(*arguments[:-2], *size, "--fail-above", "0", "-f", "none")
+        assert done.status == 1
+        assert f"{heads} of {heads} heads differ by more than 0 nats: " in done.err
+        assert done.err.count("layer 0 head") == 8
+        assert done.err.rstrip().endswith(f"){more}")
+
+
+def test_heads_that_were_compared_crosswise_are_both_named(saved):
+    which = ("--head-a", "1", "--head-b", "2", "--fail-above", "0", "-f", "none")
+    done = attnviz("compare", str(saved / "a.npz"), *which)
+    assert done.status == 1
+    assert "nats: layer 0 head 1 → layer 0 head 2 (" in done.err
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--layer", "layer 9 does not exist"),
+        ("--layer-a", "layer 9 does not exist"),
+        ("--layer-b", "layer 9 does not exist"),
+        ("--head", "head 9 does not exist"),
+        ("--head-b", "head 9 does not exist"),
+    ],
+)
+def test_an_option_without_a_side_is_of_both_and_one_with_a_side_of_that(saved, option, message):
+    names = [str(saved / f"{name}.npz") for name in "ab"]
+    done = attnviz("compare", *names, option, "9")
+    assert done.status == 2
+    assert message in done.err
+
+
+@pytest.mark.parametrize("option", ["--model", "--model-a", "--model-b"])
+def test_a_model_is_of_both_sides_or_of_its_own(option):
+    done = attnviz("compare", *TEXTS, option, "./no-such-model")
+    assert done.status != 0
+    assert "./no-such-model" in done.err
+
+
+def streams(*names):
+    maps = [SimpleNamespace(stream=name) for name in names]
+    return SimpleNamespace(main=maps[0], maps=maps)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "place"),
+    [
+        (("cross", "encoder"), ("encoder", "cross"), 1),
+        (("self",), ("encoder", "cross"), 0),
+        (("cross", "encoder"), ("self",), 0),
+        (("self",), ("causal",), 0),
+    ],
+)
+def test_maps_of_one_stream_are_compared_or_those_that_are_alone(first, second, place):
+    a, b = streams(*first), streams(*second)
+    assert _matching(a, b) == (a.main, b.maps[place])
+
+
+def test_streams_that_only_one_side_has_are_refused_where_both_have_more():
+    with pytest.raises(UsageError, match="B has no stream 'cross': it has encoder, decoder;"):
+        _matching(streams("cross", "self"), streams("encoder", "decoder"))

@@ -104,6 +104,11 @@ def test_windows_are_refused_by_their_shape():
         read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (3, 3))
 
 
+def test_of_another_shape_it_is_said_which_one_was_expected():
+    with pytest.raises(AttentionError, match=r"not \(1, heads, 2 queries, 4 keys\)"):
+        read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (2, 4))
+
+
 @pytest.mark.parametrize("value", [-0.5, 0.6, float("nan")])
 def test_scores_are_refused_by_their_range(value):
     with pytest.raises(AttentionError, match=r"these are not attention weights"):

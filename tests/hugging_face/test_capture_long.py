@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from transformers.modeling_utils import AttentionInterface
 
+from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.notices import notices_to
 from attnviz.models.hugging_face.capture import region as regions
@@ -19,9 +21,12 @@ from attnviz.models.hugging_face.capture.kernel import (
     watch_kernels,
 )
 from attnviz.models.hugging_face.capture.region import (
+    Axis,
     PooledGrid,
     Region,
     choose_grids,
+    each_token,
+    heads_of,
     in_blocks,
     region_note,
 )
@@ -271,3 +276,70 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
     assert "--top 0 leaves them out" in order[1]
     assert order[2] == "run"
     assert set(order[:2]) <= set(found.provenance.notes)
+
+
+@pytest.mark.parametrize(
+    ("free", "blocks"), [(2**32, 256), (2**30, 256), (2**29, 128), (2**26, 64), (2**25, 64)]
+)
+def test_a_long_text_takes_half_of_what_is_free_at_most(free, blocks, monkeypatch):
+    # 1,024 heads of 256 × 256 blocks take 2^29 bytes, of 64 × 64 2^25.
+    assert frame(131_072, free, monkeypatch).keys.blocks == blocks
+
+
+@pytest.mark.parametrize(
+    ("numbers", "stream", "heads"),
+    [
+        ({}, "self", 1),
+        ({"num_hidden_layers": 3}, "self", 3),
+        ({"num_attention_heads": 5}, "encoder", 5),
+        ({"encoder_layers": 2, "decoder_layers": 3, "num_hidden_layers": 9}, "encoder", 2),
+        ({"encoder_layers": 2, "decoder_layers": 3, "num_hidden_layers": 9}, "cross", 3),
+        ({"num_decoder_layers": 4, "decoder_attention_heads": 6}, "decoder", 24),
+    ],
+)
+def test_heads_are_counted_in_all_layers_of_a_stream(numbers, stream, heads):
+    config = SimpleNamespace(**numbers)
+    config.get_text_config = lambda: config
+    assert heads_of(config, stream) == heads
+
+
+def test_blocks_of_a_part_are_as_short_as_their_number_allows():
+    assert in_blocks(4, 15, 3) == Axis(4, 15, 4)
+    assert in_blocks(4, 15, 3).spans == [(4, 8), (8, 12), (12, 15)]
+    assert in_blocks(4, 15, 3).blocks == 3
+    assert in_blocks(4, 15, 11) == Axis(4, 15, 1)
+
+
+def test_a_block_is_called_after_its_first_and_last_word_and_covers_its_words():
+    tokens = (
+        Token("[CLS]", 0, 0, special=True),
+        Token("the", 5, 8),
+        Token("cat", 9, 12),
+        Token("[SEP]", 0, 0, special=True),
+        Token("[PAD]", 0, 0, special=True),
+        Token("x", 13, 14),
+    )
+    assert Axis(0, 6, 2).tokens(tokens) == (
+        Token("0–1 [CLS] … the", 5, 8),
+        Token("2–3 cat … [SEP]", 9, 12),
+        Token("4–5 [PAD] … x", 13, 14),
+    )
+    assert Axis(1, 6, 4).tokens(tokens) == (Token("1–4 the … [PAD]", 5, 12), Token("5 x", 13, 14))
+    assert Axis(3, 5, 2).tokens(tokens) == (Token("3–4 [SEP] … [PAD]", 0, 0, special=True),)
+    assert Axis(1, 3).tokens(tokens) == tokens[1:3]
+
+
+def test_a_note_says_who_attends_to_whom():
+    whole, part = each_token(9), Axis(2, 5)
+    assert region_note(PooledGrid(whole, whole), (9, 9)) == ""
+    assert region_note(PooledGrid(part, whole), (9, 9)) == (
+        "only tokens 2 to 4 of 9 tokens attend, to all of them"
+    )
+    assert region_note(PooledGrid(part, part), (9, 9)) == (
+        "only tokens 2 to 4 of 9 tokens attend, and only to each other: "
+        "rows sum to what stays among them"
+    )
+    blocks = PooledGrid(Axis(2, 8, 3), Axis(0, 9, 2))
+    assert region_note(blocks, (9, 9)).startswith(
+        "tokens 2 to 7 of 9 tokens: the maps are pooled to 2 × 5 blocks of 3 × 2 tokens"
+    )

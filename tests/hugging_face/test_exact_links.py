@@ -126,6 +126,32 @@ def test_of_equal_values_the_first_are_foremost():
     assert foremost(values, 2).tolist() == [[1, 3], [4, 0]]
 
 
+@pytest.mark.parametrize("keys", [Axis(6, 20, 5), Axis(5, 20, 2), Axis(0, 21, 4)])
+def test_a_rows_bound_is_the_most_that_it_gives_to_a_block_without_hidden_keys(keys):
+    call, weights = sdpa(causal=False)
+    frame, hidden = PooledGrid(Axis(4, 15, 3), keys), IgnoredPositions(keys=(0, 6, 7, 12, 19))
+    bounds = Bounds(call, frame, hidden)
+    read_grid(call, frame, bounds.add)
+    shown = weights.clone()
+    shown[..., list(hidden.keys)] = 0
+    masses = torch.stack([shown[:, 4:15, first:stop].sum(-1) for first, stop in keys.spans])
+    torch.testing.assert_close(bounds.highest.T, masses.amax(0), atol=1e-5, rtol=0)
+
+
+def test_rows_are_worked_out_as_many_at_a_time_as_fit(monkeypatch):
+    # Of two heads a row of 40 weights takes 2 × 40 × 16 bytes.
+    monkeypatch.setattr(exact_links, "ROW_BYTES", 3 * 2 * 40 * 16)
+    call, weights = sdpa(tokens=40, heads=2, groups=2)
+    opened = []
+    rows = exact_links.row_weights
+    monkeypatch.setattr(
+        exact_links, "row_weights", lambda *given: (opened.append(given[2].shape), rows(*given))[1]
+    )
+    found = found_in(call, PooledGrid(in_blocks(0, 40, 2), in_blocks(0, 40, 2)), HIDDEN, 5)
+    assert {shape[1] for shape in opened[:-1]} == {3}
+    assert_same(found, brute_force(weights.numpy(), HIDDEN, 5), weights, rounding(call))
+
+
 def test_few_rows_are_opened_where_blocks_rule_out_the_others(monkeypatch):
     monkeypatch.setattr(exact_links, "ROWS", 4)
     call, _ = sdpa(tokens=400, heads=2, groups=2)

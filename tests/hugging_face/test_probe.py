@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from attnviz.core.errors import AttentionError
+from attnviz.models.hugging_face.capture import probe
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.passes import check_mixture, read_call
+from attnviz.models.hugging_face.capture.passes import CaptureSpec, check_mixture, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses, pool_array, read_grid
 from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_token, in_blocks
 from tests.hugging_face.ask import every_weight
@@ -120,3 +123,118 @@ def test_a_kernel_that_is_not_linear_in_its_values_is_refused():
     crooked = Call(squares, call.module, call.query, call.key, call.value, None, {}, output)
     with pytest.raises(AttentionError, match="cannot be read"):
         read_call("layer", crooked, every_weight("layer", crooked))
+
+
+def spelled_out(module, query, key, value, mask, **options):
+    """A kernel with all that kernels add to a softmax: caps, biases, masks and sinks."""
+    members = query.shape[1] // key.shape[1]
+    key, value = (part.repeat_interleave(members, 1) for part in (key, value))
+    scores = query @ key.transpose(2, 3) * options.get("scaling", query.shape[-1] ** -0.5)
+    if "softcap" in options:
+        scores = (scores / options["softcap"]).tanh() * options["softcap"]
+    scores = scores + options.get("position_bias", 0)
+    if mask is not None:
+        scores = (
+            scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        )
+    elif module.is_causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[2:]).triu(1).bool(), -torch.inf)
+    if "s_aux" in options:
+        sinks = options["s_aux"][None, :, None, None].expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, sinks], -1)
+    weights = scores.softmax(-1)[..., : key.shape[2]]
+    return (weights @ value).transpose(1, 2), weights
+
+
+SEEN = torch.rand(1, 1, 21, 21, generator=torch.Generator().manual_seed(1)) > 0.4
+SEEN[..., 0] = True
+BIAS = torch.randn(1, 4, 21, 21, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("mask", "options"),
+    [
+        (None, {}),
+        (SEEN, {}),
+        (torch.zeros(SEEN.shape).masked_fill(~SEEN, -torch.inf), {}),
+        (None, {"scaling": 0.7}),
+        (None, {"softcap": 0.9}),
+        (None, {"s_aux": torch.tensor([0.5, 1.0, 2.0, -1.0])}),
+        (None, {"position_bias": BIAS}),
+        (SEEN, {"position_bias": BIAS[:, :1], "softcap": 2.0}),
+    ],
+)
+@pytest.mark.parametrize("groups", [4, 2, 1])
+def test_rows_of_a_softmax_are_worked_out_without_the_kernel(
+    groups, mask, options, causal, monkeypatch
+):
+    call, _ = sdpa(groups=groups, causal=causal)
+    output, weights = spelled_out(call.module, call.query, call.key, call.value, mask, **options)
+    given = (call.module, call.query, call.key, call.value, mask, options, output)
+    monkeypatch.setattr(probe, "exact_rows", None)
+    heads = torch.tensor([0, 2, 3])
+    queries = torch.tensor([[1, 5], [0, 20], [7, 8]])
+    rows = probe.row_weights(Call(spelled_out, *given), heads, queries)
+    expected = weights[0][heads[:, None], queries]
+    torch.testing.assert_close(rows, expected[..., : rows.shape[2]], atol=1e-5, rtol=0)
+    assert not expected[..., rows.shape[2] :].any()
+
+
+@pytest.mark.parametrize(("tokens", "asked"), [(17, 1), (16, 0)])
+def test_few_rows_of_a_long_text_are_read_by_themselves(tokens, asked, monkeypatch):
+    # Two rows of two heads cost as much as 16 queries.
+    call, weights = sdpa(tokens=tokens, heads=2, groups=2)
+    calls = []
+    monkeypatch.setattr(
+        probe, "exact_rows", lambda *given: (calls.append(1), exact_rows(*given))[1]
+    )
+    found = read_grid(call, PooledGrid(Axis(3, 5), Axis(0, tokens)))
+    torch.testing.assert_close(found[0], weights[:, 3:5], atol=rounding(call), rtol=0)
+    assert len(calls) == asked
+
+
+@pytest.mark.parametrize("module", [True, False])
+def test_what_a_call_says_of_later_keys_counts_more_than_its_module(module):
+    call, _ = sdpa(causal=module)
+    assert probe.is_causal(call) is module
+    for said in (True, False):
+        assert probe.is_causal(replace(call, options={"is_causal": said})) is said
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share"), [(torch.float32, 1e-3), (torch.float16, 1e-2), (torch.bfloat16, 5e-2)]
+)
+@pytest.mark.parametrize("sharp", [0.1, 1.0])
+def test_outputs_may_be_off_by_a_share_of_the_largest_value_or_of_one(sharp, dtype, share):
+    call, weights = sdpa(heads=2, groups=2, causal=False, sharp=sharp)
+    value = call.value.to(dtype)
+    mixed = (weights @ value[0].float()).transpose(0, 1)[None]
+    most = share * max(float(value.abs().max()), 1.0)
+    for part, refused in ((0.95, False), (1.05, True)):
+        output = mixed.clone()
+        output[0, 5, 1, 2] += part * most
+        off = replace(call, value=value, output=output)
+        check_mixture("layer", off, weights[None], 5)
+        if refused:
+            with pytest.raises(AttentionError, match="'layer' cannot be read"):
+                check_mixture("layer", off, weights[None])
+        else:
+            check_mixture("layer", off, weights[None])
+
+
+def test_weights_that_a_kernel_returns_are_taken_where_they_are_wanted():
+    call, weights = sdpa()
+    given, whole = replace(call, weights=weights[None]), every_weight("layer", call)
+    taken = read_call("layer", given, replace(whole, given=True))
+    assert taken.how == "given by its kernel"
+    assert np.array_equal(taken.weights, weights[None].numpy())
+    assert read_call("layer", given, whole).how == "probed"
+    assert read_call("layer", call, replace(whole, given=True)).how == "probed"
+
+
+def test_queries_and_keys_are_kept_only_where_they_are_wanted():
+    call, _ = sdpa()
+    for grid in (PooledGrid(each_token(21), each_token(21)), PooledGrid(Axis(3, 5), Axis(3, 5))):
+        assert read_call("layer", call, CaptureSpec(grid)).projected is None
+        assert read_call("layer", call, CaptureSpec(grid, keep_qk=True)).projected is not None

@@ -13,6 +13,7 @@ from attnviz.core.measures import Meaning, Role
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, color_of
 from attnviz.renderers.figures.corpus_plots import ClassBars, MeasurePlots, RoleLegend
 from attnviz.renderers.figures.corpus_profiles import PLAIN
+from attnviz.renderers.figures.figure import points
 from tests.renderers.corpus import corpus
 
 # Lines of text in pixels: 1.25 times 7.5 and 6.5 points at 200 pixels to the inch.
@@ -268,6 +269,17 @@ def test_the_legend_names_the_classes_that_occur_and_goes_on_below() -> None:
         np.testing.assert_allclose(boxes, [(x, middle - side / 2, side, side)])
     words = [text for text in found.texts if text[0] == "10 most frequent words"]
     assert words[0][1:3] == (round(100 + first + side + 8, 3), round(y, 3))
+
+
+def test_a_class_that_just_fits_stays_in_its_line_of_the_legend() -> None:
+    side = points(1.25 * 6.5) * 0.62
+    words = ("special tokens", "10 most frequent words")
+    first, second = (side + 8 + 10 * len(text) + 22 for text in words)
+    stream = classed(even=(0.5, 0.0, 0.5, 0.0))
+    for room, lines in ((first + second, 1), (first + second - 1, 2)):
+        found = drawn(ClassBars(stream, 0, 0, room))
+        squares = [boxes[0] for boxes, _, label in found.filled if label != "class shares"]
+        assert len({top for _, top, _, _ in squares}) == lines
 
 
 def test_the_first_class_of_a_legend_stays_where_nothing_fits() -> None:

@@ -138,6 +138,8 @@ def test_heads_too_large_to_draw_show_their_strongest_weights_and_say_so():
         ((1, 1, 400, 100), (200, 100), 6),
         ((1, 1, 100, 400), (100, 200), 6),
         ((1, 1, 721, 10), (241, 30), 6),
+        # Where gaps alone would fill the picture, a tile is still a pixel wide.
+        ((1, 600, 2, 2), (3, 1), 3),
     ],
 )
 def test_tiles_are_as_large_as_there_is_room_and_stand_apart(shape, tile, gap):
@@ -200,3 +202,24 @@ def test_names_of_many_layers_are_thinned_by_the_height_of_a_line(layers, step):
     expected = -(-26.04 // (tile + 3))
     names = [label.get_text() for label in picture.get_yticklabels()]
     assert names == [str(layer) for layer in range(0, layers, int(expected))]
+
+
+@pytest.mark.parametrize("length", [1, 4, 7])
+def test_names_of_narrow_heads_stand_apart_and_none_that_fits_is_left_out(length):
+    figure = draw(shares(1, 40, 6, 2), heads=tuple(f"{i:0{length}}" for i in range(40)))
+    picture, _ = picture_and_bar(figure)
+    boxes = [label.get_window_extent() for label in picture.get_xticklabels()]
+    # Tiles of 36 pixels stand 3 apart; names at least .6 of their size, 12.5 pixels.
+    step = (picture.get_xticks()[1] - picture.get_xticks()[0]) / 39
+    widest = max(box.width for box in boxes)
+    assert (step - 1) * 39 < widest + 12.5 + 2
+    assert step * 39 > widest + 12.5 - 2
+
+
+def test_names_have_no_ticks_and_three_points_to_what_they_are_of():
+    picture, _ = picture_and_bar(draw(shares(2, 3, 4, 4)))
+    for axis in (picture.xaxis, picture.yaxis):
+        assert axis.labelpad == 3
+        for tick in axis.get_major_ticks():
+            assert tick.get_pad() == 3
+            assert tick.tick1line.get_markersize() == tick.tick2line.get_markersize() == 0

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from attnviz.core.attention_map import Token
 from attnviz.renderers.colors import HEAD_COLORS, INK, LABELLED, SPECIAL, color_of, scale_of
-from attnviz.renderers.figures.figure import figure_bytes, ink
+from attnviz.renderers.figures.figure import NOTE_SIZE, figure_bytes, ink
+from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.figures.links import MOST_HEADS, MOST_LINES, lines_of, links
 from tests.renderers.pictures import map_of, shares, tokens
 from tests.samples import notes_of
@@ -334,3 +335,51 @@ def test_title_subtitle_and_notes_stand_in_the_figure_in_order():
     assert 0 < key.y0 - note.y1 < 20
     assert 18 <= note.y0 <= 40
     assert {round(box.x0) for box in boxes} <= {20, 21, 22}
+
+
+def test_names_of_a_legend_stand_28_pixels_before_the_next_line():
+    key = legend_of(links(map_of(shares(1, 3, 3, 3)), title="t"))
+    face = typeface([text.get_text() for text in key.texts])
+    starts = [line.get_xdata()[0] for line in key.lines]
+    widths = [face.width(text.get_text(), NOTE_SIZE) for text in key.texts]
+    assert starts[0] == 20
+    np.testing.assert_allclose(np.diff(starts), [44 + width + 28 for width in widths[:-1]])
+
+
+@pytest.mark.parametrize(("count", "thin"), [(200, 1.0), (260, 10 / 16 + 0.3), (400, 0.70625)])
+def test_lines_of_many_tokens_are_thinner(count, thin):
+    weights = np.zeros((count, count), np.float32)
+    weights[137, 25] = 1
+    (collection,) = drawn(links(map_of(weights), title="t")).collections
+    assert collection.get_linewidths().tolist() == pytest.approx([4 * thin])
+
+
+@pytest.mark.parametrize(("count", "size"), [(97, 7.5), (120, 6.24), (145, 5.5)])
+def test_text_is_as_large_as_the_room_of_a_token_allows(count, size):
+    figure = links(map_of(np.eye(count)), title="t")
+    assert [text.get_size() for text in labels(figure)] == pytest.approx([size] * 2 * count)
+    assert len(labels(figure)) == 2 * count
+
+
+def test_where_labels_would_touch_by_a_hair_one_of_two_is_named():
+    # A label of the least size takes 17.57 pixels, a token of 150 only 17.33.
+    figure = links(map_of(np.eye(150)), title="t")
+    assert len(labels(figure)) == 150
+
+
+@pytest.mark.parametrize("length", range(1, 13))
+def test_a_legend_ends_before_the_right_edge(length):
+    heads = tuple(f"{head:0{length}}" for head in range(8))
+    figure = links(map_of(shares(1, 8, 3, 3), heads=heads), title="t")
+    key = legend_of(figure)
+    face = typeface([text.get_text() for text in key.texts])
+    for line, text in zip(key.lines, key.texts, strict=True):
+        needed = 44 + face.width(text.get_text(), NOTE_SIZE) + 28
+        assert line.get_xdata()[0] + needed <= figure.get_size_inches()[0] * 200 - 20 + 1e-6
+
+
+def test_lines_and_legend_take_the_whole_width_of_the_figure():
+    figure = links(map_of(shares(3, 3)), title="t")
+    for axes in (drawn(figure), legend_of(figure)):
+        box = axes.get_position()
+        assert (box.x0, box.x1) == pytest.approx((0, 1), abs=1e-9)
