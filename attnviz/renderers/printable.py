@@ -7,7 +7,14 @@ characters become their pictures, whatever else is invisible its code point in �
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attnviz.core.measures import Meaning
+
+UNKNOWN = "–"
 
 
 def two_digits(weight: float) -> str:
@@ -143,3 +150,13 @@ def _is_selector(character: str) -> bool:
 
 def _selects(text: str, index: int) -> bool:
     return index > 0 and unicodedata.category(text[index - 1])[0] in "LNPS"
+
+
+def number(value: float, meaning: Meaning) -> str:
+    """A share in two digits, anything else in about three; – where it says nothing."""
+    if math.isnan(value):
+        return UNKNOWN
+    if meaning.unit == "share":
+        return two_digits(value)
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value + 0.0:.{digits}f}"

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.renderers.figures.figure import strongest
+from attnviz.renderers.blocks import strongest
 
 
 @given(

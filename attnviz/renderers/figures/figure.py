@@ -253,25 +253,3 @@ class Page:
             }
             write(self.figure, place, item.text, face, item.size, item.color, **looks)
             top += item.height
-
-
-def strongest(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
-    """The weight furthest from 0 in each block, so that a thin line survives being made small.
-
-    Shape (…, queries, keys) becomes (…, ⌈queries / rows⌉, ⌈keys / columns⌉).
-    """
-    highest = _by_block(np.maximum, weights, rows, columns)
-    if float(weights.min()) >= 0:
-        return highest
-    lowest = _by_block(np.minimum, weights, rows, columns)
-    return np.where(-lowest > highest, lowest, highest)
-
-
-def _by_block(
-    function: np.ufunc, weights: NDArray[np.float32], rows: int, columns: int
-) -> NDArray[np.float32]:
-    for axis, length in ((-1, columns), (-2, rows)):
-        if length > 1:
-            starts = np.arange(0, weights.shape[axis], length)
-            weights = function.reduceat(weights, starts, axis=axis)
-    return weights

@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import INK, Limits, beyond, scale_of
-from attnviz.renderers.figures.figure import (
-    LINE,
-    TEXT_SIZE,
-    Frame,
-    framed,
-    ink,
-    points,
-    strongest,
-)
+from attnviz.renderers.figures.figure import LINE, TEXT_SIZE, Frame, framed, ink, points
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import shorten
 

@@ -24,8 +24,7 @@ from attnviz.renderers.figures.figure import (
     points,
 )
 from attnviz.renderers.figures.fonts import typeface
-from attnviz.renderers.printable import two_digits
-from attnviz.renderers.text.heads import number
+from attnviz.renderers.printable import number, two_digits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

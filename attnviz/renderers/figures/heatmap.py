@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import (
     INK,
     LABELLED,
@@ -18,16 +19,7 @@ from attnviz.renderers.colors import (
     ink_on,
     scale_of,
 )
-from attnviz.renderers.figures.figure import (
-    LINE,
-    TEXT_SIZE,
-    Frame,
-    framed,
-    ink,
-    points,
-    strongest,
-    write,
-)
+from attnviz.renderers.figures.figure import LINE, TEXT_SIZE, Frame, framed, ink, points, write
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.printable import printable, shorten
 

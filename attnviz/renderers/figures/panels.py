@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import Limits, beyond, scale_of
-from attnviz.renderers.figures.figure import (
-    LINE,
-    TEXT_SIZE,
-    Frame,
-    framed,
-    ink,
-    points,
-    strongest,
-    write,
-)
+from attnviz.renderers.figures.figure import LINE, TEXT_SIZE, Frame, framed, ink, points, write
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.heatmap import (
     TokenAxis,

@@ -14,9 +14,9 @@ from attnviz.core.corpus_report import CorpusReport, StreamReport
 from attnviz.core.measures import Meaning
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus import of_heads, places
-from attnviz.renderers.printable import printable, shorten, two_digits
+from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
 from attnviz.renderers.text.console import Column, grid, named_line, no_room, paragraph, shown
-from attnviz.renderers.text.heads import UNKNOWN, in_units
+from attnviz.renderers.text.heads import in_units
 
 
 def _grid(

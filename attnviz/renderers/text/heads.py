@@ -21,11 +21,10 @@ from attnviz.core.measures import (
 from attnviz.renderers import Display
 from attnviz.renderers.data.heads import SCHEMA, head_document, plain
 from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import printable, two_digits
+from attnviz.renderers.printable import number, printable, two_digits
 from attnviz.renderers.text.console import Column, grid, no_room, paragraph, shown
 from attnviz.storage.documents import dump_json
 
-UNKNOWN = "–"
 # What a narrow table keeps first.
 _FIRST = (
     *("previous-token", "next-token", "self", "first-token", "special-token", "induction"),
@@ -76,16 +75,6 @@ def in_units(measures: Iterable[Meaning]) -> list[str]:
         if meaning.unit != "share":
             names.setdefault(meaning.unit, []).append(meaning.name)
     return [f"{' and '.join(found)} in {unit}" for unit, found in names.items()]
-
-
-def number(value: float, meaning: Meaning) -> str:
-    """A share in two digits, anything else in about three; – where it says nothing."""
-    if math.isnan(value):
-        return UNKNOWN
-    if meaning.unit == "share":
-        return two_digits(value)
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value + 0.0:.{digits}f}"
 
 
 def _role(row: HeadRow) -> str:

@@ -16,8 +16,8 @@ from rich.text import Text
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import View
 from attnviz.renderers import Display, Views
+from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import Limits, beyond, color_of, scale_of
-from attnviz.renderers.figures.figure import strongest
 from attnviz.renderers.printable import printable, shorten, two_digits
 from attnviz.renderers.text.console import TextRenderer
 from attnviz.renderers.text.table import (
