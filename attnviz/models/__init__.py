@@ -21,7 +21,6 @@ REFUSALS: dict[Kind, str] = {
         "use 'attnviz cross' or 'attnviz co' for two texts"
     ),
     "co": "co-attention runs on an own layer only: attnviz co A B",
-    "picture": "'attnviz image' needs a vision model: --model ID_OR_FOLDER",
 }
 """The message where a source cannot answer a kind of query."""
 
