@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Values = Literal["share", "signed"]
 """What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after
-a maximum over heads to more), or a "signed" number around 0."""
+a maximum over heads to more), or a "signed" number around 0, NaN where it has no value."""
 
 SECOND_PART, PARTS, DECISION = "second part from character", "parts", "decision"
 """The settings of a provenance that say where the second part of a text begins, counted from 0,
@@ -57,6 +57,19 @@ class Link:
     head: str
     query_position: int
     key_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A link of which the effect was measured by cutting it, beside the estimate, in nats.
+
+    Both are log p of the output with the link minus log p without it.
+    """
+
+    stream: str
+    link: Link
+    estimated: float
+    measured: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,7 +165,12 @@ def check_single_tokens(item: AttentionMap, what: str) -> None:
 
 
 def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
-    """Refuse values that are not finite, or shares outside 0 to 1, with an InputError."""
+    """Refuse values that are not finite, or shares outside 0 to 1, with an InputError.
+
+    Of signed values some may be NaN: they have no value.
+    """
+    if values == "signed":
+        weights = np.nan_to_num(weights, nan=0.0, posinf=np.inf, neginf=-np.inf)
     lowest, highest = float(weights.min()), float(weights.max())
     if not np.isfinite(lowest + highest):
         raise InputError(f"weights of stream '{stream}' hold values that are not finite")
@@ -276,6 +294,7 @@ class Attention:
         projections: for a stream, its queries and keys, if they were kept.
         decision: what a model with a head decided about the text, in words.
         lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
+        measured: of a lens that estimates effects, the links that were measured, largest first.
         two_way: True of a model that also reads the target as the source, to translate it back.
     """
 
@@ -290,6 +309,7 @@ class Attention:
     decision: str = ""
     lens: str = "raw"
     two_way: bool = False
+    measured: tuple[Measured, ...] = ()
 
     @property
     def main(self) -> AttentionMap:

@@ -13,6 +13,10 @@ from attnviz.core.attention_map import Attention, Token
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attnviz.core.effects import Experiment
+
+ALL_OUTPUTS = "all"
+"""What to explain where it is every token that is predicted from those before it."""
 BLOCK = 256
 """Keys whose vectors exist at once: all of them would take heads × keys × size numbers."""
 
@@ -27,6 +31,7 @@ class AttentionGradients:
         positions: queries of the main map that the output is read from, one or more.
         output: what the output is called: a class, or the token predicted.
         probability: the model's own, where its outputs are scores of a choice.
+        experiment: what the gradients were taken of, to be run with links cut; None: a score.
     """
 
     attention: Attention
@@ -34,6 +39,7 @@ class AttentionGradients:
     positions: tuple[int, ...]
     output: str
     probability: float | None = None
+    experiment: Experiment | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

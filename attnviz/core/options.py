@@ -161,7 +161,15 @@ class Choice:
     explain: str | None = opt(
         "explain",
         "--target WHAT",
-        "What --lens gradient explains: a class, or a token (by text or number from 0).",
+        "What --lens gradient and effect explain: a class, a token (by text or number from 0), or "
+        "for effect 'all' tokens that are predicted one after the other.",
+    )
+    check: int = opt(
+        "explain",
+        "--check N",
+        "Links of --lens effect that are measured, by cutting each, beside the estimate.",
+        default=20,
+        min=0,
     )
     stream: str | None = opt("stream", "--stream NAME", "One stream: encoder, decoder, cross, …")
     layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2 or 0-3, last, all.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 Command = Literal["self", "cross", "co"]
-Needs = Literal["weights", "gradients", "values"]
+Needs = Literal["weights", "gradients", "values", "effects"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "nothing"]
 """What a format is written from."""
 DataKind = Literal[
@@ -389,6 +389,11 @@ LENSES: dict[str, Lens] = {
         "Attribution of one output to each input token, by gradient-weighted attention.",
         "gradient:gradient",
         "gradients",
+    ),
+    "effect": Lens(
+        "Estimated change of the output's log-probability, in nats, when a link is cut.",
+        "effect:effect",
+        "effects",
     ),
     "norm": Lens(
         "Length of each key's contribution to each query, over all heads together.",

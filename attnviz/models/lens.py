@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from attnviz.core.attention_map import Attention
+from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import ALL_OUTPUTS, AttentionGradients, ValueVectors
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
-from attnviz.models import Explaining, Source, Transforming
+from attnviz.models import Experimenting, Explaining, Source, Transforming
 
 ALL_LENSES = "all"
 """The name under which every lens is shown side by side."""
@@ -19,9 +20,17 @@ Ask = Callable[[Needs], AttentionGradients | ValueVectors]
 """What answers with more than weights, or raises that there is no more."""
 
 
+PREDICTED: tuple[Needs, ...] = ("gradients", "effects")
+"""What lenses need that only a model that predicts something has."""
+
+
+NAMES = {row.needs: name for name, row in LENSES.items()}
+"""The lens that is named where what it needs is missing."""
+
+
 def needs_head(lens: str) -> bool:
     """True where what a model predicts will be asked for."""
-    return lens == ALL_LENSES or (lens in LENSES and LENSES[lens].needs == "gradients")
+    return lens == ALL_LENSES or (lens in LENSES and LENSES[lens].needs in PREDICTED)
 
 
 def apply_lens(
@@ -104,22 +113,37 @@ def ask_source(
         if not isinstance(source, Transforming):
             raise refuse_values(others)
         return source.values(query)
-    if not isinstance(source, Explaining):
-        if isinstance(source, Transforming):
-            others.append("norm")
-        raise UsageError(
-            "--lens gradient explains what a model predicts, and here is no model that "
-            f"predicts anything: use --lens {in_words(others)}"
-        )
-    return source.gradients(query, wanted)
+    if needs == "effects" and isinstance(source, Experimenting):
+        every = ALL_OUTPUTS if query.kind == "cross" else None
+        return explained_by(source.experiment(query, wanted or every))
+    if needs == "gradients" and isinstance(source, Explaining):
+        return source.gradients(query, wanted)
+    if isinstance(source, Transforming):
+        others.append("norm")
+    raise UsageError(
+        f"--lens {NAMES[needs]} explains what a model predicts, and here is no model that "
+        f"predicts anything: use --lens {in_words(others)}"
+    )
+
+
+def explained_by(experiment: Experiment) -> AttentionGradients:
+    """How the outputs of an experiment change with each weight."""
+    outputs = experiment.outputs
+    return AttentionGradients(
+        experiment.attention,
+        experiment.gradients(),
+        tuple(dict.fromkeys(output.row for output in outputs)),
+        outputs[0].name if len(outputs) == 1 else f"all {len(outputs)} tokens",
+        experiment=experiment,
+    )
 
 
 def no_model(needs: Needs) -> AttentionGradients | ValueVectors:
     """The answer where only maps are left: a usage error."""
-    if needs == "gradients":
+    if needs in PREDICTED:
         raise UsageError(
-            "--lens gradient needs the model, and saved maps hold its weights only: use --lens "
-            "rollout or flow here, or 'attnviz self' with --model"
+            f"--lens {NAMES[needs]} needs the model, and saved maps hold its weights only: use "
+            "--lens rollout or flow here, or 'attnviz self' with --model"
         )
     raise refuse_values(["rollout", "flow"])
 

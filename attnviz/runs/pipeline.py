@@ -10,11 +10,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.analyses.effects import with_measured
 from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention
+from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
@@ -138,7 +140,9 @@ def check_choice(choice: Choice) -> None:
     check_reduction(choice.reduce, choice.over)
     choose(choice.lens, ("raw", *LENSES, ALL_LENSES), "lens")
     if choice.explain is not None and not needs_head(choice.lens):
-        raise UsageError("--target says what --lens gradient explains: add --lens gradient")
+        raise UsageError(
+            "--target says what --lens gradient or effect explains: add --lens gradient"
+        )
     check_special(choice.special)
     check_group(_group_of(choice))
 
@@ -228,11 +232,21 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
         attention = replace(attention, id=text.id)
         return label_tokens(attention, named) if named else attention
 
+    experiments: list[Experiment] = []
+
+    def ask_once(needs: Needs) -> AttentionGradients | ValueVectors:
+        found = ask(needs)
+        if isinstance(found, AttentionGradients) and found.experiment is not None:
+            experiments.append(found.experiment)
+        return found
+
     insisted = choice.explain is not None
-    attention = apply_lens(choice.lens, attend, ask, prepare, insisted=insisted)
+    attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=insisted)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
+    if experiments and choice.lens != ALL_LENSES and choice.check:
+        attention = with_measured(attention, experiments[0], choice.check)
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:

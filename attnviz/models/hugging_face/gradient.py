@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.effects import Output
 from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean
-from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
+from attnviz.core.lens_inputs import ALL_OUTPUTS, AttentionGradients, find_token, last_word
 from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running
@@ -29,6 +30,7 @@ class Chosen:
     """One output."""
 
     score: Tensor  # its logit, a scalar
+    number: int  # among the choices
     name: str
     probability: float | None  # None where there is nothing to choose from
     positions: tuple[int, ...] = ()  # it is read from; empty where only the gradient can tell
@@ -117,7 +119,7 @@ def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
         probability = logits[number].sigmoid().item()
     elif len(names) > 1:
         probability = logits.softmax(-1)[number].item()
-    return Chosen(logits[number], names[number], probability)
+    return Chosen(logits[number], number, names[number], probability)
 
 
 def _chosen_label(
@@ -139,7 +141,7 @@ def _chosen_label(
         )
     probability = logits[position].softmax(-1)[number].item()
     name = f"{names[number]} ({tokens[position].text})"
-    return Chosen(logits[position, number], name, probability, (position,))
+    return Chosen(logits[position, number], number, name, probability, (position,))
 
 
 def _chosen_word(
@@ -171,10 +173,11 @@ def _chosen_word(
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
     written = position < len(ids) and ids[position] == number
-    name = tokens[position].text if written else _spelled(loaded, number)
+    name = tokens[position].text if written else spelled(loaded, number)
     if not ahead and not written and ids[position] != loaded.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
-    return Chosen(logits[row, number], name, logits[row].softmax(-1)[number].item(), (row,))
+    probability = logits[row].softmax(-1)[number].item()
+    return Chosen(logits[row, number], number, name, probability, (row,))
 
 
 def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
@@ -199,7 +202,8 @@ def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
     return None
 
 
-def _spelled(loaded: LoadedModel, number: int) -> str:
+def spelled(loaded: LoadedModel, number: int) -> str:
+    """A piece of the vocabulary as it is written."""
     text = str(loaded.tokenizer.decode([number])).strip()
     if text and "\ufffd" not in text:
         return text
@@ -221,4 +225,30 @@ def _class_number(names: list[str], wanted: str) -> int:
     raise UsageError(
         f"--target '{wanted}' is no class of this model: choose from {listed}"
         f"{', …' if len(names) > 20 else ''}.{did_you_mean(wanted, names)}"
+    )
+
+
+def outputs_of(
+    loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
+) -> tuple[Output, ...]:
+    """The outputs whose log-probability is explained, of logits of shape (rows, choices)."""
+    if logits.shape[-1] < 2:
+        raise ModelError(f"'{loaded.name}' predicts a number, which has no probability to explain")
+    single = encoded.sides[next(iter(encoded.axes))][0] != len(logits)
+    if wanted != ALL_OUTPUTS:
+        chosen = choose_output(loaded, encoded, logits if single else logits[None], wanted)
+        (row,) = chosen.positions or (0,)
+        ahead = loaded.family != "encoder-only"
+        position = row + ahead if chosen.positions else None
+        return (Output(row, chosen.number, chosen.name, position),)
+    if single or loaded.family == "encoder-only":
+        raise UsageError(
+            "--target all needs a model that predicts each token from those before it: name a "
+            "class or one token"
+        )
+    side = next(iter(encoded.axes.values()))[0]
+    tokens, ids = encoded.tokens[side], encoded.ids(side)
+    return tuple(
+        Output(place - 1, int(ids[place]), tokens[place].text, place)
+        for place in range(1, len(tokens))
     )

@@ -8,13 +8,22 @@ from functools import partial
 from typing import Any
 
 from attnviz.core.attention_map import Attention
+from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
+from attnviz.models import attend_query
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
-from attnviz.models.hugging_face.gradient import check_head, choose_output, gradients_of
+from attnviz.models.hugging_face.experiment import KernelExperiment, Task
+from attnviz.models.hugging_face.gradient import (
+    check_head,
+    choose_output,
+    gradients_of,
+    outputs_of,
+    spelled,
+)
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import writer_class
 from attnviz.models.hugging_face.load.errors import quiet
@@ -74,6 +83,25 @@ class HuggingFaceModel(LoadedModel):
             return gradients_of(
                 eager, lambda logits: choose_output(self, eager.encoded, logits, wanted)
             )
+
+    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
+        """The model with a query before it, to be run with parts of it switched off."""
+        check_head(self, query.kind)
+        if query.kind == "pair":
+            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
+        if not self.region.is_default:
+            raise UsageError("effects need every weight: leave --max-size, --rows and --window out")
+        encoded = self._encode(query)
+        attention = attend_query(self, query)
+        return KernelExperiment(
+            Task(
+                self.model,
+                {**self.tensors(encoded.inputs, self.model), "use_cache": False},
+                attention,
+                lambda logits: outputs_of(self, encoded, logits, wanted),
+                lambda number: spelled(self, number),
+            )
+        )
 
     def values(self, query: Query) -> ValueVectors:
         """What each head makes of each token of a query."""

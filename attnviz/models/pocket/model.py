@@ -14,7 +14,15 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.card import read_config
-from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
+from attnviz.models.pocket.network import (
+    Sizes,
+    StoredWeights,
+    Watch,
+    decode,
+    embed,
+    encode,
+    predict,
+)
 from attnviz.models.pocket.text import (
     END,
     ENGLISH,
@@ -119,18 +127,26 @@ class PocketModel:
         else:
             ((guessed, notes),) = self.languages([source])
             language = OTHER[guessed]
-        read, _ = source.ended()
-        memory, _ = encode(self.weights, self.sizes, self.embed(read))
-        ids = [LANGUAGE[language]]
+        written = self.continued(source.ended()[0], [LANGUAGE[language]], language)
+        return written, language, notes
+
+    def continued(
+        self, read: list[int], prompt: list[int], language: str, watch: Watch | None = None
+    ) -> str:
+        """What the decoder writes behind a prompt, one likeliest piece after the other."""
+        memory, _ = encode(self.weights, self.sizes, self.embed_many([read])[0], watch=watch)
+        ids = list(prompt)
         for _ in range(2 * len(read) + 10):
-            states, _, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
-            scores = to_numpy(predict(self.weights, states[-1:]))[0]
+            states, _, _ = decode(
+                self.weights, self.sizes, self.embed_many([ids])[0], memory, watch=watch
+            )
+            scores = to_numpy(predict(self.weights, states[0, -1:]))[0]
             scores[NEVER_WRITTEN] = -np.inf
             ids.append(int(scores.argmax()))
             if ids[-1] == END:
                 break
-        written = str(load_tokenizer(self.tokenizer).decode(ids[1:]))
-        return tidy(written, language) or "…", language, notes
+        written = str(load_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
+        return tidy(written, language) or "…"
 
     def provenance(
         self,

@@ -1,4 +1,4 @@
-"""Where transformers calls an attention kernel: each call can be looked at, none is changed.
+"""Where transformers calls an attention kernel: each call can be looked at, or answered otherwise.
 
 Every model of the common kind asks `AttentionInterface.get_interface` for its kernel, by the name
 of the implementation it was loaded with. The name is kept (the making of masks and several models
@@ -38,10 +38,11 @@ class Call:
 
 
 @contextmanager
-def watch_kernels(look: Callable[[Call], None]) -> Iterator[None]:
+def watch_kernels(look: Callable[[Call], Any]) -> Iterator[None]:
     """Show every kernel call of a block of code to a function, after it has been done.
 
-    The models get what they would get without it. Whatever happens, transformers is left as it was.
+    The models get what the function returns in place of the kernel's output, if it returns any,
+    else what they would get without it. Whatever happens, transformers is left as it was.
     """
     from transformers.modeling_utils import AttentionInterface
 
@@ -60,8 +61,9 @@ def watch_kernels(look: Callable[[Call], None]) -> Iterator[None]:
         ) -> Any:
             given = kernel(module, query, key, value, attention_mask, **options)
             output, weights = given[:2]
-            look(Call(kernel, module, query, key, value, attention_mask, options, output, weights))
-            return given
+            call = Call(kernel, module, query, key, value, attention_mask, options, output, weights)
+            changed = look(call)
+            return given if changed is None else (changed, *given[1:])
 
         return watched
 

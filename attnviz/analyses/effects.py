@@ -1,0 +1,91 @@
+"""What was measured by switching parts of a model off, beside what was estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Attention, Link, Measured
+from attnviz.core.effects import Change, Experiment, LinkAt, log_probabilities
+
+
+def effects_of(experiment: Experiment, changes: Sequence[Change]) -> NDArray[np.float64]:
+    """What each change takes from each output's log p, in nats, shape (changes, outputs).
+
+    Above 0: what was switched off supports the output. NaN: the change left nothing to see.
+    """
+    plain, *changed = log_probabilities(experiment, [Change(), *changes])
+    return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
+
+
+def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
+    """Estimated effects with the largest ones measured too, and a note on how well they agree."""
+    measured = measure_links(experiment, estimated, count)
+    pairs = np.array([(one.estimated, one.measured) for one in measured])
+    agreement = rank_correlation(pairs[:, 0], pairs[:, 1])
+    note = f"effects are first-order estimates; the {len(measured)} largest were measured too"
+    facts: dict[str, Any] = {"measured links": len(measured)}
+    if np.isfinite(agreement):
+        note += f": their rank correlation with the estimates is {agreement:.2f}"
+        facts["rank correlation"] = round(agreement, 6)
+    before = estimated.provenance
+    provenance = replace(before, notes=(*before.notes, note), settings={**before.settings, **facts})
+    return replace(estimated, measured=measured, provenance=provenance)
+
+
+def measure_links(experiment: Experiment, estimated: Attention, count: int) -> tuple[Measured, ...]:
+    """The links whose estimated effect is largest, each cut by itself, the largest first."""
+    raw = {item.stream: item for item in experiment.attention.maps}
+    found = []
+    for item in estimated.maps:
+        sizes = np.abs(np.nan_to_num(item.weights)).ravel()
+        for place in np.argpartition(-sizes, min(count, sizes.size) - 1)[:count]:
+            cell = tuple(map(int, np.unravel_index(place, item.weights.shape)))
+            found.append((float(sizes[place]), item, cell))
+    found = sorted(found, key=lambda one: -one[0])[:count]
+    cells, changes = [], []
+    for _, item, (layer, head, query, key) in found:
+        names = item.layers[layer], item.heads[head]
+        own = raw[item.stream]
+        weight = own.weights[own.layers.index(names[0]), int(names[1]), query, key]
+        link = Link(
+            item.query_tokens[query].text,
+            item.key_tokens[key].text,
+            float(weight),
+            *names,
+            query,
+            key,
+        )
+        cells.append((item.stream, link, float(item.weights[layer, head, query, key])))
+        changes.append(Change(links=(LinkAt(item.stream, query, key, names[0], int(names[1])),)))
+    effects = effects_of(experiment, changes).sum(axis=1)
+    return tuple(
+        Measured(stream, link, estimate, float(effect))
+        for (stream, link, estimate), effect in zip(cells, effects, strict=True)
+    )
+
+
+def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
+    """Spearman's correlation of two lists of numbers: Pearson's of their ranks, ties shared.
+
+    NaN where there are fewer than three pairs, or where one list is constant.
+    """
+    known = np.isfinite(first) & np.isfinite(second)
+    if known.sum() < 3:
+        return float("nan")
+    ranks = [_ranks(values[known]) for values in (first, second)]
+    spreads = [values.std() for values in ranks]
+    if min(spreads) == 0:
+        return float("nan")
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    found: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
+    return found

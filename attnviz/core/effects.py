@@ -1,0 +1,166 @@
+"""What is switched off in a model, a run each, and what its outputs become: the words for it.
+
+The effect of something is log p with it minus log p without it, in nats; above 0 it supports the
+output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import Attention
+
+By = Literal["zero", "mean", "resample"]
+"""What takes the place of a head's output: nothing, its mean over positions, or what it put out at
+positions drawn by chance."""
+
+HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
+"""For a stream and a layer what each head put out, before the output projection: shape (heads,
+queries, head size)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAt:
+    """A head of a layer of a stream."""
+
+    stream: str
+    layer: str
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAt:
+    """A key that is hidden from a query, in one head of a layer or, with None, in all of them."""
+
+    stream: str
+    query: int
+    key: int
+    layer: str | None = None
+    head: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAt:
+    """A token that is hidden as a key from all queries but its own, in every head and layer."""
+
+    side: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Everything that is switched off in one run; nothing: the model as it is."""
+
+    heads: tuple[HeadAt, ...] = ()
+    links: tuple[LinkAt, ...] = ()
+    tokens: tuple[TokenAt, ...] = ()
+
+    def heads_of(self, stream: str, layer: str) -> list[int]:
+        """The heads of a layer that are switched off."""
+        return [at.head for at in self.heads if (at.stream, at.layer) == (stream, layer)]
+
+    def hidden(
+        self, stream: str, layer: str, sides: tuple[str, str], shape: tuple[int, int, int]
+    ) -> NDArray[np.bool_] | None:
+        """The cells of a layer that are hidden, (heads, queries, keys); None: there are none.
+
+        The sides are the texts of the layer's queries and keys. What lies beyond the shape is left
+        out: a text that is being written does not have it yet.
+        """
+        cells = np.zeros(shape, dtype=np.bool_)
+        for link in self.links:
+            inside = link.query < shape[1] and link.key < shape[2]
+            if link.stream == stream and link.layer in (None, layer) and inside:
+                heads = slice(None) if link.head is None else link.head
+                cells[heads, link.query, link.key] = True
+        for token in self.tokens:
+            if token.side == sides[1] and token.position < shape[2]:
+                others = np.arange(shape[1]) != (token.position if sides[0] == sides[1] else -1)
+                cells[:, others, token.position] = True
+        return cells if cells.any() else None
+
+    def joined(self, other: Change) -> Change:
+        """Both at once."""
+        return Change(
+            self.heads + other.heads, self.links + other.links, self.tokens + other.tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One thing that a model predicts.
+
+    Attributes:
+        row: the position that it is read from; of a model that predicts the next token the one
+            before `position`.
+        number: its number among the choices.
+        name: what it is called: a token or a class.
+        position: the place of the token in the text; None of a class.
+    """
+
+    row: int
+    number: int
+    name: str
+    position: int | None = None
+
+
+class Experiment(Protocol):
+    """A model with a text before it, to be run again and again with something switched off.
+
+    Attributes:
+        attention: the raw maps of every layer, of the model as it is.
+        outputs: what is explained.
+    """
+
+    attention: Attention
+    outputs: tuple[Output, ...]
+
+    def run(
+        self, changes: Sequence[Change], instead: HeadOutputs | None = None
+    ) -> Iterator[NDArray[np.floating]]:
+        """Log-probabilities in nats of each output's choices, (outputs, choices), for each change.
+
+        A head that is switched off puts out what stands `instead`, of shape (heads, queries or 1,
+        head size), or zeros. A row from which everything was hidden makes the outputs NaN.
+        """
+        ...
+
+    def gradients(self) -> tuple[NDArray[np.floating], ...]:
+        """How the sum of the outputs' log-probabilities changes with each weight of each map."""
+        ...
+
+    def head_outputs(self) -> HeadOutputs:
+        """What each head puts out as the model is."""
+        ...
+
+    def spell(self, number: int) -> str:
+        """What a choice is called."""
+        ...
+
+    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+        """What the model writes with something switched off; None: it writes nothing."""
+        ...
+
+
+def log_probabilities(
+    experiment: Experiment, changes: Sequence[Change], instead: HeadOutputs | None = None
+) -> NDArray[np.float64]:
+    """Of each change the log-probability of each output, (changes, outputs), in nats."""
+    numbers = [output.number for output in experiment.outputs]
+    places = np.arange(len(numbers))
+    found = [row[places, numbers] for row in experiment.run(changes, instead)]
+    return np.array(found, dtype=np.float64).reshape(len(changes), len(numbers))
+
+
+def log_softmax(scores: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Log p of each choice, over the last axis."""
+    shifted = scores - scores.max(axis=-1, keepdims=True)
+    found: NDArray[np.floating] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found
