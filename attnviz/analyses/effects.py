@@ -10,15 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, Link, Measured
-from attnviz.core.effects import Change, Experiment, LinkAt, log_probabilities
+from attnviz.core.effects import Change, Experiment, HeadOutputs, LinkAt, log_probabilities
 
 
-def effects_of(experiment: Experiment, changes: Sequence[Change]) -> NDArray[np.float64]:
+def effects_of(
+    experiment: Experiment, changes: Sequence[Change], instead: HeadOutputs | None = None
+) -> NDArray[np.float64]:
     """What each change takes from each output's log p, in nats, shape (changes, outputs).
 
     Above 0: what was switched off supports the output. NaN: the change left nothing to see.
     """
-    plain, *changed = log_probabilities(experiment, [Change(), *changes])
+    plain, *changed = log_probabilities(experiment, [Change(), *changes], instead)
     return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
 
 

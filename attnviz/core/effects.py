@@ -164,3 +164,64 @@ def log_softmax(scores: NDArray[np.floating]) -> NDArray[np.floating]:
     shifted = scores - scores.max(axis=-1, keepdims=True)
     found: NDArray[np.floating] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one thing that was switched off takes from log p, in nats, over all outputs together.
+
+    Attributes:
+        label: "layer 2 head 0", "rouge → red".
+        kind: "head", "layer", "link", "token" or "together".
+        place: where it is: stream, layer and head of a head; side and position of a token; …
+        effect: log p with it minus log p without it; of several texts the mean; NaN: nothing was
+            left to see.
+        interval: of the mean over texts, 95 %; None of one text.
+        texts: how many texts it was measured on.
+        of_outputs: of one text the effect on each output.
+    """
+
+    label: str
+    kind: str
+    place: Mapping[str, str | int]
+    effect: float
+    interval: tuple[float, float] | None = None
+    texts: int = 1
+    of_outputs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """An output before and after a change: log p in nats, and the likeliest choices with p."""
+
+    name: str
+    position: int | None
+    before: float
+    after: float
+    likeliest_before: tuple[tuple[str, float], ...]
+    likeliest_after: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AblationReport:
+    """What changes when parts of a model are switched off.
+
+    Attributes:
+        by: what took the place of a head's output.
+        effects: of each part by itself.
+        together: of all parts at once; None where each was measured by itself.
+        predictions: of one text every output before and after all parts are off.
+        wrote: of one text what the model writes before and after; None: it writes nothing.
+        texts: how many texts were read.
+        maps: of one text the raw maps of every layer.
+    """
+
+    caption: str
+    by: By
+    effects: tuple[Effect, ...]
+    together: Effect | None
+    predictions: tuple[Prediction, ...]
+    wrote: tuple[str, str] | None
+    texts: int
+    notes: tuple[str, ...]
+    maps: Attention

@@ -114,8 +114,7 @@ def ask_source(
             raise refuse_values(others)
         return source.values(query)
     if needs == "effects" and isinstance(source, Experimenting):
-        every = ALL_OUTPUTS if query.kind == "cross" else None
-        return explained_by(source.experiment(query, wanted or every))
+        return explained_by(open_experiment(source, query, wanted))
     if needs == "gradients" and isinstance(source, Explaining):
         return source.gradients(query, wanted)
     if isinstance(source, Transforming):
@@ -124,6 +123,19 @@ def ask_source(
         f"--lens {NAMES[needs]} explains what a model predicts, and here is no model that "
         f"predicts anything: use --lens {in_words(others)}"
     )
+
+
+def open_experiment(source: Source, query: Query, wanted: str | None = None) -> Experiment:
+    """The model with a query before it; of a given target every token is explained by default.
+
+    Raises:
+        UsageError: the source predicts nothing.
+    """
+    if not isinstance(source, Experimenting):
+        raise UsageError("nothing here predicts anything whose change could be measured")
+    if wanted is None and query.kind == "cross":
+        wanted = ALL_OUTPUTS
+    return source.experiment(query, wanted)
 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:

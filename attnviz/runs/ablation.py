@@ -1,0 +1,156 @@
+"""One text or many with parts of a model switched off: the run behind `attnviz ablate`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.analyses.ablation import (
+    Each,
+    Part,
+    each_part,
+    measured_parts,
+    named_parts,
+    predictions,
+    replacements,
+    together,
+)
+from attnviz.core.effects import AblationReport, By, Change, Effect, Experiment, HeadOutputs
+from attnviz.core.errors import UsageError
+from attnviz.core.query import Query
+from attnviz.models import Source
+from attnviz.models.lens import open_experiment
+from attnviz.storage.texts import Text
+
+if TYPE_CHECKING:
+    from attnviz.core.attention_map import Attention
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """What to switch off, and how.
+
+    Attributes:
+        heads: "2.0" of the main stream, or "encoder.3.5".
+        links: "rouge>red" in every head of the main stream, or "encoder:the>cat".
+        tokens: "red", or "red[3]" where there are several.
+        each: what to switch off one by one instead.
+        by: what takes the place of a head's output.
+        wanted: the output to explain; None: all of a given target, else one.
+        seed: of what --by resample draws.
+    """
+
+    heads: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    each: Each | None = None
+    by: By = "zero"
+    wanted: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        named = self.heads or self.links or self.tokens
+        if named and self.each:
+            raise UsageError(
+                "--each switches everything of a kind off one by one: leave --head, --link and "
+                "--token out"
+            )
+
+    def parts(self, attention: Attention) -> list[Part]:
+        """What is switched off in a text; without a name every head."""
+        if self.heads or self.links or self.tokens:
+            return named_parts(attention, self.heads, self.links, self.tokens)
+        return each_part(attention, self.each or "heads")
+
+    @property
+    def joint(self) -> bool:
+        """Whether what was named is also switched off all at once."""
+        return bool(self.heads or self.links or self.tokens)
+
+
+def ablate_text(
+    source: Source, text: Text, asked: Ablation, banks: Sequence[HeadOutputs] = ()
+) -> AblationReport:
+    """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
+    kind = "self" if text.target is None else "cross"
+    experiment = open_experiment(source, Query(text.text, text.target, kind), asked.wanted)
+    return ablate_experiment(experiment, asked, banks)
+
+
+def ablate_experiment(
+    experiment: Experiment, asked: Ablation, banks: Sequence[HeadOutputs] = ()
+) -> AblationReport:
+    """What changes in one experiment."""
+    attention = experiment.attention
+    parts = asked.parts(attention)
+    instead = None
+    if asked.by != "zero":
+        queries = {item.stream: item.weights.shape[2] for item in attention.maps}
+        instead = replacements(asked.by, banks or [experiment.head_outputs()], queries, asked.seed)
+    effects = measured_parts(experiment, parts, instead)
+    joint, seen, wrote = None, (), None
+    if asked.joint:
+        both = together(parts)
+        (joint,) = measured_parts(experiment, [both], instead)
+        seen = predictions(experiment, both[1], instead)
+        before, after = experiment.write(Change()), experiment.write(both[1], instead)
+        wrote = None if before is None or after is None else (before, after)
+    output = experiment.outputs[0].name if len(experiment.outputs) == 1 else ""
+    explained = f"'{output}'" if output else f"all {len(experiment.outputs)} tokens of the target"
+    return AblationReport(
+        f"{attention.provenance.title} · log p of {explained}",
+        asked.by,
+        tuple(effects),
+        joint,
+        seen,
+        wrote,
+        1,
+        attention.provenance.notes,
+        attention,
+    )
+
+
+@dataclass(eq=False)
+class AblationStudy:
+    """The effects of parts of the same names over many texts."""
+
+    found: dict[str, list[Effect]] = field(default_factory=lambda: defaultdict(list))
+    together: list[Effect] = field(default_factory=list)
+    first: AblationReport | None = None
+    texts: int = 0
+
+    def add(self, report: AblationReport) -> None:
+        """Take in the report of one text."""
+        self.first = self.first or report
+        self.texts += 1
+        for effect in report.effects:
+            self.found[effect.label].append(effect)
+        if report.together is not None:
+            self.together.append(report.together)
+
+    def report(self) -> AblationReport:
+        """Means over the texts, with 95 % intervals."""
+        assert self.first is not None
+        if self.texts == 1:
+            return self.first
+        return replace(
+            self.first,
+            caption=f"{self.first.maps.provenance.title} · mean over {self.texts} texts",
+            effects=tuple(mean_effect(own) for own in self.found.values()),
+            together=mean_effect(self.together) if self.together else None,
+            predictions=(),
+            wrote=None,
+            texts=self.texts,
+        )
+
+
+def mean_effect(effects: Sequence[Effect]) -> Effect:
+    """The mean of a part's effects over texts, with its interval."""
+    values = np.array([effect.effect for effect in effects])
+    known = values[np.isfinite(values)]
+    mean = float(known.mean()) if len(known) else float("nan")
+    return replace(effects[0], effect=mean, interval=None, texts=len(known), of_outputs=())
