@@ -277,6 +277,7 @@ class Attention:
         decision: what a model with a head decided about the text, in words.
         lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
         two_way: True of a model that also reads the target as the source, to translate it back.
+        seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -290,6 +291,7 @@ class Attention:
     decision: str = ""
     lens: str = "raw"
     two_way: bool = False
+    seen: tuple[float, float, float, float] | None = None
 
     @property
     def main(self) -> AttentionMap:
