@@ -135,8 +135,7 @@ def _focused(attention: Attention, shown: Sequence[View]) -> Attention:
         item.stream: first_focus(attention, item, as_chosen=as_chosen)
         for item in attention.maps[1:]
     } | {attention.main.stream: shown[0].focus}
-    focus = {stream: one for stream, one in found.items() if one is not None}
-    return replace(attention, provenance=replace(attention.provenance, focus=focus))
+    return replace(attention, focus={name: one for name, one in found.items() if one is not None})
 
 
 def _patches(picture: bytes, item: AttentionMap) -> Patches:
