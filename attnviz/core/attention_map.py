@@ -214,7 +214,6 @@ class Provenance:
         settings: further facts by name (seed, size, revision, …).
         steps: what was done to the map since, in order ("heads 2,5", "mean over heads").
         notes: what a reader must know (pooled, truncated, outside the domain).
-        focus: for a stream, the head to show first.
     """
 
     source: str
@@ -225,7 +224,6 @@ class Provenance:
     settings: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    focus: Mapping[str, Focus] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -296,6 +294,8 @@ class Attention:
         lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
         measured: of a lens that estimates effects, the links that were measured, largest first.
         two_way: True of a model that also reads the target as the source, to translate it back.
+        focus: for a stream, the head that the source says to show first.
+        seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -310,6 +310,8 @@ class Attention:
     lens: str = "raw"
     two_way: bool = False
     measured: tuple[Measured, ...] = ()
+    focus: Mapping[str, Focus] = field(default_factory=dict)
+    seen: tuple[float, float, float, float] | None = None
 
     @property
     def main(self) -> AttentionMap:
