@@ -34,7 +34,7 @@ SINK = 1e-4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class Asked:
     """What is asked of a model.
 
     Attributes:
@@ -72,8 +72,8 @@ class KernelExperiment:
         AttentionError: a head of this architecture cannot be told apart at its kernel.
     """
 
-    def __init__(self, task: Task) -> None:
-        self.task, self.model, self.attention = task, task.model, task.attention
+    def __init__(self, asked: Asked) -> None:
+        self.asked, self.model, self.attention = asked, asked.model, asked.attention
         self.sides = {item.stream: (item.query_side, item.key_side) for item in self.attention.maps}
         self.paths = {id(module): name for name, module in self.model.named_modules()}
         self.calls: list[Call] = []
@@ -83,7 +83,8 @@ class KernelExperiment:
         self.numbers: dict[str, list[int]] = {}
         for number, call in enumerate(self.calls):
             self.numbers.setdefault(self.paths[id(call.module)], []).append(number)
-        self.outputs = task.outputs(logits[0])
+        self.outputs = asked.outputs(logits)
+        logits = in_rows(logits)
         self.tokens = max(call.query.shape[2] for call in self.calls)
         self.choices = logits[0].numel()
         self.plain = log_probabilities(logits, self.outputs, self.model.config)
@@ -125,7 +126,7 @@ class KernelExperiment:
             return given
 
         with self._running(), torch.enable_grad(), watch_kernels(look):
-            logits = logits_of(self.model(**self.task.inputs))
+            logits = in_rows(self.model(**self.asked.inputs).logits)
             chances = log_probabilities(logits, self.outputs, self.model.config)[0]
             numbers = [[output.number] for output in self.outputs]
             total = chances.gather(1, torch.tensor(numbers, device=chances.device)).sum()
@@ -150,24 +151,24 @@ class KernelExperiment:
 
     def spell(self, number: int) -> str:
         """What a choice is called."""
-        return self.task.spell(number)
+        return self.asked.spell(number)
 
     def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
         """What the model writes with something switched off; None: it writes nothing."""
-        if self.task.write is None:
+        if self.asked.write is None:
             return None
         with self._running(), watch_kernels(self._edit([change], instead)):
-            return self.task.write()
+            return self.asked.write()
 
     @contextmanager
     def _running(self) -> Iterator[None]:
         import torch
 
         devices = [self.model.device] if self.model.device.type == "cuda" else []
-        with quiet(), running(self.model, self.task.what), torch.random.fork_rng(devices):
+        with quiet(), running(self.model, self.asked.what), torch.random.fork_rng(devices):
             yield
 
-    def _plain(self) -> Tensor:
+    def _plain(self) -> Any:
         """The logits of the model as it is; notes its kernel calls and what its layers return."""
         import torch
 
@@ -190,7 +191,7 @@ class KernelExperiment:
             for module in layers_of(self.model):
                 hooks.enter_context(module.register_forward_pre_hook(begin))
                 hooks.enter_context(module.register_forward_hook(end))
-            logits = logits_of(self.model(**self.task.inputs))
+            logits = getattr(self.model(**self.asked.inputs), "logits", None)
         self.blocks = [block for block in self.blocks if seen[block.module] == 1]
         return logits
 
@@ -257,13 +258,13 @@ class KernelExperiment:
         import torch
 
         count = len(changes)
-        inputs = expanded(dict(self.task.inputs), count)
+        inputs = expanded(dict(self.asked.inputs), count)
         edit = self._edit(changes, instead)
         with self._running(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
             for block in self.blocks:
                 if block.last < first:
                     stack.enter_context(returning(block.module, expanded(block.returned, count)))
-            logits = logits_of(self.model(**inputs))
+            logits = in_rows(self.model(**inputs).logits)
             return log_probabilities(logits, self.outputs, self.model.config)
 
     def _edit(
@@ -394,9 +395,8 @@ def layers_of(model: Any) -> Iterable[Any]:
             yield from module
 
 
-def logits_of(output: Any) -> Tensor:
-    """A model's logits, (batch, rows, choices); of one decision a text a single row."""
-    logits = output.logits
+def in_rows(logits: Tensor) -> Tensor:
+    """Logits of shape (batch, rows, choices); of one decision a text there is a single row."""
     return logits[:, None] if logits.ndim == 2 else logits
 
 

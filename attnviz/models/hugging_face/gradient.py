@@ -210,9 +210,22 @@ def spelled(loaded: LoadedModel, number: int) -> str:
     return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
+def class_names(config: Any) -> dict[int, str]:
+    """What a model's classes are called, by number."""
+    return {number: str(name) for number, name in (config.id2label or {}).items()}
+
+
+def class_output(config: Any, logits: Tensor, wanted: str | None) -> Output:
+    """A class whose log-probability is explained, by default the likeliest."""
+    if len(logits) < 2:
+        raise ModelError("the model predicts a number, which has no probability to explain")
+    chosen = chosen_class(config, logits, wanted)
+    return Output(0, chosen.number, chosen.name)
+
+
 def _label_names(config: Any, count: int) -> list[str]:
-    known = config.id2label or {}
-    return [str(known.get(number, f"LABEL_{number}")) for number in range(count)]
+    known = class_names(config)
+    return [known.get(number, f"LABEL_{number}") for number in range(count)]
 
 
 def _class_number(names: list[str], wanted: str) -> int:
@@ -231,16 +244,14 @@ def _class_number(names: list[str], wanted: str) -> int:
 def outputs_of(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
 ) -> tuple[Output, ...]:
-    """The outputs whose log-probability is explained, of logits of shape (rows, choices)."""
-    if logits.shape[-1] < 2:
-        raise ModelError(f"'{loaded.name}' predicts a number, which has no probability to explain")
-    single = encoded.sides[next(iter(encoded.axes))][0] != len(logits)
+    """The outputs whose log-probability is explained, of a model's logits."""
+    single = getattr(logits, "ndim", 0) == 2
+    if single and wanted != ALL_OUTPUTS:
+        return (class_output(loaded.model.config, logits[0], wanted),)
     if wanted != ALL_OUTPUTS:
-        chosen = choose_output(loaded, encoded, logits if single else logits[None], wanted)
-        (row,) = chosen.positions or (0,)
-        ahead = loaded.family != "encoder-only"
-        position = row + ahead if chosen.positions else None
-        return (Output(row, chosen.number, chosen.name, position),)
+        chosen = choose_output(loaded, encoded, logits, wanted)
+        (row,) = chosen.positions
+        return (Output(row, chosen.number, chosen.name, row + (loaded.family != "encoder-only")),)
     if single or loaded.family == "encoder-only":
         raise UsageError(
             "--target all needs a model that predicts each token from those before it: name a "

@@ -16,7 +16,7 @@ from attnviz.models import attend_query
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
-from attnviz.models.hugging_face.experiment import KernelExperiment, Task
+from attnviz.models.hugging_face.experiment import Asked, KernelExperiment
 from attnviz.models.hugging_face.gradient import (
     check_head,
     choose_output,
@@ -94,7 +94,7 @@ class HuggingFaceModel(LoadedModel):
         encoded = self._encode(query)
         attention = attend_query(self, query)
         return KernelExperiment(
-            Task(
+            Asked(
                 self.model,
                 {**self.tensors(encoded.inputs, self.model), "use_cache": False},
                 attention,

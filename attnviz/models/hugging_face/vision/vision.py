@@ -21,14 +21,21 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.models import attend_each
+from attnviz.models import attend_each, attend_query
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.probe import key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
+from attnviz.models.hugging_face.experiment import Asked, KernelExperiment
+from attnviz.models.hugging_face.gradient import (
+    chosen_class,
+    class_names,
+    class_output,
+    gradients_of,
+    no_head,
+)
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import quiet, running
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
@@ -43,6 +50,7 @@ from attnviz.models.hugging_face.vision.pictures import (
 )
 
 if TYPE_CHECKING:
+    from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 
@@ -99,6 +107,24 @@ class VisionModel(PictureReader):
                 self._eager(self.model, picture),
                 lambda logits: chosen_class(self.model.config, logits[0], wanted),
             )
+
+    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
+        """The model with a picture before it, to be run with parts of it switched off."""
+        picture = self._picture(query)
+        if self.task is None:
+            raise no_head(self.name, self.model)
+        with quiet():
+            inputs = self.inputs(picture)
+        return KernelExperiment(
+            Asked(
+                self.model,
+                inputs,
+                attend_query(self, query),
+                lambda logits: (class_output(self.model.config, logits[0], wanted),),
+                lambda number: class_names(self.model.config)[number],
+                what="picture",
+            )
+        )
 
     def values(self, query: Query) -> ValueVectors:
         """What each head makes of each patch of a picture."""
