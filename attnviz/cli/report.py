@@ -248,6 +248,7 @@ PLURALS: dict[DataKind, str] = {
     "heads": "measures of heads",
     "corpus": "a corpus report",
     "comparison": "a comparison",
+    "ablation": "effects",
     "alignment": "word alignments",
     "scores": "scores of word alignments",
     "steps": "matrices",

@@ -14,7 +14,16 @@ Needs = Literal["weights", "gradients", "values", "effects"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "nothing"]
 """What a format is written from."""
 DataKind = Literal[
-    "maps", "heads", "corpus", "comparison", "alignment", "scores", "steps", "lesson", "listing"
+    "maps",
+    "heads",
+    "corpus",
+    "comparison",
+    "ablation",
+    "alignment",
+    "scores",
+    "steps",
+    "lesson",
+    "listing",
 ]
 RoleKind = Literal["acts", "rests"]
 """What a role says of a head: what it does where it can, or where it rests when it cannot."""
@@ -268,6 +277,7 @@ DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
     "heads": ("text", "document", "rows"),
     "corpus": ("text", "document", "rows", "arrays"),
     "comparison": ("text", "document", "rows", "arrays"),
+    "ablation": ("text", "document", "rows"),
     "alignment": ("links", "document", "rows"),
     "scores": ("text", "document", "rows"),
     "steps": ("text", "document", "arrays"),

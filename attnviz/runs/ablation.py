@@ -21,7 +21,7 @@ from attnviz.analyses.ablation import (
 )
 from attnviz.core.effects import AblationReport, By, Change, Effect, Experiment, HeadOutputs
 from attnviz.core.errors import UsageError
-from attnviz.core.query import Query
+from attnviz.core.query import Kind, Query
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.storage.texts import Text
@@ -76,9 +76,17 @@ def ablate_text(
     source: Source, text: Text, asked: Ablation, banks: Sequence[HeadOutputs] = ()
 ) -> AblationReport:
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
-    kind = "self" if text.target is None else "cross"
-    experiment = open_experiment(source, Query(text.text, text.target, kind), asked.wanted)
-    return ablate_experiment(experiment, asked, banks)
+    return ablate_experiment(_experiment(source, text, asked), asked, banks)
+
+
+def head_outputs(source: Source, text: Text, asked: Ablation) -> HeadOutputs:
+    """What each head puts out at the positions of a text."""
+    return _experiment(source, text, replace(asked, wanted=None)).head_outputs()
+
+
+def _experiment(source: Source, text: Text, asked: Ablation) -> Experiment:
+    kind: Kind = "self" if text.target is None else "cross"
+    return open_experiment(source, Query(text.text, text.target, kind), asked.wanted)
 
 
 def ablate_experiment(

@@ -1,0 +1,174 @@
+"""attnviz ablate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnviz.analyses.ablation import Each
+from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.options import CHOICE, OUTPUT, with_options
+from attnviz.cli.report import Report
+from attnviz.core.effects import AblationReport, By, HeadOutputs
+from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.options import Options, opt
+from attnviz.models import Source
+from attnviz.models.open import check_origin, open_source
+from attnviz.renderers.reports import Data
+from attnviz.renderers.text.effects import ablation_json, ablation_table, ablation_tsv
+from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, head_outputs
+from attnviz.storage.texts import BadText, Text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@with_options(
+    "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="ablation"
+)
+def ablate(
+    text: Annotated[str | None, typer.Argument(help="Text, or the source of a pair.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Target of a pair.")] = None,
+    input_file: str | None = INPUT,
+    head: list[str] | None = opt(
+        CHOICE, "--head LAYER.HEAD", "Head to switch off: 2.0, encoder.3.5; may be repeated."
+    ),
+    link: list[str] | None = opt(
+        CHOICE,
+        "--link QUERY>KEY",
+        'Link to cut in every head: "rouge>red", "encoder:the>cat"; may be repeated.',
+    ),
+    token: list[str] | None = opt(
+        CHOICE,
+        "--token WORD",
+        "Token to hide from all others: red, or red[3] where there are several; may be repeated.",
+    ),
+    each: Each | None = opt(
+        CHOICE, "--each WHAT", "Switch everything of a kind off, one by one: {choices}."
+    ),
+    by: By = opt(
+        CHOICE,
+        "--by HOW",
+        "What a head puts out instead: {choices} (positions drawn from --reference).",
+        default="zero",
+    ),
+    reference: str | None = opt(
+        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample are taken from."
+    ),
+    seed: int = opt(CHOICE, "--seed N", "Seed of what --by resample draws.", default=0, min=0),
+    top: int = opt(OUTPUT, "--top N", "Effects that the table lists.", default=10, min=1),
+    bars: Path | None = opt(OUTPUT, "--bars FILE", "Effects as bars: .png, .svg or .pdf."),
+    grid: Path | None = opt(
+        OUTPUT, "--grid FILE", "All heads coloured by effect, with --each heads: a picture."
+    ),
+    words: Path | None = opt(
+        OUTPUT, "--words FILE", "Text coloured by effect, with --each tokens: a picture."
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Show what changes when heads, links or tokens are switched off.
+
+    attnviz ablate "The red car is fast." "La voiture rouge est rapide." --token red
+
+    attnviz ablate "The red car is fast." "La voiture rouge est rapide." --each heads --grid e.png
+
+    attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -f json
+    """
+    asked = Ablation(
+        *(tuple(names or ()) for names in (head, link, token)),
+        each,
+        by,
+        options.choice.explain,
+        seed,
+    )
+    check(asked, reference, grid, words)
+    arguments = [one for one in (text, target) if one is not None]
+    pairs = target is not None or input_file is not None
+    texts, many = texts_of(arguments, input_file, pairs=pairs, **reading(options))
+    command = "cross" if pairs else "self"
+    check_origin(options.origin, command)
+    pictures = {"bars": bars, "grid": grid, "words": words}
+    study = AblationStudy()
+    with Report(options, "ablation", pictures=pictures) as report:
+        source = open_source(options.origin, command, with_head=True)
+        banks = reference_banks(source, reference, asked, options) if reference else []
+        with report.counted((lambda: None) if many else None) as advance:
+            for record in texts:
+                advance(1)
+                found = ablated(source, record, asked, banks, report)
+                if found is not None:
+                    study.add(found)
+        if study.texts:
+            result = study.report()
+            for note in result.notes:
+                report.say(note)
+            report.add(_data(result, top))
+        report.finish()
+        report.say_done(f"{study.texts} text{'s' * (study.texts != 1)}")
+    raise typer.Exit(report.status if study.texts else 1)
+
+
+def check(asked: Ablation, reference: str | None, grid: Path | None, words: Path | None) -> None:
+    """Refuse what contradicts itself before a model loads."""
+    if reference is not None and asked.by == "zero":
+        raise UsageError("--reference gives what --by mean and resample put in: add --by mean")
+    if asked.by == "resample" and reference is None:
+        raise UsageError("--by resample draws positions from other texts: add --reference FILE")
+    if grid is not None and (asked.joint or asked.each not in (None, "heads")):
+        raise UsageError("--grid colours every head by its effect: use it with --each heads")
+    if words is not None and asked.each != "tokens":
+        raise UsageError("--words colours every token by its effect: use it with --each tokens")
+
+
+def ablated(
+    source: Source,
+    record: Text | BadText,
+    asked: Ablation,
+    banks: list[HeadOutputs],
+    report: Report,
+) -> AblationReport | None:
+    """What changes in a text; None: it failed, which was said."""
+    if isinstance(record, BadText):
+        report.skip(record, record.error)
+        return None
+    try:
+        return ablate_text(source, record, asked, banks)
+    except AttnvizError as error:
+        if not record.where:
+            raise
+        report.skip(record, InputError(f"{record.where}: {error}"))
+        return None
+
+
+def reference_banks(
+    source: Source, file: str, asked: Ablation, options: Options
+) -> list[HeadOutputs]:
+    """What each head puts out at the positions of a file's texts."""
+    texts: Iterable[Any]
+    texts, _ = texts_of([], file, pairs=True, **reading(options))
+    found = []
+    for text in texts:
+        if isinstance(text, BadText):
+            raise text.error
+        found.append(head_outputs(source, text, asked))
+    return found
+
+
+def _data(report: AblationReport, top: int) -> Data:
+    from attnviz.renderers.figures import effects
+
+    def drawn(name: str) -> Figure:
+        figure: Figure = getattr(effects, f"effect_{name}")(report)
+        return figure
+
+    return Data(
+        text=lambda display: ablation_table(report, top, display),
+        rows=lambda: ablation_tsv(report),
+        document=lambda: ablation_json(report),
+        figures={name: partial(drawn, name) for name in ("bars", "grid", "words")},
+    )
