@@ -217,7 +217,7 @@ def class_names(config: Any) -> dict[int, str]:
 
 def class_output(config: Any, logits: Tensor, wanted: str | None) -> Output:
     """A class whose log-probability is explained, by default the likeliest."""
-    if len(logits) < 2:
+    if len(logits) < 2 or getattr(config, "problem_type", None) == "regression":
         raise ModelError("the model predicts a number, which has no probability to explain")
     chosen = chosen_class(config, logits, wanted)
     return Output(0, chosen.number, chosen.name)
@@ -245,7 +245,9 @@ def outputs_of(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
 ) -> tuple[Output, ...]:
     """The outputs whose log-probability is explained, of a model's logits."""
-    single = getattr(logits, "ndim", 0) == 2
+    if getattr(logits, "ndim", 0) not in (2, 3):
+        raise no_head(loaded.name, loaded.model)
+    single = logits.ndim == 2
     if single and wanted != ALL_OUTPUTS:
         return (class_output(loaded.model.config, logits[0], wanted),)
     if wanted != ALL_OUTPUTS:
