@@ -53,8 +53,10 @@ def make(name: str) -> Any:
     """A random model with its head, as it loads by default."""
     config = CONFIG_MAPPING[name](**deepcopy(FAMILIES[name].sizes))
     auto: Any = getattr(transformers, str(head_of(name)))
+    kind = auto._model_mapping[type(config)]
+    kind = kind[0] if isinstance(kind, tuple) else kind
     torch.manual_seed(0)
-    made = auto.from_config(config).eval()
+    made = kind._from_config(config).eval()
     with torch.no_grad():
         for weights in made.parameters():
             if weights.ndim > 1:
