@@ -14,10 +14,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from transformers.modeling_utils import AttentionInterface
 from transformers.pytorch_utils import Conv1D
 
 from attnviz.analyses.lenses.effect import SINK, effects
 from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt
+from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.experiment import (
     KernelExperiment,
@@ -25,7 +27,7 @@ from attnviz.models.hugging_face.experiment import (
 from attnviz.models.hugging_face.load.errors import quiet
 from tests.hugging_face.tiny_families import FAMILIES
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make
-from tests.precision import exact, in_float64
+from tests.precision import allowed, apart, exact, in_float64
 
 FAST = ("bert", "gpt2", "gpt_oss", "t5", "vit")
 """Of each kind one that the fast tier has."""
@@ -299,3 +301,40 @@ def handed_over(own, question, experiment, shapes):
 
 def sum_streams(experiment):
     return {item.stream for item in experiment.attention.maps}
+
+
+def changes_of(experiment):
+    """Heads and links of each map, a token of each side, and all of it at once."""
+    found = [Change(heads=(at,)) for at in heads_of(experiment)]
+    found += [Change(links=(link,)) for link in links_of(experiment)]
+    sides = {item.key_side: len(item.key_tokens) for item in experiment.attention.maps}
+    found += [Change(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
+    together = Change()
+    for change in found:
+        together = together.joined(change)
+    return [Change(), *found, together]
+
+
+@pytest.mark.parametrize("name", families("probe"))
+def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name):
+    model = make(name)
+    question = asked(name, model)
+    before, kept = dict(AttentionInterface._global_mapping), AttentionInterface.get_interface
+    experiment = KernelExperiment(question)
+    plain = said(question, model, experiment.outputs)
+    changes = changes_of(experiment)
+    experiment.gradients()
+    found = [next(experiment.run([Change()])), *experiment.run(changes)]
+    with pytest.raises(ModelError):
+        list(experiment.run(changes, {}))
+    after = dict(AttentionInterface._global_mapping), AttentionInterface.get_interface
+    assert (before, kept) == after
+    for module in model.modules():
+        assert "forward" not in vars(module)
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+    np.testing.assert_array_equal(said(question, model, experiment.outputs), plain)
+    with in_float64():
+        true = list(KernelExperiment(asked(name, exact(model))).run(changes))
+    limit = allowed([plain], true[:1])
+    assert apart(found, [true[0], *true]) < limit
