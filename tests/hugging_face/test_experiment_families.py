@@ -19,10 +19,12 @@ from transformers.pytorch_utils import Conv1D
 
 from attnviz.analyses.lenses.effect import SINK, effects
 from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt
-from attnviz.core.errors import ModelError
+from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.experiment import (
+    EagerExperiment,
     KernelExperiment,
+    experiment_of,
 )
 from attnviz.models.hugging_face.load.errors import quiet
 from tests.hugging_face.tiny_families import FAMILIES
@@ -33,6 +35,8 @@ FAST = ("bert", "gpt2", "gpt_oss", "t5", "vit")
 """Of each kind one that the fast tier has."""
 GATED = ("qwen3_next",)
 """Between their kernel and the projection heads are scaled, so that only 0 stays what it is."""
+UNREAD = ("git", "xlnet")
+"""One needs a picture before its text; the other gives out copies of its weights."""
 SOFTMAXES = ("torch.nn.functional.softmax", "torch.softmax", "torch.Tensor.softmax")
 
 
@@ -303,6 +307,12 @@ def sum_streams(experiment):
     return {item.stream for item in experiment.attention.maps}
 
 
+def hooks_of(model):
+    return [
+        (list(module._forward_hooks), list(module._forward_pre_hooks)) for module in model.modules()
+    ]
+
+
 def changes_of(experiment):
     """Heads and links of each map, a token of each side, and all of it at once."""
     found = [Change(heads=(at,)) for at in heads_of(experiment)]
@@ -320,6 +330,8 @@ def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name)
     model = make(name)
     question = asked(name, model)
     before, kept = dict(AttentionInterface._global_mapping), AttentionInterface.get_interface
+    said(question, model, ())  # transformers puts hooks of its own where it first needs them
+    hooks = hooks_of(model)
     experiment = KernelExperiment(question)
     plain = said(question, model, experiment.outputs)
     changes = changes_of(experiment)
@@ -329,12 +341,52 @@ def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name)
         list(experiment.run(changes, {}))
     after = dict(AttentionInterface._global_mapping), AttentionInterface.get_interface
     assert (before, kept) == after
-    for module in model.modules():
-        assert "forward" not in vars(module)
-        assert not module._forward_hooks
-        assert not module._forward_pre_hooks
+    assert hooks_of(model) == hooks
+    assert not any("forward" in vars(module) for module in model.modules())
     np.testing.assert_array_equal(said(question, model, experiment.outputs), plain)
     with in_float64():
         true = list(KernelExperiment(asked(name, exact(model))).run(changes))
     limit = allowed([plain], true[:1])
     assert apart(found, [true[0], *true]) < limit
+
+
+@pytest.mark.usefixtures("doubled")
+@pytest.mark.parametrize("name", [one for one in families("eager") if one.values[0] not in UNREAD])
+def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_off(name):
+    model, question = in_double(name)
+    own = exact(eager(make(name)))
+    experiment = experiment_of(question)
+    assert isinstance(experiment, EagerExperiment)
+    with pytest.raises(AttentionError, match=f"'{model.config.model_type}' calls no attention"):
+        next(experiment.run([Change()]))
+    slopes = experiment.gradients()
+    items = list(zip(experiment.attention.maps, slopes, strict=True))
+    assert [slope.shape for _, slope in items] == [item.weights.shape for item, _ in items]
+    if len(items) > 1 or name == "xglm":  # whose softmax has its heads in the batch
+        return
+    ((item, slope),) = items
+    shapes = [(1, *weights.shape) for weights in item.weights]
+    for link in links_of(experiment):
+        place = item.layers.index(link.layer)
+        row = item.weights[place, link.head, link.query]
+        pull = slope[place, link.head, link.query]
+        steps = []
+        for step in (1e-4, -1e-4):
+
+            def move(number, scores, step=step, link=link, place=place):
+                if number == place:
+                    scores = scores.clone()
+                    scores[0, link.head, link.query, link.key] += step
+                return scores
+
+            with scores_changed(shapes, move):
+                rows = said(question, own, experiment.outputs)
+            numbers = [output.number for output in experiment.outputs]
+            steps.append(rows[range(len(numbers)), numbers].sum())
+        expected = row[link.key] * (pull[link.key] - row @ pull)
+        np.testing.assert_allclose(expected, (steps[0] - steps[1]) / 2e-4, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_that_no_gradient_reaches_are_refused_in_one_line():
+    with pytest.raises(AttentionError, match="'xlnet' gives out copies of its weights"):
+        experiment_of(asked("xlnet", make("xlnet")))

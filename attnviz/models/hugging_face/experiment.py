@@ -39,6 +39,7 @@ from attnviz.models.hugging_face.gradient import COPIES, layer_gradients
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import quiet, running
 from attnviz.models.hugging_face.load.tasks import Task
+from attnviz.models.hugging_face.model import input_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,6 +119,7 @@ class KernelExperiment:
         self.asked, self.model, self.encoded = asked, asked.model, asked.encoded
         self.paths = {id(module): name for name, module in self.encoded.part.named_modules()}
         self.blocks, self.checked = list[Block](), False
+        self._keeps_rows = "logits_to_keep" in input_names(self.model)
         calls, output = self._pass()
         self.places = self._places(calls)
         self.attention = self._read(calls, output)
@@ -130,8 +132,8 @@ class KernelExperiment:
         self.graph: tuple[Any, list[Call]] | None = (logits, calls)  # until something is run
         logits = in_rows(logits).detach()
         self.tokens = max(call.query.shape[2] for call in calls)
-        self.choices = logits[0].numel()
         self.plain = log_probabilities(logits, self.outputs, self.model.config)
+        self.choices = self.plain[0].numel() if self._keeps_rows else logits[0].numel()
 
     def run(
         self, changes: Sequence[Change], instead: HeadOutputs | None = None
@@ -355,8 +357,13 @@ class KernelExperiment:
         with self._running(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
             for block in done:
                 stack.enter_context(returning(block.module, expanded(block.returned, count)))
-            logits = in_rows(self.model(**inputs).logits)
-            return log_probabilities(logits, self.outputs, self.model.config)
+            if not self._keeps_rows:
+                logits = in_rows(self.model(**inputs).logits)
+                return log_probabilities(logits, self.outputs, self.model.config)
+            kept = torch.tensor([output.row for output in self.outputs], device=self.model.device)
+            logits = self.model(**inputs, logits_to_keep=kept).logits
+            outputs = [replace(output, row=row) for row, output in enumerate(self.outputs)]
+            return log_probabilities(logits, outputs, self.model.config)
 
     def _edit(
         self, changes: Sequence[Change], instead: HeadOutputs | None, done: Iterable[int] = ()
