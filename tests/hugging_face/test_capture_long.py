@@ -177,6 +177,22 @@ def test_a_size_that_does_not_fit_names_one_that_does(monkeypatch):
         frame(9000, 2**32, monkeypatch, max_size=4096)
 
 
+@pytest.mark.parametrize(
+    ("size", "free", "remedy"),
+    [
+        # 1,024 heads of 64 × 64 blocks take 2^25 bytes, of 127 × 127 a little less than 2^27.
+        (4096, 2**29, "--max-size 256 would fit"),
+        (4096, 2**28, "--max-size 128 would fit"),
+        (128, 2**25, "--max-size 64 would fit"),
+        (64, 2**25 - 1, "free some, or give a shorter text"),
+        (4096, 2**25 - 1, "free some, or give a shorter text"),
+    ],
+)
+def test_only_a_smaller_size_that_fits_is_named(size, free, remedy, monkeypatch):
+    with pytest.raises(ModelError, match=rf"9,000 tokens \(1,024 heads × .* is free: {remedy}$"):
+        frame(9000, free, monkeypatch, max_size=size)
+
+
 def test_the_note_names_the_largest_block():
     axis = in_blocks(0, 48_213, 256)
     note = region_note(PooledGrid(axis, axis), (48_213, 48_213))
@@ -282,7 +298,7 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
     ("free", "blocks"), [(2**32, 256), (2**30, 256), (2**29, 128), (2**26, 64), (2**25, 64)]
 )
 def test_a_long_text_takes_half_of_what_is_free_at_most(free, blocks, monkeypatch):
-    # 1,024 heads of 256 × 256 blocks take 2^29 bytes, of 64 × 64 2^25.
+    # 1,024 heads of 64 × 64 blocks take 2^25 bytes, of 127 × 127 a little less than 2^27.
     assert frame(131_072, free, monkeypatch).keys.blocks == blocks
 
 

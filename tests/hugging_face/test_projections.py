@@ -93,7 +93,11 @@ def test_rows_keep_their_own_queries_and_every_key(loaded):
 
 @pytest.mark.parametrize("part", [{"window": (1, 4)}, {"max_size": 4}])
 def test_a_part_without_every_key_by_itself_is_refused(part, loaded):
-    with pytest.raises(UsageError, match="--keep-qk needs every key by itself"):
+    said = (
+        r"^--keep-qk needs every key by itself, and a part of a text or blocks of its tokens were "
+        r"to be shown: leave --window out, or give a larger --max-size or fewer tokens$"
+    )
+    with pytest.raises(UsageError, match=said):
         attend(replace(loaded("bert"), region=Region(**part, keep_qk=True)), TEXT)
 
 
