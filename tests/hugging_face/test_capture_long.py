@@ -298,7 +298,7 @@ def test_what_will_be_pooled_is_announced_before_the_model_runs(loaded, monkeypa
     ("free", "blocks"), [(2**32, 256), (2**30, 256), (2**29, 128), (2**26, 64), (2**25, 64)]
 )
 def test_a_long_text_takes_half_of_what_is_free_at_most(free, blocks, monkeypatch):
-    # 1,024 heads of 64 × 64 blocks take 2^25 bytes, of 127 × 127 a little less than 2^27.
+    # 1,024 heads of 256 × 256 blocks take 2^29 bytes, of 64 × 64 2^25.
     assert frame(131_072, free, monkeypatch).keys.blocks == blocks
 
 
