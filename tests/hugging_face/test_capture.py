@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,13 @@ from attnviz.core.attention_map import Link, Token
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture import passes as readings
 from attnviz.models.hugging_face.capture import region
-from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, group
+from attnviz.models.hugging_face.capture.capture import (
+    EAGER_ROUTE,
+    Captured,
+    capture,
+    capture_many,
+    group,
+)
 from attnviz.models.hugging_face.capture.exact_links import Cell, IgnoredPositions, links_note
 from attnviz.models.hugging_face.capture.maps import (
     SECOND_PASS,
@@ -104,12 +111,21 @@ def test_an_architecture_without_attention_is_refused(loaded):
 
 @pytest.mark.parametrize("nothing", [None, (), (None, None)])
 def test_no_layers_of_any_kind_are_refused(nothing):
-    with pytest.raises(AttentionError, match=r"no attention"):
+    said = (
+        r"^architecture 'bert' gives out no attention weights: it has no attention, or keeps it to "
+        r"itself$"
+    )
+    with pytest.raises(AttentionError, match=said):
         read_layers(nothing, FLOAT32, (2, 2))
 
 
 def test_windows_are_refused_by_their_shape():
-    with pytest.raises(AttentionError, match=r"layer 0 .*\(1, 2, 3, 5\).*windows"):
+    said = (
+        r"^layer 0 of architecture 'bert' gives out attention of shape \(1, 2, 3, 5\), which is "
+        r"not \(1, heads, 3 queries, 3 keys\): windows or blocks of it, not the weights between all "
+        r"tokens$"
+    )
+    with pytest.raises(AttentionError, match=said):
         read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (3, 3))
 
 
@@ -286,3 +302,28 @@ def test_notes_tell_of_a_second_pass_of_blocks_and_of_the_most_links():
     sides = {"self": (4, 4), "causal": (4, 4)}
     assert capture_notes(items, sides) == (SECOND_PASS, region_note(blocks, (4, 4)), links_note(3))
     assert capture_notes(items[:1], sides) == ()
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_of_a_batch_the_first_text_alone_is_checked_and_padding_is_left_out(
+    kernel, loaded, monkeypatch
+):
+    model = copy.deepcopy(loaded("bert").model)
+    model.set_attn_implementation(kernel)
+    checked = []
+    check = readings.check_mixture
+    monkeypatch.setattr(
+        readings, "check_mixture", lambda *given: (checked.append(given[3]), check(*given))[1]
+    )
+    ids = torch.tensor([[2, 5, 3, 0, 0], [2, 6, 7, 8, 3]])
+    sides = [{"self": (3, 3)}, {"self": (5, 5)}]
+    found = capture_many(model, {"input_ids": ids, "attention_mask": ids != 0}, sides)
+    assert set(checked) == {3}
+    how = "probed" if kernel == "sdpa" else "given by its kernel"
+    for number, (item,) in enumerate(found):
+        (alone,) = capture(
+            model, {"input_ids": ids[number : number + 1, : 3 + 2 * number]}, sides[number]
+        )
+        np.testing.assert_allclose(item.weights, alone.weights, atol=1e-5)
+        assert item.route == f"{kernel}, {how}"
+        assert item.layers == alone.layers

@@ -103,10 +103,26 @@ def test_a_window_holds_queries_and_keys(loaded):
     assert "rows sum to what stays among them" in part.provenance.notes[0]
 
 
-@pytest.mark.parametrize("wanted", [{"rows": (0, 99)}, {"window": (5, 4)}])
-def test_a_part_that_the_text_does_not_have_is_refused(wanted, loaded):
-    with pytest.raises(UsageError, match=r"does not lie in this text: it has 14 tokens, 0 to 13"):
-        read(loaded("bert"), **wanted)
+@pytest.mark.parametrize("part", [(0, 14), (5, 4), (-1, 3), (14, 14)])
+@pytest.mark.parametrize("option", ["rows", "window"])
+def test_a_part_that_the_text_does_not_have_is_refused(option, part, loaded):
+    named = f"--{option} {part[0]}-{part[1]}"
+    said = f"^{named} does not lie in this text: it has 14 tokens, 0 to 13$"
+    with pytest.raises(UsageError, match=said):
+        read(loaded("bert"), **{option: part})
+
+
+def test_a_part_may_begin_and_end_where_the_text_does(monkeypatch):
+    whole = frame(9, 2**30, monkeypatch, window=(0, 8))
+    assert whole == PooledGrid(each_token(9), each_token(9))
+    first = frame(9, 2**30, monkeypatch, rows=(0, 0))
+    assert first == PooledGrid(Axis(0, 1), each_token(9))
+    assert frame(9, 2**30, monkeypatch, window=(2, 8), max_size=3).keys == Axis(2, 9, 3)
+    monkeypatch.setattr(regions, "free_bytes", lambda device: 2**30)
+    (cross,) = choose_grids(Shape, {"cross": (5, 9)}, Region(window=(1, 4))).values()
+    assert cross == PooledGrid(Axis(1, 5), Axis(1, 5))
+    with pytest.raises(UsageError, match="it has 5 tokens, 0 to 4"):
+        choose_grids(Shape, {"cross": (5, 9)}, Region(window=(1, 5)))
 
 
 def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
