@@ -122,8 +122,8 @@ def test_no_layers_of_any_kind_are_refused(nothing):
 def test_windows_are_refused_by_their_shape():
     said = (
         r"^layer 0 of architecture 'bert' gives out attention of shape \(1, 2, 3, 5\), which is "
-        r"not \(1, heads, 3 queries, 3 keys\): windows or blocks of it, not the weights between all "
-        r"tokens$"
+        r"not \(1, heads, 3 queries, 3 keys\): windows or blocks of it, not the weights between "
+        r"all tokens$"
     )
     with pytest.raises(AttentionError, match=said):
         read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (3, 3))
