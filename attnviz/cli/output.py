@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.storage.writing import Draft as Draft
@@ -31,28 +32,49 @@ def write_bytes(data: bytes) -> None:
         raise OutputError(f"cannot write to stdout: {error.strerror}") from error
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
+received: list[int] = []
+"""The signals that have ended the run; a library may have made another error of the first."""
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """End the run, of either signal as Python does of Ctrl-C."""
+    received.append(number)
+    raise KeyboardInterrupt
+
+
+def status_of_signal() -> int:
+    """The exit status of a run that was interrupted, as a shell counts it: 130, or 143 by TERM."""
+    return 128 + (received[0] if received else signal.SIGINT)
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Finish what is begun before Ctrl-C ends the run; a second Ctrl-C ends it at once."""
-    usual = signal.default_int_handler
+    """Finish what is begun before a signal ends the run; a second signal ends it at once."""
     aside = threading.current_thread() is not threading.main_thread()
-    if aside or signal.getsignal(signal.SIGINT) is not usual:
-        yield
-        return
-    pressed = False
+    usual = {} if aside else {number: signal.getsignal(number) for number in SIGNALS}
+    known = (signal.default_int_handler, interrupt)
+    usual = {number: handler for number, handler in usual.items() if handler in known}
+    pressed: list[int] = []
 
-    def wait(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.signal(signal.SIGINT, usual)
+    def answer(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        restore()
 
-    signal.signal(signal.SIGINT, wait)
+    def restore() -> None:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+    for number in usual:
+        signal.signal(number, answer)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        restore()
     if pressed:
-        raise KeyboardInterrupt
+        answer_of: Any = usual[pressed[0]]
+        answer_of(pressed[0], None)
 
 
 def note(text: str) -> None:

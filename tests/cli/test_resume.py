@@ -27,12 +27,14 @@ COUNT = 300
 
 DYING = """
 import os, resource, signal, sys
-from attnviz.runs import resumable
+import attnviz.cli.output  # which writes to stdout by the real one
 from attnviz.__main__ import main
+from attnviz.runs import resumable
+from attnviz.storage import writing
 
 how, place = sys.argv.pop(1), int(sys.argv.pop(1))
 resumable.SECONDS = 0.02
-real, written = resumable.write_whole, 0
+real, written = writing.write_whole, 0
 
 def write_whole(file, data):
     global written
@@ -43,7 +45,7 @@ def write_whole(file, data):
         os.kill(os.getpid(), getattr(signal, how))
     real(file, data)
 
-resumable.write_whole = write_whole
+writing.write_whole = write_whole
 if how == "limit":
     resource.setrlimit(resource.RLIMIT_FSIZE, (place, place))
 main()
@@ -127,11 +129,14 @@ def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path: Path) ->
     assert left(tmp_path / "out") == {"a.jsonl": (tmp_path / "whole.jsonl").read_bytes()}
 
 
-def test_ctrl_c_leaves_what_can_be_gone_on_with(texts: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_leaves_what_can_be_gone_on_with(
+    how: str, status: int, texts: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     asked = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(out, "a.tsv"))
-    done = dying("SIGINT", 100, *asked)
-    assert done.status == 130
+    done = dying(how, 100, *asked)
+    assert done.status == status
     # The 99 writes before are records, bad ones among them, and so is the one that Ctrl-C hit.
     assert done.err.splitlines()[-1] == "note: 100 records are done: continue with --resume"
     assert {*left(out)} == {".a.tsv.journal", ".a.tsv.unfinished", ".rejects.jsonl.unfinished"}
@@ -313,7 +318,7 @@ def test_a_bad_record_takes_its_number_in_the_shards(tmp_path: Path) -> None:
 
 def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from attnviz.runs.resumable import PartialFile\n"
+        "import sys; from pathlib import Path; from attnviz.storage.writing import PartialFile\n"
         "held = PartialFile(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     )
     texts, path = tmp_path / "texts.txt", tmp_path / "a.jsonl"
