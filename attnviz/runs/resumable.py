@@ -7,6 +7,7 @@ record, any other after a complete shard.
 
 from __future__ import annotations
 
+import csv
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from attnviz.core.notices import notify
 from attnviz.renderers import Numbering, Renderer, Views
 from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
 from attnviz.runs.outputs import as_bytes
-from attnviz.storage.saved import shard_path, shards_of
+from attnviz.storage.saved import read_from, shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable, output_errors
 
 SECONDS = 0.5
@@ -169,6 +170,7 @@ class ResumableSink:
             if path is not None and beside(path, "unfinished").exists():
                 PartialFile(path, size).keep()
         self.journal.unlink(missing_ok=True)
+        self.saved = progress
         self._complete()
 
     def _complete(self) -> None:
@@ -221,9 +223,33 @@ class ResumableSink:
                 Journal(self.options, progress).write(self.journal)
         self.saved, self.saved_at = progress, time.monotonic()
 
+    def count_saved(self) -> int | None:
+        """How many records the complete data hold, without those that failed; None of tables."""
+        if self.path.suffix.lower() == ".txt":
+            return None
+        files = [self.path] if self.shard_size is None else shards_of(self.path)
+        return sum(map(_records_in, files))
+
     def _place(self, record: int) -> Path:
         size = self.shard_size
         return self.path if size is None else shard_path(self.path, record // size)
+
+
+def _records_in(path: Path) -> int:
+    suffix = path.suffix.lower()
+    if suffix not in (".tsv", ".csv"):
+        with read_from(path) as saved:
+            return sum(1 for _ in saved.ids())
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file) if suffix == ".csv" else (line.split("\t") for line in file)
+        next(rows, None)
+        count, name, first = 0, "", [""]
+        for row in rows:
+            # Of one record each weight comes once: its first again is that of the next.
+            weight = [*row[1:5], row[6]]
+            if row[0] != name or weight == first:
+                count, name, first = count + 1, row[0], weight
+        return count
 
 
 def can_resume(path: Path) -> bool:

@@ -258,15 +258,47 @@ def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(
 
 
 def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> None:
-    for name, more in (("a.jsonl", ()), ("b.npz", ("--shard-size", "100"))):
+    shards = ("--shard-size", "100")
+    rejects = ("--rejects", tmp_path / "r.jsonl")
+    for name, more in (
+        ("a.jsonl", ()),
+        ("b.npz", shards),
+        ("c.tsv", ()),
+        ("d.csv", shards),
+        ("e.txt", shards + rejects),
+    ):
         path = tmp_path / name
         asked = ("self", "-i", texts, *OWN, "-f", "none", "-o", path, *more, "--resume")
         assert f"note: nothing of '{path}' to resume" in attnviz(*asked).err
         before = left(tmp_path)
         done = attnviz(*asked)
-        assert (done.status, done.out) == (0, b"")
+        assert (done.status, done.out) == (1, b"")  # of two bad lines
         assert done.err == f"note: '{path}' is complete: nothing is left to do\n"
         assert left(tmp_path) == before
+
+
+def test_of_lines_that_all_went_well_everything_done_is_no_failure(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.csv"
+    texts.write_text('id,text\nx,a b\nx,a b\nx,a b c\n\ny,"d\n"\n')
+    for name in ("a.jsonl", "a.tsv", "a.csv", "a.parquet"):
+        shards = ("--shard-size", "2") if name == "a.parquet" else ()
+        asked = ("self", "-i", texts, *SMALL, "-o", tmp_path / name, *shards)
+        assert [attnviz(*asked).status, attnviz(*asked, "--resume").status] == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.tsv"])
+def test_killed_behind_its_end_it_ends_with_the_same_status(
+    name: str, texts: Path, tmp_path: Path
+) -> None:
+    asked = ("self", "-i", texts, *SMALL, *in_folder(tmp_path / "out", name))
+    code = DYING.replace("main()", "writing.PartialFile.keep = lambda _: os._exit(9)\nmain()")
+    subprocess.run(
+        [sys.executable, "-c", code, "SIGKILL", "0", *map(str, asked)], check=False, timeout=120
+    )
+    journal = tmp_path / "out" / f".{name}.journal"
+    assert json.loads(journal.read_bytes())["ended"]
+    assert attnviz(*asked, "--resume").status == 1
+    assert {*left(tmp_path / "out")} == {name, "rejects.jsonl"}
 
 
 @pytest.mark.parametrize(
