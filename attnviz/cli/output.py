@@ -81,7 +81,7 @@ def uninterrupted() -> Iterator[None]:
     finally:
         restore()
     if pressed:
-        answer_of: Any = usual[pressed[0]]
+        answer_of: Any = usual[signal.Signals(pressed[0])]
         answer_of(pressed[0], None)
 
 

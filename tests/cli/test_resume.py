@@ -129,13 +129,16 @@ def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path: Path) ->
     assert left(tmp_path / "out") == {"a.jsonl": (tmp_path / "whole.jsonl").read_bytes()}
 
 
-@pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize(
+    ("how", "status", "more"),
+    [("SIGINT", 130, ()), ("SIGTERM", 143, ()), ("SIGTERM", 143, ("--workers", "2"))],
+)
 def test_a_signal_leaves_what_can_be_gone_on_with(
-    how: str, status: int, texts: Path, tmp_path: Path
+    how: str, status: int, more: tuple[str, ...], texts: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     asked = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(out, "a.tsv"))
-    done = dying(how, 100, *asked)
+    done = dying(how, 100, *asked, *more)
     assert done.status == status
     # The 99 writes before are records, bad ones among them, and so is the one that Ctrl-C hit.
     assert done.err.splitlines()[-1] == "note: 100 records are done: continue with --resume"
