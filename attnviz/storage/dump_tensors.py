@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.storage.documents import check_words, read_numbers
+from attnviz.storage.matrices import Archive
 
 PLAIN = ("attention", "attentions", "weights", "attn", "layer")
 STREAMS = ("encoder", "decoder", "cross")
@@ -64,6 +65,10 @@ def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> D
     streams: dict[str, dict[str | None, Any]] = {}
     for name in found:
         match = _NAME.fullmatch(name)
+        if match and isinstance(found, Archive):  # whose arrays may be larger than they should
+            for axis, what in zip((-1, -2), ("key", "query"), strict=True):
+                size = found.shapes[name][axis:][:1] or (0,)
+                _tokens(found, _names_for(match["stream"] or "self", what), size[0], what, where)
         value = found[name] if match else None
         if match and _is_views(value):
             views = [_from_view(view, where) for view in value]
@@ -179,7 +184,8 @@ def _tokens(
     name = next((name for name in names if name in found), None)
     if name is None:
         return None
-    words = found[name].tolist() if isinstance(found[name], np.ndarray) else found[name]
+    words = found[name]
+    words = words.tolist() if isinstance(words, np.ndarray) else words
     if isinstance(words, list) and len(words) == 1 and isinstance(words[0], list):
         words = words[0]
     check_words(words, name, where)

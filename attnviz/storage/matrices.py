@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -24,10 +24,10 @@ TEXTS = ("tokens", "query_tokens", "key_tokens")
 """Names that hold lists of words; every other name holds numbers."""
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path, buffering: int = -1) -> BinaryIO:
     """A file, open for reading; InputError where it cannot be."""
     try:
-        return path.open("rb")
+        return cast("BinaryIO", path.open("rb", buffering=buffering))
     except IsADirectoryError as error:
         raise InputError(f"'{path}' is a folder, not a file") from error
     except FileNotFoundError as error:
@@ -64,6 +64,9 @@ class Matrices(Mapping[str, Any]):
             self.read[name] = read(value, name, self.path)
         return self.read[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.found
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.found)
 
@@ -92,6 +95,9 @@ class Archive(Mapping[str, Any]):
         self.shapes[name]  # a KeyError where there is no such array
         with _npz_errors(self.path):
             return read_member(self.archive, f"{name}.npy")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shapes
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)
