@@ -145,7 +145,7 @@ class ArchiveReader:
                     raise ValueError(f"member '{name}' has the shape {shape}, not ({told})")
                 return read_numbers(read_member(self.archive, f"{name}.npy"), f"member '{name}'")
             except DAMAGE as error:
-                raise self._damaged(error) from error
+                raise InputError(f"damaged: {error}") from error
 
         place = f"text {number} of {self.where}"
         return from_document(parse_json(line, f"member '{INDEX}'"), place, weights)

@@ -66,9 +66,8 @@ def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> D
     for name in found:
         match = _NAME.fullmatch(name)
         if match and isinstance(found, Archive):  # whose arrays may be larger than they should
-            for axis, what in zip((-1, -2), ("key", "query"), strict=True):
-                size = found.shapes[name][axis:][:1] or (0,)
-                _tokens(found, _names_for(match["stream"] or "self", what), size[0], what, where)
+            for size, what in zip(found.shapes[name][-2:], ("query", "key"), strict=False):
+                _tokens(found, _names_for(match["stream"] or "self", what), size, what, where)
         value = found[name] if match else None
         if match and _is_views(value):
             views = [_from_view(view, where) for view in value]
