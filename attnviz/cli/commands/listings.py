@@ -13,6 +13,7 @@ from attnviz.core.options import Options
 from attnviz.core.registry import MECHANISMS
 
 if TYPE_CHECKING:
+    from attnviz.renderers import Display
     from attnviz.renderers.reports import Data
 
 
@@ -21,18 +22,19 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bo
     import json
 
     from attnviz.renderers.reports import Data
+    from attnviz.renderers.text.console import more_rows
 
-    def table() -> str:
+    def table(display: Display) -> str:
         shown = [columns, *rows] if titled else list(rows)
         widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
-            for row in shown
-        )
+            for row in shown[: display.rows or None]
+        ) + more_rows(len(shown), display)
 
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     return Data(
-        text=lambda display: table(),
+        text=table,
         rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
         document=lambda: json.dumps(found, ensure_ascii=False, indent=2) + "\n",
     )
