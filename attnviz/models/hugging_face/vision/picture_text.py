@@ -15,7 +15,7 @@ from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids
-from attnviz.models.hugging_face.load.errors import first_line, quiet
+from attnviz.models.hugging_face.load.errors import foreign, quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, Box, pair, seen_box
 
@@ -135,9 +135,5 @@ def _load_both(folder: Path, name: str) -> Any:
     import transformers
 
     auto: Any = transformers.AutoProcessor
-    try:
+    with foreign(f"the processor of '{name}' cannot be loaded"):
         return auto.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise ModelError(
-            f"the processor of '{name}' cannot be loaded: {first_line(error)}"
-        ) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.core.attention_map import AttentionMap, Provenance, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.tokens import patch_tokens
-from attnviz.models.hugging_face.load.errors import first_line, running
+from attnviz.models.hugging_face.load.errors import first_line, foreign, running
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,7 +56,8 @@ def load_processor(folder: Path, name: str) -> Any:
             "resize and normalise a picture for it"
         )
     auto: Any = transformers.AutoImageProcessor
-    return auto.from_pretrained(folder, local_files_only=True)
+    with foreign(f"the image processor of '{name}' cannot be loaded"):
+        return auto.from_pretrained(folder, local_files_only=True)
 
 
 def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
