@@ -192,20 +192,25 @@ def _new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
     return text[len(start) :] if text.startswith(start) else decoded(new)
 
 
-def apply_chat_template(tokenizer: Any, text: str, name: str) -> str:
-    """A text as the user's turn of a conversation, the way the model was taught to read one.
+def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:
+    """A user's turn of a conversation, the way the model was taught to read one.
+
+    The template is the owner's, a processor's or else the tokenizer's.
 
     A template is a program that comes with the model: it runs in a process of its own, which has
     little memory and little time.
     """
     import json
 
-    if not tokenizer.chat_template:
+    source = owner or tokenizer
+    if not source.chat_template:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
     with foreign(f"the chat template of '{name}' fails"):
-        template = tokenizer.get_chat_template()
+        # Of several templates by name it is the one called "default".
+        named = source.chat_template
+        template = named["default"] if isinstance(named, dict) else str(named)
         marks = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
-    return _renderer(template, marks, name).render([{"role": "user", "content": text}])
+    return _renderer(template, marks, name).render([{"role": "user", "content": content}])
 
 
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 5, 1 << 30

@@ -132,6 +132,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     config = _read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")
+    named = config.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise ModelError(f"'{path}' says 'architectures' by something else than a list of names")
+    for key, kernel in config.items():
+        if key.endswith("attn_implementation") and "/" in str(kernel):
+            raise ModelError(f"'{path}' asks for a kernel from elsewhere: '{key}' is '{kernel}'")
     return config
 
 

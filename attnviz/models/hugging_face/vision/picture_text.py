@@ -14,10 +14,11 @@ from attnviz.core.tokens import patch_tokens
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.inputs.generation import apply_chat_template
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids
 from attnviz.models.hugging_face.load.errors import foreign, quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.vision.pictures import SIDE, Box, pair, seen_box
+from attnviz.models.hugging_face.vision.pictures import SIDE, Box, check_sides, pair, seen_box
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,7 +41,9 @@ class PictureTextModel:
         check_text(text)
         with quiet():
             prompt = self.prompt(text)
-            inputs = self.processor(text=prompt, images=picture, return_tensors="pt")
+            check_sides(self.processor.image_processor)
+            with foreign(f"the processor of '{self.name}' fails"):
+                inputs = self.processor(text=prompt, images=picture, return_tensors="pt")
             device, dtype = self.model.device, self.model.dtype
             inputs = {
                 name: row.to(device, dtype if row.is_floating_point() else row.dtype)
@@ -85,13 +88,7 @@ class PictureTextModel:
         """The picture, then the text, as the model was taught to read them."""
         if getattr(self.processor, "chat_template", None):
             content = [{"type": "image"}, {"type": "text", "text": text}]
-            return str(
-                self.processor.apply_chat_template(
-                    [{"role": "user", "content": content}],
-                    tokenize=False,
-                    add_generation_prompt=True,
-                )
-            )
+            return apply_chat_template(self.processor.tokenizer, content, self.name, self.processor)
         return f"{self.processor.image_token}\n{text}"
 
     def grid(self, inputs: dict[str, Any], count: int) -> tuple[int, int]:
