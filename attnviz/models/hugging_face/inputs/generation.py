@@ -292,12 +292,13 @@ def serve_template(seconds: str, memory: str) -> None:
     for line in sys.stdin:
         _limit(int(seconds), most)
         try:
-            (text,), _ = render_jinja_template(
+            made: Any = render_jinja_template(
                 [json.loads(line)],
                 chat_template=asked["template"],
                 add_generation_prompt=True,
                 **asked["marks"],
             )
+            text = str(made[0][0])
             answer = {"text": text}
             if len(text) > LONGEST_TURN:
                 answer = {"error": f"it makes {len(text):,} characters of this text"}
