@@ -37,7 +37,7 @@ HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Control, direction and invisible characters as a range for a regular expression: data spells
 them out, so that a token can neither style nor reorder a terminal."""
 
-_UNSAFE = re.compile(f"[{HIDDEN}]")
+_UNSAFE = re.compile(f"[{HIDDEN}\ud800-\udfff]")
 _IDENTITY = re.compile(rb'\{"schema":1,"id":("(?:[^"\\]|\\.)*"),')
 """How every document begins that this package wrote."""
 
@@ -51,7 +51,12 @@ def dump_json(document: Any) -> str:
     text = data.decode()
     if data.isascii() and b"\x7f" not in data:
         return text  # as most are, whose megabytes of numbers need no second look
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return spelt(text)
+
+
+def spelt(json_text: str) -> str:
+    """JSON with its characters that hide or turn text, and halves of characters, spelt out."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text)
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
