@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,11 +16,18 @@ if TYPE_CHECKING:
     from attnviz.renderers.reports import Data
 
 
-def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bool = False) -> Data:
-    """Rows as data: an aligned table, tab-separated lines, JSON objects."""
+def listing(
+    columns: Sequence[str], values: Sequence[Sequence[Any]], *, titled: bool = False
+) -> Data:
+    """Rows as data: an aligned table, tab-separated lines, JSON objects.
+
+    Shares stay numbers in JSON; elsewhere they have three digits.
+    """
     import json
 
     from attnviz.renderers.reports import Data
+
+    rows = [[f"{x:.3f}" if isinstance(x, float) else x for x in row] for row in values]
 
     def table() -> str:
         shown = [columns, *rows] if titled else list(rows)
@@ -30,7 +37,7 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bo
             for row in shown
         )
 
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    found = [dict(zip(columns, row, strict=True)) for row in values]
     return Data(
         text=lambda display: table(),
         rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
