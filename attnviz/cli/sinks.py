@@ -51,11 +51,7 @@ def item_of(result: Attention | Data, options: Options) -> Item:
         return Item(result, tuple, result.figures)
     from attnviz.runs.outputs import views_of
 
-    choice = options.choice
-    as_chosen = not (choice.layer is choice.head is None and choice.reduce == "none")
-    every_layer = choice.layer is not None
-    shown = views_of(result, every_layer=every_layer, as_chosen=as_chosen, top=options.origin.top)
-    return Item(result, shown)
+    return Item(result, views_of(result, options.choice, options.origin.top))
 
 
 def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
