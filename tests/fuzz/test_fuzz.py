@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from attnviz.cli.app import COMMANDS
 from attnviz.cli.options import OPTIONS
+from tests.fuzz import world
 from tests.fuzz.campaign import VALID_SHARE, failures
 from tests.fuzz.run import Case
 from tests.fuzz.strategies import cases, parameters
@@ -51,8 +52,15 @@ def test_random_command_lines_keep_every_invariant(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.models
 def test_every_command_and_enough_valid_ones_are_drawn() -> None:
+    world.make()
     found: list[Case] = []
-    settings(drawn, max_examples=400)(given(cases())(found.append))()
+
+    @settings(drawn, max_examples=400)
+    @given(cases())
+    def draw(case: Case) -> None:
+        found.append(case)
+
+    draw()
     assert set(COMMANDS) <= {case.argv[0] for case in found if case.argv}
     assert sum(case.valid for case in found) > VALID_SHARE * len(found)
 

@@ -145,7 +145,7 @@ def test_a_run_that_fills_the_memory_is_seen_and_held_back(
     monkeypatch.setattr("tests.fuzz.invariants.MOST_RESIDENT", 32 << 20)
     found = seen(lambda: bool(b"x" * (64 << 20)) and None, tmp_path / "a")
     assert "stays_small" in dict(broken(found))
-    found = seen(lambda: bytearray(harness.ROOM + 1) and None, tmp_path / "b")
+    found = seen(lambda: bytearray(2 * harness.ROOM) and None, tmp_path / "b")
     assert isinstance(found.error, MemoryError)
 
 

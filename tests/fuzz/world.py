@@ -9,13 +9,17 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from attnviz.core.attention_map import Link
+from attnviz.storage.documents import dump_json, to_document
 from tests.invoke import attnviz
+from tests.samples import attention_of, self_map
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 MODELS = ("bert", "gpt2", "t5", "vit")
@@ -90,8 +94,10 @@ def saved() -> dict[str, bytes]:
     for name in ("jsonl", "npz", "parquet"):
         found[f"many.{name}"] = _written("self", "-", *few, "-f", name, stdin=TEXTS.encode())
     found["pair.json"] = _written("co", "the red car", "a car", "-f", "json")
-    blocks = ("self", "the cat sat on the mat", "--model", model("gpt2"), "--max-size", "3")
-    return found | {"blocks.json": _written(*blocks, "-f", "json")}
+    item = self_map(["the cat", "sat on", "the mat"], layers=2, heads=2)
+    links = (Link("cat", "sat", 0.5, "0", "1", 1, 2), Link("mat", "the", 0.25, "1", "0", 5, 4))
+    blocks = attention_of(replace(item, blocks=(2, 2), links=links), text="the cat sat on the mat")
+    return found | {"blocks.json": dump_json(to_document(blocks)).encode()}
 
 
 @cache
@@ -159,7 +165,7 @@ def files(kind: str) -> Mapping[str, bytes]:
 
 
 def make() -> None:
-    """Make everything now, so that no run pays for it."""
+    """Make everything now, so that no run pays for it and none is drawn while it is made."""
     for kind in KINDS:
         files(kind)
     for kind in MODELS:
