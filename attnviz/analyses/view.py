@@ -198,7 +198,7 @@ def first_focus(
     attention: Attention, item: AttentionMap, *, as_chosen: bool = False
 ) -> Focus | None:
     """The head of a stream to see first and why: the source's, else the one worth showing."""
-    focus = attention.provenance.focus.get(item.stream)
+    focus = attention.focus.get(item.stream)
     if focus and focus.layer in item.layers:
         return focus if focus.head in item.heads else None
     if as_chosen or attention.provenance.trained is False:

@@ -196,7 +196,6 @@ class Provenance:
         settings: further facts by name (seed, size, revision, …).
         steps: what was done to the map since, in order ("heads 2,5", "mean over heads").
         notes: what a reader must know (pooled, truncated, outside the domain).
-        focus: for a stream, the head to show first.
     """
 
     source: str
@@ -207,7 +206,6 @@ class Provenance:
     settings: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    focus: Mapping[str, Focus] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -277,6 +275,8 @@ class Attention:
         decision: what a model with a head decided about the text, in words.
         lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
         two_way: True of a model that also reads the target as the source, to translate it back.
+        focus: for a stream, the head that the source says to show first.
+        seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
     """
 
     maps: tuple[AttentionMap, ...]
@@ -290,6 +290,8 @@ class Attention:
     decision: str = ""
     lens: str = "raw"
     two_way: bool = False
+    focus: Mapping[str, Focus] = field(default_factory=dict)
+    seen: tuple[float, float, float, float] | None = None
 
     @property
     def main(self) -> AttentionMap:

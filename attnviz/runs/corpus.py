@@ -27,11 +27,10 @@ from attnviz.core.notices import kind_of, notify
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.journal import check_same_options
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
-from attnviz.runs.resumable import beside
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json, parse_json
 from attnviz.storage.texts import Text, chunks
-from attnviz.storage.writing import output_errors, replace_durably
+from attnviz.storage.writing import beside, output_errors, replace_durably
 
 SECONDS = 2.0
 """Between two checkpoints at least: as much work may be done twice."""

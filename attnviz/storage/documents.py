@@ -63,12 +63,13 @@ def check_words(words: Any, name: str, where: str) -> None:
 def to_document(attention: Attention) -> dict[str, Any]:
     """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys)."""
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
+    focus = {stream: asdict(head) for stream, head in attention.focus.items()}
     return {
         "schema": SCHEMA,
         "id": attention.id,
         **{name: text for name, text in texts.items() if text is not None},
         "maps": [_map_document(item) for item in attention.maps],
-        "provenance": _plain(asdict(attention.provenance)),
+        "provenance": _plain(asdict(attention.provenance) | {"focus": focus}),
     }
 
 
@@ -118,6 +119,7 @@ def from_document(document: Any) -> Attention:
             f"a document of schema {document.get('schema')!r}: this attnviz reads schema {SCHEMA}"
         )
     try:
+        focus = document.get("provenance", {}).get("focus", {})
         provenance = read_provenance(document.get("provenance", {}))
         return Attention(
             maps=tuple(_read_map(item) for item in document["maps"]),
@@ -126,6 +128,7 @@ def from_document(document: Any) -> Attention:
             text=document.get("text"),
             source=document.get("source"),
             target=document.get("target"),
+            focus={name: Focus(**head) for name, head in focus.items()},
             **typed_facts(provenance),
         )
     except KeyError as error:
@@ -176,7 +179,7 @@ def _read_token(token: Mapping[str, Any] | str) -> Token:
 def read_provenance(document: Mapping[str, Any]) -> Provenance:
     """The provenance in a document; what is missing stays unknown."""
     known = {"source": "file", "model": "unknown", **document}
-    known["focus"] = {name: Focus(**item) for name, item in known.get("focus", {}).items()}
+    known.pop("focus", None)  # of one text, and no fact of where it came from
     known["steps"] = tuple(known.get("steps", ()))
     known["notes"] = tuple(known.get("notes", ()))
     return Provenance(**known)

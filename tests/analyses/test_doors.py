@@ -94,6 +94,6 @@ def test_a_lens_is_named_after_its_row_and_makes_an_attention_that_says_so(name:
     assert isinstance(found, Attention)
     assert found.lens == name
     assert f"lens {name}" in found.provenance.steps
-    assert not found.provenance.focus
+    assert not found.focus
     assert np.isfinite(found.weights).all()
     assert found.main.unit

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import AttentionError, ModelError
+from attnviz.core.errors import AttentionError, InputError, ModelError
+from attnviz.core.query import Query
 from attnviz.core.tokens import patch_tokens
+from attnviz.models import attend_each
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids
 from attnviz.models.hugging_face.load.errors import first_line, quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.vision.pictures import SIDE, Box, pair, seen_box
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from attnviz.models.hugging_face.vision.pictures import SIDE, pair, picture_of, seen_box
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,14 +32,20 @@ class PictureTextModel:
     processor: Any  # its tokenizer and image processor in one
     provenance: Provenance  # what is made of the model is added for each picture
 
-    def attend_image(self, picture: Image, text: str) -> Attention:
-        """The attention of a text's tokens over the patches of the picture before them.
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The attention of each text's tokens over the patches of the picture before them.
 
         Rows sum to the share that goes to the picture; the rest goes to the text.
         """
-        check_text(text)
+        return attend_each(self._attend_one, queries)
+
+    def _attend_one(self, query: Query) -> Attention:
+        picture = picture_of(query, self.name).image
+        check_text(query.text)
         with quiet():
-            prompt = self.prompt(text)
+            prompt = self.prompt(query.text)
             inputs = self.processor(text=prompt, images=picture, return_tensors="pt")
             device, dtype = self.model.device, self.model.dtype
             inputs = {
@@ -68,11 +74,8 @@ class PictureTextModel:
         )
         provenance = with_routes(self.provenance, [item.route for item in found])
         settings = {**provenance.settings, "patches": f"{rows} × {columns}"}
-        return Attention(maps, replace(provenance, settings=settings), text=read)
-
-    def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
-        """The part of the picture that the patches cover, in its own pixels."""
-        return seen_box(self.processor.image_processor, picture, size)
+        seen = seen_box(self.processor.image_processor, picture, None)
+        return Attention(maps, replace(provenance, settings=settings), text=read, seen=seen)
 
     @property
     def image_token(self) -> int:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.attention_map import AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.models.hugging_face.load.errors import first_line, running
 
@@ -34,6 +35,13 @@ def read_picture(path: Path) -> Image:
         raise InputError(f"'{path}' cannot be read as a picture: {first_line(error)}") from error
     ground = Image.new("RGBA", layers.size, "white")
     return Image.alpha_composite(ground, layers).convert("RGB")
+
+
+def picture_of(query: Query, name: str) -> Picture:
+    """The picture of a query to the model of that name; a UsageError without one."""
+    if query.picture is None:
+        raise UsageError(f"'{name}' reads pictures: it answers no query of kind '{query.kind}'")
+    return query.picture
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -105,10 +113,6 @@ class PictureReader:
     processor: Any  # its image processor
     provenance: Provenance  # what is made of the model is added for each picture
 
-    def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
-        """The part of the picture that the patches cover, in its own pixels."""
-        return seen_box(self.processor, picture, size)
-
     @property
     def tower(self) -> Any:
         """The part of the model that reads pictures; of CLIP-like models one of two."""
@@ -119,17 +123,18 @@ class PictureReader:
         """The configuration of that part."""
         return getattr(self.model.config, "vision_config", None) or self.model.config
 
-    def inputs(self, picture: Image, size: tuple[int, int] | None) -> dict[str, Any]:
+    def inputs(self, picture: Picture) -> dict[str, Any]:
         """The picture as the model takes it."""
         import inspect
 
+        size = picture.size
         high, wide = self.patch_size
         if size is not None and (size[0] % high or size[1] % wide):
             raise UsageError(
                 f"--image-size {size[0]}x{size[1]} is no multiple of '{self.name}'s patches of "
                 f"{high} × {wide} pixels"
             )
-        values = pixels(self.processor, picture, size).to(self.model.device, self.model.dtype)
+        values = pixels(self.processor, picture.image, size).to(self.model.device, self.model.dtype)
         found: dict[str, Any] = {"pixel_values": values}
         trained = getattr(self.config, "image_size", None)
         takes = inspect.signature(self.tower.forward).parameters
@@ -165,11 +170,15 @@ class PictureReader:
         marks = _special_tokens(self.model.config.model_type, length - rows * columns)
         return *marks, *patch_tokens(rows, columns)
 
-    def described(self, inputs: dict[str, Any], rows: int, columns: int) -> Provenance:
-        """Where attention over a picture of this size comes from."""
+    def without_maps(
+        self, picture: Picture, inputs: dict[str, Any], rows: int, columns: int
+    ) -> Attention:
+        """What is known of a picture's attention but for its maps."""
         height, width = inputs["pixel_values"].shape[-2:]
         settings = {"pixels": f"{height} × {width}", "patches": f"{rows} × {columns}"}
-        return replace(self.provenance, settings={**self.provenance.settings, **settings})
+        provenance = replace(self.provenance, settings={**self.provenance.settings, **settings})
+        seen = seen_box(self.processor, picture.image, picture.size)
+        return Attention((), provenance, seen=seen)
 
     def length(self, inputs: dict[str, Any]) -> int:
         """How many tokens the model makes of a picture, 0 where they are none in a row."""
