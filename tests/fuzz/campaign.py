@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -34,6 +35,8 @@ CHUNK = 250
 """Runs between two lines of the log; each chunk has a seed of its own."""
 SILENT = 300
 """Seconds without a chunk after which a process hangs past every limit."""
+SMALLER = 30
+"""Seconds that a failure is made smaller."""
 VALID_SHARE = 0.2
 """Of all runs, at least: those that must succeed."""
 
@@ -55,12 +58,10 @@ def failures(case: Case) -> tuple[Ran, dict[str, str]]:
 
 def smaller(case: Case, kind: str) -> Case:
     """The case without whatever it fails without in just that way: words, files, stdin."""
-    tries = 60
+    until = time.monotonic() + SMALLER
 
     def still(other: Case) -> bool:
-        nonlocal tries
-        tries -= 1
-        return tries > 0 and kind in failures(other)[1]
+        return time.monotonic() < until and kind in failures(other)[1]
 
     for place in range(len(case.groups) - 1, -1, -1):
         fewer = replace(case, groups=(*case.groups[:place], *case.groups[place + 1 :]))
@@ -91,7 +92,8 @@ class Tally:
 
     def take(self, case: Case, log: Path) -> None:
         """Run a case and count it."""
-        log.with_suffix(".now").write_text(case.line, "utf-8", "backslashreplace")
+        # Whatever ends this process: the one that watches it finds what was being done.
+        log.with_suffix(".now").write_bytes(pickle.dumps(case))
         ran, wrong = failures(case)
         self.runs += 1
         self.valid += case.valid
@@ -194,7 +196,9 @@ def watch(logs: list[Path], runs: int, first: int) -> list[str]:
             del running[log]
             if process.wait() != 0:
                 how = "hung" if silent else f"ended with {process.returncode}"
-                lost.append(f"{how}: {now.read_text('utf-8')}")
+                case = pickle.loads(now.read_bytes()) if now.exists() else Case(((),))
+                lost.append(f"{how}: {case.line}")
+                keep(case, log.parent / f"lost-{len(lost):02}", how)
                 left = runs - sum(item["runs"] for item in ended(log))
                 if left > 0 and len(lost) < 20:
                     # What has been counted stays; the next seed draws something else.

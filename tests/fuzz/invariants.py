@@ -187,6 +187,26 @@ def stays_small(ran: Ran) -> str | None:
     return f"{ran.resident >> 20} MiB" if ran.resident > MOST_RESIDENT else None
 
 
+@invariant
+def asks_no_network(ran: Ran) -> str | None:
+    """Models come from folders, pages from themselves."""
+    if "--ray-address" in ran.case.argv:
+        return None
+    return ", ".join(sorted({act for act in ran.acts if act.startswith("socket.")})) or None
+
+
+@invariant
+def runs_nothing_foreign(ran: Ran) -> str | None:
+    """No code of a file's, no pickle and no other program, unless an option says so."""
+    asked = {word for word in ran.case.argv if word in TRUSTING}
+    acts = {act for act in ran.acts if not act.startswith("socket.")} if not asked else ()
+    return ", ".join(sorted(acts)) or None
+
+
+TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers"}
+"""What asks for a file's code, a browser or processes, which send each other pickles."""
+
+
 def _told(ran: Ran) -> str:
     return ran.err.decode("utf-8", "replace").strip().split("\n")[-1][:200]
 

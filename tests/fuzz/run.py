@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ class Ran:
     Attributes:
         error: what came out of the program, which nothing ought to.
         frame: where in the package that was raised, "room/file.py:function".
+        acts: what it did beyond its own files: sockets, programs, foreign code.
         after: every file below the folder by path; a link or a device is told by b"".
         resident: bytes of memory that the run added at its peak.
     """
@@ -99,6 +101,7 @@ class Ran:
     err: bytes
     error: BaseException | None
     frame: str
+    acts: tuple[str, ...]
     after: Mapping[str, bytes]
     seconds: float
     resident: int
@@ -124,7 +127,7 @@ def observed(top: Path, case: Case, work: Callable[[], int]) -> Ran:
     """Do the work of a case in its folder, and see what becomes of it."""
     error: BaseException | None = None
     frame, status = "", -1
-    with _streams(case.stdin) as (out, err), _surroundings(top, case.columns):
+    with _streams(case.stdin) as (out, err), _surroundings(top, case.columns), _heard(top) as acts:
         filled = _peak_reset()
         began = time.process_time()
         try:
@@ -141,7 +144,7 @@ def observed(top: Path, case: Case, work: Callable[[], int]) -> Ran:
     # What the frames of an error hold would live on.
     if error is not None:
         traceback.clear_frames(error.__traceback__)
-    return Ran(case, status, *kept, error, frame, _snapshot(top), seconds, resident)
+    return Ran(case, status, *kept, error, frame, tuple(acts), _snapshot(top), seconds, resident)
 
 
 def innermost(error: BaseException) -> str:
@@ -268,6 +271,42 @@ def _limits() -> Iterator[None]:
         for name, handler in usual.items():
             signal.signal(name, handler)
         resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+_listening: list[tuple[str, list[str]]] = []
+"""The folder of the run that is heard, and what it did; an audit hook stays for ever."""
+
+
+@cache
+def _listen() -> None:
+    def hear(event: str, given: tuple[Any, ...]) -> None:
+        if not _listening or event not in HEARD:
+            return
+        top, acts = _listening[0]
+        if event == "exec":  # of code that does not come from a run's folder nothing is said
+            file = getattr(given[0], "co_filename", "")
+            if not file.startswith((top, ".", "a/")):
+                return
+        acts.append(event)
+
+    sys.addaudithook(hear)
+
+
+HEARD = {
+    *("socket.connect", "socket.getaddrinfo", "socket.bind", "pickle.find_class", "exec"),
+    *("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "webbrowser.open"),
+}
+
+
+@contextmanager
+def _heard(top: Path) -> Iterator[list[str]]:
+    _listen()
+    acts: list[str] = []
+    _listening[:] = [(str(top), acts)]
+    try:
+        yield acts
+    finally:
+        _listening.clear()
 
 
 def _peak_reset() -> int:

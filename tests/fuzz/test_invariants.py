@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
+import socket
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +26,8 @@ GOOD = Case((("self", "a b"), ("-o", "out.json")), {"t.txt": b"a"}, valid=True)
 def ran(case: Case = GOOD, **more: Any) -> Ran:
     """A run as it ought to be, but for what is said."""
     usual: dict[str, Any] = {
-    "status": 0, "out": b"", "err": b"", "error": None, "frame": "", "seconds": 0.0,
-    "resident": 0,
+        "status": 0, "out": b"", "err": b"", "error": None, "frame": "", "acts": (), "seconds": 0.0,
+        "resident": 0,
         "after": {WORK + "t.txt": b"a", WORK + "out.json": b"{}"},
     }  # fmt: skip
     return Ran(case, **(usual | more))
@@ -66,6 +70,8 @@ BREAKING: dict[str, tuple[Ran, ...]] = {
         ran(after={WORK + ".out.json.unfinished": b""}),
         ran(after={"tmp/x": b""}),
     ),
+    "asks_no_network": (ran(acts=("socket.connect",)),),
+    "runs_nothing_foreign": (ran(acts=("exec",)), ran(acts=("pickle.find_class", "exec"))),
     "stays_small": (ran(resident=1 << 40),),
 }
 
@@ -127,6 +133,21 @@ def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path: Pat
 
     wrong = dict(broken(seen(litter, tmp_path)))
     assert {"leaves_nothing_behind", "writes_nowhere_else"} <= set(wrong)
+
+
+def test_sockets_pickles_programs_and_code_of_the_folder_are_seen(tmp_path: Path) -> None:
+    def act() -> None:
+        Path("own.py").write_text("value = 1")
+        exec(compile(Path("own.py").read_text(), str(Path("own.py").resolve()), "exec"), {})
+        pickle.loads(pickle.dumps(Path))
+        subprocess.run(["true"], check=True)
+        with socket.socket() as made, suppress(OSError):
+            made.connect(("127.0.0.1", 1))
+
+    found = seen(act, tmp_path / "a")
+    assert {"exec", "pickle.find_class", "subprocess.Popen", "socket.connect"} <= set(found.acts)
+    assert {"asks_no_network", "runs_nothing_foreign"} <= set(dict(broken(found)))
+    assert seen(lambda: None, tmp_path / "b").acts == ()
 
 
 def test_an_endless_run_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
