@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,7 @@ class Report(AbstractContextManager["Report"]):
         names = [self.format, *([format_of(output.output, kind)] if output.output else [])]
         shown = kind not in PLAIN and any(FORMATS[name].form in ("text", "maps") for name in names)
         display = display_of_stdout(many=many) if shown else Display(many=many)
+        display = replace(display, rows=output.max_rows)
         self.resumable = resumable = (
             open_resumable(
                 options, many=many, command=command, input_file=input_file, width=display.width
@@ -98,7 +100,7 @@ class Report(AbstractContextManager["Report"]):
         with self.open:  # what fails before the run has begun leaves no draft
             self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
             if draft := self._draft(output.output, resumable):
-                plain = Display(many=many, width=display.width)
+                plain = replace(display, colors=None)
                 renderer = renderer_of(format_of(draft.path, kind), kind, plain)
                 self.sinks.append(DataSink(renderer, draft))
             for picture, path in places.items():

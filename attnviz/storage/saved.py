@@ -66,11 +66,15 @@ class Lines:
         return self._read(*next(itertools.islice(self._lines(), wanted, None)))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        self.file.seek(0)
-        return ((number, line) for number, line in enumerate(self.file, 1) if line.strip())
+        try:
+            self.file.seek(0)
+            yield from ((number, line) for number, line in enumerate(self.file, 1) if line.strip())
+        except OSError as error:
+            raise InputError(f"cannot read {self.where}: {error.strerror}") from error
 
     def _read(self, number: int, line: bytes) -> Attention:
-        return from_document(parse_json(line, f"line {number} of {self.where}"))
+        place = f"line {number} of {self.where}"
+        return from_document(parse_json(line, place), place)
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,10 @@ def open_saved(file: IO[bytes], where: str) -> Saved:
     beginning = file.read(len(MAGIC))
     file.seek(0)
     if beginning == MAGIC:
-        return ParquetReader(file)
+        return ParquetReader(file, where)
     if beginning == ZIP:
         if _is_archive(file, damaged=True):  # so that the error says what is damaged
-            return ArchiveReader(file)
+            return ArchiveReader(file, where)
     elif beginning.startswith(b"{"):
         first = file.readline()
         if file.read(1) and holds_attention(first):
@@ -165,14 +169,14 @@ def read_attention(data: bytes, where: str) -> Iterator[Attention]:
         raise InputError(f"{where} is empty")
     if data.startswith((ZIP, MAGIC)):
         reader = ArchiveReader if data.startswith(ZIP) else ParquetReader
-        yield from reader(io.BytesIO(data))
+        yield from reader(io.BytesIO(data), where)
         return
-    for document in _documents(data, where):
-        yield from_document(document)
+    for place, document in _documents(data, where):
+        yield from_document(document, place)
 
 
-def _documents(data: bytes, where: str) -> Iterator[Any]:
-    """Every document in JSON text: one, a list of them, or one a line."""
+def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
+    """Every document in JSON text, and where it stands: one, a list of them, or one a line."""
     if not data.lstrip().startswith((b"{", b"[")):
         raise InputError(
             f"{where} holds no saved maps: it is neither .npz nor JSON, and "
@@ -182,10 +186,15 @@ def _documents(data: bytes, where: str) -> Iterator[Any]:
     if len(lines) > 1 and all(line.strip().startswith(b"{") for line in lines if line.strip()):
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield parse_json(line, f"line {number} of {where}")
+                place = f"line {number} of {where}"
+                yield place, parse_json(line, place)
         return
     found = parse_json(data, where)
-    yield from found if isinstance(found, list) else [found]
+    if not isinstance(found, list):
+        yield where, found
+        return
+    for number, document in enumerate(found):
+        yield f"text {number} of {where}", document
 
 
 def holds_attention(data: bytes) -> bool:
@@ -195,7 +204,7 @@ def holds_attention(data: bytes) -> bool:
     if data.startswith(MAGIC):
         return True
     try:
-        first = next(_documents(data, ""), None)
+        _, first = next(_documents(data, ""), ("", None))
     except InputError:
         return False
     return isinstance(first, Mapping) and "maps" in first

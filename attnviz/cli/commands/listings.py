@@ -13,6 +13,7 @@ from attnviz.core.options import Options
 from attnviz.core.registry import MECHANISMS
 
 if TYPE_CHECKING:
+    from attnviz.renderers import Display
     from attnviz.renderers.reports import Data
 
 
@@ -20,21 +21,27 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bo
     """Rows as data: an aligned table, tab-separated lines, JSON objects."""
     import json
 
+    from attnviz.renderers.printable import printable
     from attnviz.renderers.reports import Data
+    from attnviz.renderers.text.console import more_rows
+    from attnviz.storage.documents import spelt
 
-    def table() -> str:
-        shown = [columns, *rows] if titled else list(rows)
+    # A name may come from a folder, which anything may be called.
+    shown_rows = [[printable(cell) if cell else "" for cell in row] for row in rows]
+
+    def table(display: Display) -> str:
+        shown = [columns, *shown_rows] if titled else shown_rows
         widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
-            for row in shown
-        )
+            for row in shown[: display.rows or None]
+        ) + more_rows(len(shown), display)
 
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     return Data(
-        text=lambda display: table(),
-        rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
-        document=lambda: json.dumps(found, ensure_ascii=False, indent=2) + "\n",
+        text=table,
+        rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *shown_rows]),
+        document=lambda: spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n",
     )
 
 

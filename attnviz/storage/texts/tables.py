@@ -14,7 +14,14 @@ from itertools import chain
 
 from attnviz.core.errors import InputError, UsageError, choose, did_you_mean, is_number
 from attnviz.storage.texts import BadText, Text, check_text
-from attnviz.storage.texts.lines import Line, decode_lines, make_texts, number_lines, plain_text
+from attnviz.storage.texts.lines import (
+    LONGEST,
+    Line,
+    decode_lines,
+    make_texts,
+    number_lines,
+    plain_text,
+)
 
 SHOWN = 8
 """Columns of a file that a message names at most."""
@@ -36,7 +43,7 @@ def tsv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
         yield Row(line.number, line.line, line.raw, name, tuple(line.raw.split("\t")))
 
 
-def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+def csv_rows(lines: Iterable[bytes], name: str, longest: int = LONGEST) -> Iterator[Row]:
     """Each row; where a quote goes wrong only the line that opened it is lost, and is a problem.
 
     The lines after it are read again. Where one of them opens a quote that its own end does not
@@ -49,10 +56,12 @@ def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
     taken: list[str] = []
 
     def feed() -> Iterator[str]:
-        while len(taken) < (1 if doomed else ROW_LINES):
+        held = 0
+        while len(taken) < (1 if doomed else ROW_LINES) and held <= longest:
             line = again.popleft() if again else next(source, None)
             if line is None:
                 return
+            held = (held if taken else 0) + len(line)
             taken.append(line)
             yield line
 
