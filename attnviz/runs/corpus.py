@@ -22,7 +22,7 @@ from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary, WordCounts, vocabulary_of
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.errors import AttnvizError, InputError, OutputError
+from attnviz.core.errors import AttnvizError, InputError, OutputError, is_number
 from attnviz.core.notices import joined, kind_of, notify
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.journal import check_same_options
@@ -236,7 +236,7 @@ def read_frequencies(path: Path) -> Vocabulary:
         with path.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, 1):
                 word, _, count = line.rstrip("\n").rpartition("\t")
-                if not word or not count.strip().isdecimal():
+                if not word or not is_number(count.strip()):
                     raise InputError(
                         f"line {number} of '{path}' is not a word, a tab and a count: "
                         f"'{line.strip()}'"
