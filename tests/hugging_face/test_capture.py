@@ -218,12 +218,12 @@ def test_what_is_no_matrix_of_a_head_is_refused_by_its_shape():
         ("no tensor", r"\(\)"),
     ):
         with pytest.raises(AttentionError, match=rf"^layer 0 .* 'bert' .* shape {shape}, which"):
-            read_layers((layer,), FLOAT32, (3, 3))
+            read_layers((layer,), FLOAT32, (3, 3), "self")
 
 
 def test_each_layer_of_a_text_is_float32_and_named_by_its_place():
     layers = (None, torch.full((1, 2, 1, 3), 0.25, dtype=torch.bfloat16), torch.zeros(1, 1, 1, 3))
-    found = read_layers(layers, FLOAT32, (1, 3))
+    found = read_layers(layers, FLOAT32, (1, 3), "self")
     assert {name: (array.shape, array.dtype) for name, array in found.items()} == {
         "1": ((2, 1, 3), np.float32),
         "2": ((1, 1, 3), np.float32),
