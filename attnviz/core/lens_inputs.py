@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, Token
+from attnviz.core.attention_map import Attention, Token, check_finite
+from attnviz.core.errors import is_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +42,11 @@ class AttentionGradients:
     probability: float | None = None
     experiment: Experiment | None = None
 
+    def __post_init__(self) -> None:
+        for item, found in zip(self.attention.maps, self.gradients, strict=True):
+            dtype = self.attention.provenance.dtype
+            check_finite(found, item.stream, item.layers, item.heads, dtype, "the gradient")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueVectors:
@@ -57,6 +63,11 @@ class ValueVectors:
     attention: Attention
     products: tuple[NDArray[np.float64], ...]
     projected: bool
+
+    def __post_init__(self) -> None:
+        for item, found in zip(self.attention.maps, self.products, strict=True):
+            of_heads, dtype = found.swapaxes(1, 2), self.attention.provenance.dtype
+            check_finite(of_heads, item.stream, item.layers, item.heads, dtype, "the value vector")
 
 
 def inner_products(
@@ -94,7 +105,7 @@ def find_token(tokens: Sequence[Token], wanted: str, first: int = 0) -> int | No
     ]
     if named:
         return named[-1]
-    if wanted.isdecimal() and first <= int(wanted) < len(tokens) + first:
+    if is_number(wanted) and first <= int(wanted) < len(tokens) + first:
         return int(wanted)
     return None
 

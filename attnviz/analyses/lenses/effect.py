@@ -3,8 +3,8 @@
 Attribution patching (Nanda 2023; Syed, Rager and Conmy 2023) of the row without the link: hiding
 key j from query i scales what is left of the row by 1 / (1 − wᵢⱼ), whatever made the weights. To
 first order log p with the link minus log p without it is wᵢⱼ (gᵢⱼ − ḡᵢ) / (1 − wᵢⱼ), with
-gᵢⱼ = ∂ log p / ∂wᵢⱼ and ḡᵢ = Σₖ wᵢₖ gᵢₖ; or wᵢⱼ (gᵢⱼ − Σₖ≠ⱼ wᵢₖ gᵢₖ / (1 − wᵢⱼ)), which is how it is
-computed. A sink that is no key stays in the denominator, and all of it holds.
+gᵢⱼ = ∂ log p / ∂wᵢⱼ and ḡᵢ = Σₖ wᵢₖ gᵢₖ; computed as wᵢⱼ (gᵢⱼ − Σₖ≠ⱼ wᵢₖ gᵢₖ / (1 − wᵢⱼ)). A sink
+that is no key stays in the denominator, and all of it holds.
 """
 
 from __future__ import annotations

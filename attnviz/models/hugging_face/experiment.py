@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.attention_map import not_finite
 from attnviz.core.effects import Change, HeadOutputs, Output
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture.capture import group
@@ -30,6 +31,7 @@ from attnviz.models.hugging_face.capture.passes import (
     CaptureSpec,
     attending_layers,
     check_rows,
+    dtype_of,
     read_call,
     wrong_shape,
 )
