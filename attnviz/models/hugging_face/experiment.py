@@ -289,19 +289,19 @@ class KernelExperiment:
         """The raw maps of every layer; the places get the names of their streams."""
         import torch
 
-        layers: dict[str, dict[str, NDArray[np.float32]]] = {
-            name: {} for name in self.encoded.sides
-        }
-        for place, call in zip(self.places, calls, strict=True):
-            if place is not None:
+        sides = self.encoded.sides
+        layers: dict[str, dict[str, NDArray[np.float32]]] = {stream: {} for stream in sides}
+        with self._running(), torch.no_grad():
+            for place, call in zip(self.places, calls, strict=True):
+                if place is None:
+                    continue
                 stream, layer = place
-                grid = PooledGrid(*map(each_token, self.encoded.sides[stream]))
-                plain = call.detached()
-                with self._running(), torch.no_grad():
-                    path = self.paths[id(call.module)]
-                    found = read_call(path, plain, CaptureSpec(grid, given=True)).weights[0]
-                check_rows(found, layer, self.model)
-                layers[stream][layer] = found
+                spec = CaptureSpec(PooledGrid(*map(each_token, sides[stream])), given=True)
+                item = read_call(self.paths[id(call.module)], call.detached(), spec)
+                if item.broken is not None:
+                    raise not_finite(stream, layer, str(item.broken), dtype_of(self.model))
+                check_rows(item.weights[0], layer, self.model, stream)
+                layers[stream][layer] = item.weights[0]
         route = f"{self.model.config._attn_implementation}, probed"
         captured = [
             item for stream in layers for item in group(stream, layers[stream], route=route)
