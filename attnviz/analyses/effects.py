@@ -87,11 +87,10 @@ def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) 
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < 3:
         return float("nan")
-    ranks = [_ranks(values[known]) for values in (first, second)]
-    spreads = [values.std() for values in ranks]
-    if min(spreads) == 0:
+    one, other = _ranks(first[known]), _ranks(second[known])
+    if min(one.std(), other.std()) == 0:
         return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(one, other)[0, 1])
 
 
 def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
