@@ -93,7 +93,9 @@ def test_tags_are_each_true_or_not(tmp_path):
     )
     made = folder(tmp_path, "BertForSequenceClassification", word_pieces(), config)
     model = load_model(str(made), device="cpu", with_head=True)
-    (scores,) = model.experiment(Query(TEXT), "fair").run([Change()])
+    experiment = model.experiment(Query(TEXT), "fair")
+    assert [experiment.spell(number) for number in range(2)] == ["dull", "fair"]
+    (scores,) = experiment.run([Change()])
     ids = model.tokenizer(TEXT, return_tensors="pt")
     with torch.no_grad():
         expected = model.model(**ids).logits.sigmoid().log()

@@ -210,9 +210,9 @@ def spelled(loaded: LoadedModel, number: int) -> str:
     return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
-def class_names(config: Any) -> dict[int, str]:
-    """What a model's classes are called, by number."""
-    return {number: str(name) for number, name in (config.id2label or {}).items()}
+def class_name(config: Any, number: int) -> str:
+    """What one of a model's classes is called."""
+    return str((config.id2label or {}).get(number, f"LABEL_{number}"))
 
 
 def class_output(config: Any, logits: Tensor, wanted: str | None) -> Output:
@@ -224,8 +224,7 @@ def class_output(config: Any, logits: Tensor, wanted: str | None) -> Output:
 
 
 def _label_names(config: Any, count: int) -> list[str]:
-    known = class_names(config)
-    return [known.get(number, f"LABEL_{number}") for number in range(count)]
+    return [class_name(config, number) for number in range(count)]
 
 
 def _class_number(names: list[str], wanted: str) -> int:

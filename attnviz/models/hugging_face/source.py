@@ -20,6 +20,7 @@ from attnviz.models.hugging_face.experiment import Asked, experiment_of
 from attnviz.models.hugging_face.gradient import (
     check_head,
     choose_output,
+    class_name,
     gradients_of,
     outputs_of,
     spelled,
@@ -100,7 +101,7 @@ class HuggingFaceModel(LoadedModel):
                 without_cache(self.model, inputs),
                 encoded,
                 lambda logits: outputs_of(self, encoded, logits, wanted),
-                lambda number: spelled(self, number),
+                partial(class_name, self.model.config) if self.task else partial(spelled, self),
                 self.task,
                 partial(write_on, self, inputs) if self.can_generate else None,
             )

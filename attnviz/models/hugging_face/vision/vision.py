@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import Asked, experiment_of
 from attnviz.models.hugging_face.gradient import (
     chosen_class,
-    class_names,
+    class_name,
     class_output,
     gradients_of,
     no_head,
@@ -122,7 +123,7 @@ class VisionModel(PictureReader):
                 encoded.inputs,
                 encoded,
                 lambda logits: (class_output(self.model.config, logits[0], wanted),),
-                lambda number: class_names(self.model.config)[number],
+                partial(class_name, self.model.config),
                 self.task,
                 what=SIDE,
             )
