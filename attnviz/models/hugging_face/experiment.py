@@ -129,7 +129,7 @@ class KernelExperiment:
         self.numbers: dict[str, list[int]] = {}
         for number, call in enumerate(calls):
             self.numbers.setdefault(self.paths[id(call.module)], []).append(number)
-        logits = getattr(output, "logits", None)
+        logits: Any = getattr(output, "logits", None)
         self.outputs = asked.outputs(logits)
         self.graph: tuple[Any, list[Call]] | None = (logits, calls)  # until something is run
         logits = in_rows(logits).detach()
@@ -270,14 +270,14 @@ class KernelExperiment:
                     f"architecture '{config.model_type}' calls no attention kernel, so its heads "
                     "cannot be switched off one by one"
                 )
-        for call, stream in zip(calls, streams, strict=True):
-            if stream is None:
+        for call, name in zip(calls, streams, strict=True):
+            if name is None:
                 continue
             batch, heads, queries, _ = call.query.shape
             seen = batch, heads, queries, call.key.shape[2]
-            if seen != (1, heads, *sides[stream]):
+            if seen != (1, heads, *sides[name]):
                 path = self.paths[id(call.module)]
-                raise wrong_shape(path, config.model_type, seen, sides[stream])
+                raise wrong_shape(path, config.model_type, seen, sides[name])
             if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
                 raise AttentionError(
                     f"the attention kernel of architecture '{config.model_type}' returns its "
@@ -403,7 +403,7 @@ class EagerExperiment:
         eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
         with running(asked.model, asked.what), torch.enable_grad():
             output, self.attention, layers = run_eager(eager)
-            logits = getattr(output, "logits", None)
+            logits: Any = getattr(output, "logits", None)
             self.outputs = asked.outputs(logits)
             total = asked.total(logits, self.outputs)
             self.slopes = layer_gradients(total, [layer for _, layer in layers], eager.kind)
@@ -446,7 +446,8 @@ def changed_output(
 
     batch, queries, heads, _ = call.output.shape
     shape = (heads, queries, call.key.shape[2])
-    found, hidden = None, {}
+    found: Any = None
+    hidden = {}
     for number, change in enumerate(changes):
         off = change.heads_of(*place)
         if off and found is None:
