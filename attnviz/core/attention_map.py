@@ -157,6 +157,18 @@ class AttentionMap:
         return replace(self, **{"links": (), **changes, "weights": weights})
 
 
+def known_mean(
+    values: NDArray[np.floating], axis: int | tuple[int, ...], *, keepdims: bool = False
+) -> NDArray[np.floating]:
+    """The mean of the values that are there; NaN where there is none."""
+    there = ~np.isnan(values)
+    counts = there.sum(axis=axis, keepdims=keepdims)
+    sums = np.where(there, values, 0).sum(axis=axis, keepdims=keepdims)
+    means: NDArray[np.floating] = np.full_like(sums, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
+
+
 def check_single_tokens(item: AttentionMap, what: str) -> None:
     """Refuse a map of blocks for `what`, in words that begin a sentence, with an InputError."""
     if item.is_pooled:

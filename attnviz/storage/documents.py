@@ -73,10 +73,17 @@ def check_words(words: Any, name: str, where: str) -> None:
         raise InputError(f"'{name}' in {where} is not a list of words")
 
 
-def read_numbers(value: Any, what: str, dtype: Any = np.float32) -> NDArray[Any]:
-    """Real numbers as an array; an InputError where `what` is anything else, texts too."""
+def read_numbers(
+    value: Any, what: str, dtype: Any = np.float32, *, absent: bool = False
+) -> NDArray[Any]:
+    """Real numbers as an array; an InputError where `what` is anything else, texts too.
+
+    Where some may be `absent`, null stands for NaN.
+    """
     try:
         found = np.asarray(value)
+        if absent and found.dtype.kind == "O":
+            found = np.asarray(np.where(np.equal(found, None), np.nan, found).tolist())
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} has rows of different lengths") from error
     if found.dtype.kind == "c":
@@ -201,7 +208,8 @@ def _read_map(number: int, item: MapDocument, read_weights: WeightsReader | None
 
     queries, keys = tokens_of(item.query_tokens), tokens_of(item.key_tokens)
     if read_weights is None:
-        weights = read_numbers(item.weights, f"maps[{number}].weights")
+        absent = item.values == "signed"
+        weights = read_numbers(item.weights, f"maps[{number}].weights", absent=absent)
         if item.shape:
             weights = weights.reshape(item.shape)
     else:

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 
-from attnviz.renderers.colors import FAINT, INK, Color, Limits, shades
+from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
 from attnviz.renderers.figures.fonts import DPI, Typeface
 from attnviz.renderers.printable import printable, shorten
 
@@ -72,7 +72,7 @@ def ink(color: Color) -> tuple[float, float, float]:
 def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
     """A figure with one image of exactly the given size in pixels, and all that stands around it.
 
-    The image is values of shape (rows, columns), white below the limits, or colours of shape
+    The image is values of shape (rows, columns), white below the limits and grey where NaN, or colours of shape
     (rows, columns, 3). The axes that hold it have no ticks. A note tells what no font can draw.
     """
     face, limits = frame.face, frame.limits
@@ -94,7 +94,9 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     page = blank_page(full_width, full_height)
     figure = page.figure
     axes = page.axes(_EDGE + frame.left, top, width, height)
-    colormap = ListedColormap(shades(limits) / 255.0).with_extremes(under="white")
+    colormap = ListedColormap(shades(limits) / 255.0).with_extremes(
+        under="white", bad=ink(NO_VALUE)
+    )
     _draw(axes, image, colormap, limits)
     page.stack(above, _EDGE, _EDGE, face)
     page.stack(below, _EDGE, top + bar_height + 16, face, gid="note")

@@ -1,5 +1,6 @@
 /** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
 
+import { NO_VALUE } from "./decode.js";
 import { everyHead, layerCodes, weightTable } from "./model.js";
 import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
@@ -176,6 +177,7 @@ function cellsBetweenWords(map) {
 function strongestCell(codes, between) {
   let [at, size] = [0, 0];
   for (let place = 0; place < codes.length; place++) {
+    if (codes[place] === NO_VALUE) continue;
     const here = codes[place] < 0 ? -codes[place] : codes[place];
     if (here > size && between[place]) [at, size] = [place, here];
   }

@@ -47,12 +47,12 @@
  * @typedef {object} Shown the matrix that is looked at
  * @property {ShownToken[]} queries
  * @property {ShownToken[]} keys
- * @property {Float32Array} values row by row
+ * @property {Float32Array} values row by row; NaN where there is none
  * @property {number | null} removed mean share of the kept rows that went to dropped tokens
  *
  * @typedef {object} Palette
  * @property {[number, number]} limits
- * @property {Uint8Array} table red, green, blue of each step
+ * @property {Uint8Array} table red, green, blue of each step, and of no value
  * @property {number} steps
  *
  * @typedef {object} State everything that the address remembers
