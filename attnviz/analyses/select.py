@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, AttentionMap, known_mean
+from attnviz.core.attention_map import Attention, AttentionMap, Measured, known_mean
 from attnviz.core.errors import UsageError, choose, is_number
 from attnviz.core.options import Over, Reduce, names_in
 
@@ -76,7 +76,13 @@ def select(
             narrowed = (_narrow(item, what, selection) for item in maps)
             maps = tuple(item for item in narrowed if item is not None)
             steps.append(f"{what} {selection}")
-    return attention.with_maps(maps, *steps)
+    kept = {item.stream: item for item in maps}
+
+    def there(one: Measured) -> Measured | None:
+        item, link = kept.get(one.stream), one.link
+        return one if item and link.layer in item.layers and link.head in item.heads else None
+
+    return attention.with_maps(maps, *steps).with_links(there)
 
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:

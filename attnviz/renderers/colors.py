@@ -139,7 +139,7 @@ def colors_of(values: NDArray[np.float32], limits: Limits = (0.0, 1.0)) -> NDArr
     table = shades(limits)
     share = (np.asarray(values, dtype=np.float64) - limits[0]) / (limits[1] - limits[0])
     places = np.rint(np.clip(np.nan_to_num(share), 0, 1) * (len(table) - 1)).astype(int)
-    colors: NDArray[np.uint8] = table[places]
+    colors: NDArray[np.uint8] = table.take(places, axis=0)
     colors[np.isnan(share)] = NO_VALUE
     return colors
 

@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 
 from attnviz.core.attention_map import (
+    LINK_LISTS,
     Attention,
     AttentionMap,
     Focus,
@@ -117,6 +118,11 @@ def to_document(attention: Attention) -> dict[str, Any]:
         "id": attention.id,
         **{name: text for name, text in texts.items() if text is not None},
         "maps": [_map_document(item) for item in attention.maps],
+        **{
+            name: [asdict(link) for link in links]
+            for name in LINK_LISTS
+            if (links := getattr(attention, name))
+        },
         "provenance": _plain(asdict(attention.provenance) | {"focus": focus}),
     }
 
@@ -165,7 +171,7 @@ def from_document(
     `read_weights` answers for the number of each map, its stream and its shape, of which None is
     not known. An InputError names the record (`where`) and the field that does not fit.
     """
-    from attnviz.storage.schema import Document, fit, fit_provenance
+    from attnviz.storage.schema import Document, fit, fit_provenance, measured_of
 
     if not isinstance(document, Mapping) or "maps" not in document:
         raise InputError(f"{where} is no attnviz document: it has no 'maps'")
@@ -188,6 +194,7 @@ def from_document(
             source=found.source,
             target=found.target,
             focus=focus,
+            **{name: measured_of(getattr(found, name)) for name in LINK_LISTS},
             **typed_facts(provenance),
         )
     except (InputError, TypeError, ValueError) as error:

@@ -13,18 +13,20 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import LINK_LISTS, Attention, AttentionMap, Measured, Token
 from attnviz.core.measures import HeadLine, Link, View
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
 from attnviz.renderers.printable import UNKNOWN, one_digit, printable, shorten, two_digits
 from attnviz.renderers.text.console import TextRenderer, cell, more_rows
+from attnviz.renderers.text.links import names, place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST_LABEL = 14
 LONGEST_LINK = 18
+LISTED = 10
 SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ▁▃▅▇"
 SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)
@@ -222,6 +224,37 @@ class TableRenderer(TextRenderer):
         """Each view of the text."""
         for view in views():
             yield _view_lines(view, self.display)
+        for name, title in LINK_LISTS.items():
+            if links := getattr(attention, name)[:LISTED]:
+                yield [Text(title, style="dim"), _effect_table(attention, links)]
+
+
+def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
+    """Links with their weights and effects, and where they are."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    cut = any(one.measured is not None for one in links)
+    for number, column in enumerate(("link", "", "weight", "estimated", "measured")[: 4 + cut]):
+        table.add_column(column, justify="right" if number > 1 else "left", no_wrap=True)
+    several = len(attention.maps) > 1
+    for one in links:
+        ends = (shorten(end, LONGEST_LABEL) for end in _ends(attention, one))
+        where = f"{printable(one.stream)} " * several + place(one.link)
+        numbers = [two_digits(one.link.weight), f"{one.estimated:+.3f}"]
+        if cut:
+            numbers.append(UNKNOWN if one.measured is None else f"{one.measured:+.3f}")
+        table.add_row(Text(" → ".join(ends)), Text(where), *numbers)
+    return table
+
+
+def _ends(attention: Attention, one: Measured) -> tuple[str, str]:
+    """What a link's tokens are called in their map, as long as that is still theirs."""
+    link = one.link
+    for item in attention.maps:
+        rows, columns = names(item.query_tokens), names(item.key_tokens)
+        if item.stream == one.stream and link.query_position < len(rows):
+            if link.key_position < len(columns):
+                return rows[link.query_position], columns[link.key_position]
+    return printable(link.query), printable(link.key)
 
 
 def _view_lines(view: View, display: Display) -> list[RenderableType]:
