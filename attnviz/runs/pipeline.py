@@ -18,7 +18,7 @@ from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import ALL_OUTPUTS, AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Kind, Query
 from attnviz.core.registry import LENSES, Command, Needs
@@ -250,7 +250,9 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
             experiments.append(found.experiment)
         return found
 
-    insisted = choice.explain is not None
+    insisted: Needs | None = None if choice.explain is None else "gradients"
+    if choice.explain == ALL_OUTPUTS:
+        insisted = "effects"
     attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=insisted)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)

@@ -299,7 +299,7 @@ def write_numbers(
     """Every weight in its cell, with as many digits as fit; nothing where none do."""
     if weights.size > _MOST_NUMBERS:
         return
-    for digits in (3, 2, 1) if limits[1] < 0.1 else (2, 1):
+    for digits in (3, 2) if limits[1] < 0.1 else (2, 1):
         texts = [[number(float(weight), digits) for weight in row] for row in weights]
         widest = max(
             face.width(text, _LARGEST_NUMBER) for text in {t for row in texts for t in row}
