@@ -75,7 +75,7 @@ class PocketExperiment:
         for first in range(0, len(changes), together):
             some = changes[first : first + together]
             states = self._states(len(some), self._edit(some, instead))
-            scores = to_numpy(predict(self.model.weights, states[:, rows]))
+            scores = _as_numpy(predict(self.model.weights, states[:, rows]))
             with np.errstate(invalid="ignore"):
                 yield from log_softmax(scores)
 
@@ -86,7 +86,9 @@ class PocketExperiment:
         def note(seen: Attended) -> Array:
             stream, layer = self._place(seen.name)
             if stream:
-                found[stream, layer] = to_numpy(split_heads(seen.output, self.model.sizes.heads))[0]
+                found[stream, layer] = _as_numpy(split_heads(seen.output, self.model.sizes.heads))[
+                    0
+                ]
             return seen.output
 
         self._states(1, note)
@@ -271,7 +273,7 @@ def _tensor(array: Any) -> Tensor:
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
-def _gradients(score: Tensor, streams: list[list[Tensor]]) -> tuple[NDArray[np.float32], ...]:
+def _gradients(score: Tensor, streams: list[list[Tensor]]) -> tuple[NDArray[np.floating], ...]:
     """∂score/∂weights of each stream, shape (layers, heads, queries, keys)."""
     import torch
 
@@ -280,5 +282,13 @@ def _gradients(score: Tensor, streams: list[list[Tensor]]) -> tuple[NDArray[np.f
     return tuple(_stacked([next(found) for _ in shares]) for shares in streams)
 
 
-def _stacked(layers: list[Array]) -> NDArray[np.float32]:
-    return np.stack([to_numpy(layer) for layer in layers])
+def _stacked(layers: list[Array]) -> NDArray[np.floating]:
+    return np.stack([_as_numpy(layer) for layer in layers])
+
+
+def _as_numpy(array: Array) -> NDArray[np.floating]:
+    """The numbers of either kind of array, in double precision where they are."""
+    if isinstance(array, np.ndarray) or "float64" not in str(array.dtype):
+        return array if isinstance(array, np.ndarray) else to_numpy(array)
+    numbers: NDArray[np.float64] = array.detach().cpu().numpy()
+    return numbers
