@@ -76,7 +76,7 @@ MUCH_WEIGHT, LITTLE_WEIGHT, LITTLE_EFFECT = 0.5, 0.1, 0.05
 LINK_LISTS = {
     "measured": "measured: the largest effects, each link cut by itself",
     "idle": f"strong but idle: weight above {MUCH_WEIGHT}, |effect| below {LITTLE_EFFECT} nats",
-    "decisive": f"weak but decisive: weight below {LITTLE_WEIGHT}, |effect| from {LITTLE_EFFECT} up",
+    "decisive": f"weak but decisive: weight below {LITTLE_WEIGHT}, |effect| above {LITTLE_EFFECT}",
 }
 """The fields of an `Attention` that hold links with their effects, and what these are."""
 

@@ -84,7 +84,8 @@ def read_numbers(
     try:
         found = np.asarray(value)
         if absent and found.dtype.kind == "O":
-            found = np.asarray(np.where(np.equal(found, None), np.nan, found).tolist())
+            known = np.frompyfunc(lambda one: np.nan if one is None else one, 1, 1)
+            found = np.asarray(known(found).tolist())
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} has rows of different lengths") from error
     if found.dtype.kind == "c":
@@ -194,7 +195,9 @@ def from_document(
             source=found.source,
             target=found.target,
             focus=focus,
-            **{name: measured_of(getattr(found, name)) for name in LINK_LISTS},
+            measured=measured_of(found.measured),
+            idle=measured_of(found.idle),
+            decisive=measured_of(found.decisive),
             **typed_facts(provenance),
         )
     except (InputError, TypeError, ValueError) as error:

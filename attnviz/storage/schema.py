@@ -124,6 +124,6 @@ def links_of(found: list[LinkDocument]) -> tuple[Link, ...]:
 def measured_of(found: list[MeasuredDocument]) -> tuple[Measured, ...]:
     """Links with their effects as an `Attention` has them."""
     return tuple(
-        Measured(item.stream, *links_of([item.link]), item.estimated, item.measured)
+        Measured(item.stream, links_of([item.link])[0], item.estimated, item.measured)
         for item in found
     )

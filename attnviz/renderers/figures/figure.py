@@ -77,8 +77,9 @@ def colormap(limits: Limits) -> Colormap:
 def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
     """A figure with one image of exactly the given size in pixels, and all that stands around it.
 
-    The image is values of shape (rows, columns), white below the limits and grey where NaN, or colours of shape
-    (rows, columns, 3). The axes that hold it have no ticks. A note tells what no font can draw.
+    The image is values of shape (rows, columns), white below the limits and grey where NaN, or
+    colours of shape (rows, columns, 3). The axes that hold it have no ticks. A note tells what no
+    font can draw.
     """
     face, limits = frame.face, frame.limits
     bar_height = max(height, _SHORTEST)

@@ -19,7 +19,8 @@ from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
 from attnviz.renderers.printable import UNKNOWN, one_digit, printable, shorten, two_digits
 from attnviz.renderers.text.console import TextRenderer, cell, more_rows
-from attnviz.renderers.text.links import names, place
+from attnviz.renderers.text.links import names
+from attnviz.renderers.text.links import place as place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -173,7 +174,11 @@ def level(value: float, limits: Limits) -> int:
 
 def shade(value: float, limits: Limits) -> str:
     """The shade of a value as a character; – for NaN."""
-    return UNKNOWN if value != value else (NEGATIVE_SHADES if value < 0 else SHADES)[level(value, limits)]
+    return (
+        UNKNOWN
+        if value != value
+        else (NEGATIVE_SHADES if value < 0 else SHADES)[level(value, limits)]
+    )
 
 
 def _legend(item: AttentionMap, *, colored: bool) -> Text:
@@ -238,7 +243,7 @@ def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
     several = len(attention.maps) > 1
     for one in links:
         ends = (shorten(end, LONGEST_LABEL) for end in _ends(attention, one))
-        where = f"{printable(one.stream)} " * several + place(one.link)
+        where = f"{printable(one.stream)} " * several + place_of(one.link)
         numbers = [two_digits(one.link.weight), f"{one.estimated:+.3f}"]
         if cut:
             numbers.append(UNKNOWN if one.measured is None else f"{one.measured:+.3f}")
@@ -247,13 +252,12 @@ def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
 
 
 def _ends(attention: Attention, one: Measured) -> tuple[str, str]:
-    """What a link's tokens are called in their map, as long as that is still theirs."""
-    link = one.link
-    for item in attention.maps:
-        rows, columns = names(item.query_tokens), names(item.key_tokens)
-        if item.stream == one.stream and link.query_position < len(rows):
-            if link.key_position < len(columns):
-                return rows[link.query_position], columns[link.key_position]
+    """What a link's tokens are called in their map, as far as it has them."""
+    link, streams = one.link, [item.stream for item in attention.maps]
+    item = attention.maps[streams.index(one.stream)] if one.stream in streams else attention.main
+    rows, columns = names(item.query_tokens), names(item.key_tokens)
+    if link.query_position < len(rows) and link.key_position < len(columns):
+        return rows[link.query_position], columns[link.key_position]
     return printable(link.query), printable(link.key)
 
 
