@@ -95,7 +95,8 @@ def effects() -> Attention:
         Link("sat", "cat", 0.9, "0", "1", 3, 2),
         Link("cat", "<s>", 0.05, "1", "2", 2, 0),
     ]
-    told = [Measured("causal", link, 0.25, measured) for link, measured in zip(links, (0.5, None))]
+    pairs = zip(links, (0.5, None), strict=True)
+    told = [Measured("causal", link, 0.25, measured) for link, measured in pairs]
     found = attention_of(effects_map(), text="the cat sat", steps=("lens effect",))
     return replace(found, measured=(told[0],), idle=(told[0],), decisive=(told[1],), lens="effect")
 

@@ -42,8 +42,8 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
         merged[layer] = query_shares @ sums
         if not there.all():  # rows without a value count in no mean
             rows = (there @ key_members > 0).astype(np.float64)
-            counts = query_members @ rows
-            merged[layer] = np.where(counts, query_members @ sums / np.maximum(counts, 1), np.nan)
+            counts = query_members.T @ rows
+            merged[layer] = np.where(counts, query_members.T @ sums / np.maximum(counts, 1), np.nan)
     return item.with_weights(
         merged, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
     )

@@ -82,7 +82,7 @@ def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt: obje
     if spoilt is None:
         document["maps"][0]["values"] = "share"
     with pytest.raises(InputError):
-        read_any(json.dumps(document).encode(), "x")
+        list(read_any(json.dumps(document).encode(), "x"))
 
 
 def test_the_table_has_a_dash_the_sizes_of_each_head_and_the_links() -> None:
@@ -106,7 +106,7 @@ def test_a_terminal_picture_tells_no_value_from_zero(name: str, colors: str | No
     assert "no value, the query sees nothing else" in " ".join(text.split())
     zero = replace(effects(), maps=(effects_map().with_weights(np.nan_to_num(effects().weights)),))
     other = shown(name, zero, Display(colors=colors)).decode()
-    picture, plain = (part[: part.index("nats")] for part in (text, other))
+    picture, plain = (part[: part.rindex("nats")] for part in (text, other))
     assert picture != plain
     assert ("–" in picture.partition("0 <s>")[2]) == (colors is None) or name == "grid"
 
@@ -116,7 +116,7 @@ def test_pictures_draw_no_value_grey_and_say_so() -> None:
     figure = heatmap(found, title="x")
     assert GREY in notes_of(figure)
     axes = figure.axes[0]
-    assert [text.get_text() for text in axes.texts][0] == "–"
+    assert "–" in {text.get_text() for text in axes.texts}
     image = axes.images[0]
     grey = np.array([*NO_VALUE, 255]) / 255
     np.testing.assert_allclose(image.cmap(image.norm(image.get_array()))[0, 0], grey)
