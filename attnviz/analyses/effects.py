@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, Link, Measured
+from attnviz.analyses.links import cells_between_words
+from attnviz.core.attention_map import (
+    LITTLE_EFFECT,
+    LITTLE_WEIGHT,
+    MUCH_WEIGHT,
+    Attention,
+    AttentionMap,
+    Link,
+    Measured,
+)
 from attnviz.core.effects import Change, Experiment, HeadOutputs, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
 
@@ -33,7 +42,7 @@ def with_measured(estimated: Attention, experiment: Experiment, count: int) -> A
     measured, agreement = tuple[Measured, ...](), float("nan")
     try:
         measured = measure_links(experiment, estimated, count)
-        pairs = np.array([(one.estimated, one.measured) for one in measured])
+        pairs = np.array([(one.estimated, one.measured) for one in measured], np.float64)
         agreement = rank_correlation(pairs[:, 0], pairs[:, 1])
         note = f"effects are first-order estimates; the {len(measured)} largest were measured too"
     except AttentionError as error:
@@ -62,14 +71,7 @@ def measure_links(experiment: Experiment, estimated: Attention, count: int) -> t
         names = item.layers[layer], item.heads[head]
         own = raw[item.stream]
         weight = own.weights[own.layers.index(names[0]), int(names[1]), query, key]
-        link = Link(
-            item.query_tokens[query].text,
-            item.key_tokens[key].text,
-            float(weight),
-            *names,
-            query,
-            key,
-        )
+        link = _link(item, (layer, head, query, key), float(weight))
         cells.append((item.stream, link, float(item.weights[layer, head, query, key])))
         changes.append(Change(links=(LinkAt(item.stream, query, key, names[0], int(names[1])),)))
     effects = effects_of(experiment, changes).sum(axis=1)
@@ -77,6 +79,58 @@ def measure_links(experiment: Experiment, estimated: Attention, count: int) -> t
         Measured(stream, link, estimate, float(effect))
         for (stream, link, estimate), effect in zip(cells, effects, strict=True)
     )
+
+
+LISTED = 10
+"""Links in a list of contrasts at most."""
+
+
+def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
+    """Estimated effects, and the links between words whose weight says something else than these.
+
+    The raw maps are those of every layer. A note tells how many links of much weight are idle.
+    """
+    own = {item.stream: item for item in raw.maps}
+    idle, decisive, heavy, without = [], [], 0, 0
+    for item in estimated.maps:
+        plain = own[item.stream]
+        layers, heads = map(plain.layers.index, item.layers), map(plain.heads.index, item.heads)
+        weights = plain.weights[np.ix_([*layers], [*heads])]
+        allowed = cells_between_words(item)
+        there = ~np.isnan(item.weights) & (True if allowed is None else allowed)
+        sizes = np.abs(np.nan_to_num(item.weights))
+        strong, little = there & (weights > MUCH_WEIGHT), sizes < LITTLE_EFFECT
+        heavy += int(strong.sum())
+        without += int((strong & little).sum())
+        weak = there & (weights < LITTLE_WEIGHT) & ~little
+        idle += _listed(item, weights, np.where(strong & little, weights, 0))
+        decisive += _listed(item, weights, np.where(weak, sizes, 0))
+    idle.sort(key=lambda one: -one.link.weight)
+    decisive.sort(key=lambda one: -abs(one.estimated))
+    before = estimated.provenance
+    note = f"{without} of {heavy} links between words with a weight above {MUCH_WEIGHT} change log "
+    note += f"p by less than {LITTLE_EFFECT} nats (estimated)"
+    provenance = replace(before, notes=(*before.notes, note)) if heavy else before
+    lists = tuple(idle[:LISTED]), tuple(decisive[:LISTED])
+    return replace(estimated, idle=lists[0], decisive=lists[1], provenance=provenance)
+
+
+def _listed(
+    item: AttentionMap, weights: NDArray[np.floating], order: NDArray[np.floating]
+) -> list[Measured]:
+    """The cells of the largest order, none of those where it is 0."""
+    places = np.argsort(-order, axis=None, kind="stable")[:LISTED]
+    cells = [np.unravel_index(place, order.shape) for place in places if order.flat[place]]
+    return [
+        Measured(item.stream, _link(item, cell, float(weights[cell])), float(item.weights[cell]))
+        for cell in cells
+    ]
+
+
+def _link(item: AttentionMap, cell: Sequence[Any], weight: float) -> Link:
+    layer, head, query, key = map(int, cell)
+    ends = item.query_tokens[query].text, item.key_tokens[key].text
+    return Link(*ends, weight, item.layers[layer], item.heads[head], query, key)
 
 
 def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:

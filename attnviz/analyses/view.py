@@ -119,7 +119,10 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     unknown = np.full(len(item.heads), np.nan)
     tokenwise = item.values == "share" and not item.is_pooled
     entropies = mean_entropy(item.weights)[0] if tokenwise else unknown
-    masses = item.weights[0].sum(axis=-1, dtype=np.float64).mean(axis=-1)
+    signed = item.values == "signed"
+    sizes = np.nan_to_num(np.abs(item.weights[0])) if signed else item.weights[0]
+    sums = sizes.sum(axis=-1, dtype=np.float64)
+    masses = sums.sum(axis=-1) if signed else sums.mean(axis=-1)
     lines = []
     layer = item.layers[0]
     for place, head in enumerate(item.heads):
@@ -128,7 +131,7 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
             item.weights[:1, place : place + 1], layers=(layer,), heads=(head,), links=links
         )
         pattern, weight = describe(one)
-        profile = one.weights[0, 0].mean(axis=0, dtype=np.float64)
+        profile = sizes[place].mean(axis=0, dtype=np.float64)
         numbers = float(entropies[place]), float(masses[place])
         lines.append(HeadLine(head, profile, pattern, weight, *numbers))
     return tuple(lines)
@@ -209,7 +212,16 @@ def first_focus(
         return focus if focus.head in item.heads else None
     if as_chosen or attention.provenance.trained is False:
         return None
-    return head_worth_showing(item)
+    return _largest_effect(item) if attention.lens == "effect" else head_worth_showing(item)
+
+
+def _largest_effect(item: AttentionMap) -> Focus | None:
+    totals = np.nan_to_num(np.abs(item.weights)).sum(axis=(2, 3), dtype=np.float64)
+    layer, head = np.unravel_index(totals.argmax(), totals.shape)
+    if totals.size == 1 or not totals.any():
+        return None
+    why = f"largest sum of |effect|: {totals[layer, head]:.2f} nats"
+    return Focus(item.layers[layer], item.heads[head], why)
 
 
 def head_worth_showing(item: AttentionMap) -> Focus | None:

@@ -6,7 +6,7 @@ map is made, so that renderers and analyses need none of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -61,15 +61,24 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A link of which the effect was measured by cutting it, beside the estimate, in nats.
+    """A link with its weight and its effect in nats: as estimated, and as cutting it showed.
 
-    Both are log p of the output with the link minus log p without it.
+    An effect is log p of the output with the link minus log p without it; None: it was not cut.
     """
 
     stream: str
     link: Link
     estimated: float
-    measured: float
+    measured: float | None = None
+
+
+MUCH_WEIGHT, LITTLE_WEIGHT, LITTLE_EFFECT = 0.5, 0.1, 0.05
+LINK_LISTS = {
+    "measured": "measured: the largest effects, each link cut by itself",
+    "idle": f"strong but idle: weight above {MUCH_WEIGHT}, |effect| below {LITTLE_EFFECT} nats",
+    "decisive": f"weak but decisive: weight below {LITTLE_WEIGHT}, |effect| above {LITTLE_EFFECT}",
+}
+"""The fields of an `Attention` that hold links with their effects, and what these are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,6 +164,18 @@ class AttentionMap:
         Links belong to the weights they were read with, and are left behind unless given.
         """
         return replace(self, **{"links": (), **changes, "weights": weights})
+
+
+def known_mean(
+    values: NDArray[np.floating], axis: int | tuple[int, ...], *, keepdims: bool = False
+) -> NDArray[np.floating]:
+    """The mean of the values that are there; NaN where there is none."""
+    there = ~np.isnan(values)
+    counts = there.sum(axis=axis, keepdims=keepdims)
+    sums = np.where(there, values, 0).sum(axis=axis, keepdims=keepdims)
+    means: NDArray[np.floating] = np.full_like(sums, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
 
 
 def check_single_tokens(item: AttentionMap, what: str) -> None:
@@ -317,6 +338,8 @@ class Attention:
         decision: what a model with a head decided about the text, in words.
         lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
         measured: of a lens that estimates effects, the links that were measured, largest first.
+        idle: likewise links between words of much weight and little effect, the heaviest first.
+        decisive: links between words of little weight and much effect, the largest effect first.
         two_way: True of a model that also reads the target as the source, to translate it back.
         focus: for a stream, the head that the source says to show first.
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
@@ -334,6 +357,8 @@ class Attention:
     lens: str = "raw"
     two_way: bool = False
     measured: tuple[Measured, ...] = ()
+    idle: tuple[Measured, ...] = ()
+    decisive: tuple[Measured, ...] = ()
     focus: Mapping[str, Focus] = field(default_factory=dict)
     seen: tuple[float, float, float, float] | None = None
 
@@ -364,6 +389,18 @@ class Attention:
         before = self.provenance
         made = replace(before, steps=(*before.steps, *steps), notes=(*before.notes, *notes))
         return replace(self, maps=maps, provenance=made)
+
+    def with_links(self, kept: Callable[[Measured], Measured | None]) -> Attention:
+        """The same with the links that have effects beside them as `kept` gives them, or without.
+
+        Their positions are those of the maps' tokens: whoever changes these changes the links.
+        """
+
+        def those(links: tuple[Measured, ...]) -> tuple[Measured, ...]:
+            return tuple(found for one in links if (found := kept(one)) is not None)
+
+        measured, idle, decisive = map(those, (self.measured, self.idle, self.decisive))
+        return replace(self, measured=measured, idle=idle, decisive=decisive)
 
     def stream(self, name: str) -> AttentionMap:
         """The map of one stream; a UsageError where there is none."""

@@ -132,12 +132,12 @@ class HeadLine:
     """One head in a line.
 
     Attributes:
-        profile: what each key receives on average, shape (keys,).
+        profile: what each key receives on average, of signed values their sizes, shape (keys,).
         pattern: what it does in words ("each → the one before"), or its sharpest link.
         weight: how much of a row's attention that pattern or link holds.
         entropy: mean over its rows, each made to sum to 1, in nats; 0: every query attends to one
             key; NaN where rows and columns are blocks of tokens, or values are signed.
-        mass: the mean sum of a row.
+        mass: the mean sum of a row; of signed values the sum of all sizes.
     """
 
     head: str

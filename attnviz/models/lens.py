@@ -39,12 +39,11 @@ def apply_lens(
     ask: Ask,
     prepare: Callable[[Attention], Attention],
     *,
-    insisted: bool = False,
+    insisted: Needs | None = None,
 ) -> Attention:
     """The attention of a text through a lens ("raw" or a name in `LENSES`), or through "all".
 
-    Raw maps are prepared before they are looked at. Where an explanation is `insisted` on, "all"
-    may not leave it out.
+    Raw maps are prepared before they are looked at. What is `insisted` on "all" may not leave out.
 
     Raises:
         UsageError: the lens does not apply here; the message says why and which does.
@@ -63,7 +62,7 @@ def apply_lens(
     return attention if lens == "raw" else LENSES[lens].load()(attention)
 
 
-def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Attention:
+def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None) -> Attention:
     """The main map through each lens that applies, each a stream called after its lens.
 
     One that does not apply is left out, and a note says why.
@@ -74,7 +73,7 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
     # What was insisted on is asked for first: if it cannot be had, no other lens works in vain.
     asked: dict[Needs, AttentionGradients | ValueVectors] = {}
     if insisted:
-        asked["gradients"] = ask("gradients")
+        asked[insisted] = ask(insisted)
     for name, entry in LENSES.items():
         try:
             given: Attention | AttentionGradients | ValueVectors = attention
@@ -115,6 +114,11 @@ def ask_source(
         return source.values(query)
     if needs == "effects" and isinstance(source, Experimenting):
         return explained_by(open_experiment(source, query, wanted))
+    if needs == "gradients" and wanted == ALL_OUTPUTS:
+        raise UsageError(
+            "--lens gradient explains one output: name it by --target, or use --lens effect, which "
+            "explains them all"
+        )
     if needs == "gradients" and isinstance(source, Explaining):
         return source.gradients(query, wanted)
     if isinstance(source, Transforming):

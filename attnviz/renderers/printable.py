@@ -18,7 +18,7 @@ UNKNOWN = "–"
 
 
 def two_digits(weight: float) -> str:
-    """Two digits in three columns, four below 0: .46, 1.0, -.20."""
+    """Two digits in three columns, four below 0: .46, 1.0, -.20; – for NaN."""
     return _short(f"{weight:.2f}")
 
 
@@ -29,6 +29,8 @@ def one_digit(weight: float) -> str:
 
 def _short(rounded: str) -> str:
     whole, _, digits = rounded.partition(".")
+    if whole == "nan":
+        return UNKNOWN
     if whole.lstrip("-") != "0":
         return rounded[:-1]
     return f"-.{digits}" if whole == "-0" and digits.strip("0") else f".{digits}"

@@ -70,7 +70,7 @@ def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
 
     return panels(
         [view.map for view in shown],
-        title=f"{attention.provenance.title} · every lens side by side on one scale",
+        title=f"{attention.provenance.title} · every lens side by side",
         subtitle=orientation(attention.main),
         notes=[f"{view.map.stream}: {view.which}, {view.map.unit}" for view in shown],
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.analyses.effects import with_measured
+from attnviz.analyses.effects import with_contrasts, with_measured
 from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
@@ -18,7 +18,7 @@ from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import ALL_OUTPUTS, AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Kind, Query
 from attnviz.core.registry import LENSES, Command, Needs
@@ -250,13 +250,17 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
             experiments.append(found.experiment)
         return found
 
-    insisted = choice.explain is not None
+    insisted: Needs | None = None if choice.explain is None else "gradients"
+    if choice.explain == ALL_OUTPUTS:
+        insisted = "effects"
     attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=insisted)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
-    if experiments and choice.lens != ALL_LENSES and choice.check:
-        attention = with_measured(attention, experiments[0], choice.check)
+    if experiments and choice.lens != ALL_LENSES:
+        attention = with_contrasts(attention, experiments[0].attention)
+        if choice.check:
+            attention = with_measured(attention, experiments[0], choice.check)
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from attnviz.core.attention_map import Link, Provenance, Token, Values
+from attnviz.core.attention_map import Link, Measured, Provenance, Token, Values
 from attnviz.core.errors import InputError
 
 Made = TypeVar("Made")
@@ -43,6 +43,15 @@ class LinkDocument(Struct):
     key_position: Position
 
 
+class MeasuredDocument(Struct):
+    """A link with its effect, as estimated and as measured."""
+
+    stream: str
+    link: LinkDocument
+    estimated: float
+    measured: float | None = None
+
+
 class MapDocument(Struct):
     """One stream; its weights stand here, or else where the format keeps them."""
 
@@ -71,6 +80,9 @@ class Document(Struct):
     text: str | None = None
     source: str | None = None
     target: str | None = None
+    measured: list[MeasuredDocument] = []
+    idle: list[MeasuredDocument] = []
+    decisive: list[MeasuredDocument] = []
 
 
 def fit(value: Any, kind: type[Made], where: str, under: str = "") -> Made:
@@ -107,3 +119,11 @@ def tokens_of(found: list[TokenDocument | str]) -> tuple[Token, ...]:
 def links_of(found: list[LinkDocument]) -> tuple[Link, ...]:
     """Links as maps have them."""
     return tuple(Link(**structs.asdict(item)) for item in found)
+
+
+def measured_of(found: list[MeasuredDocument]) -> tuple[Measured, ...]:
+    """Links with their effects as an `Attention` has them."""
+    return tuple(
+        Measured(item.stream, links_of([item.link])[0], item.estimated, item.measured)
+        for item in found
+    )

@@ -37,7 +37,7 @@ def given(words: str = "a b c") -> Attention:
 def ask(needs: Needs) -> AttentionGradients | ValueVectors:
     attention = given()
     weights = attention.weights
-    if needs == "gradients":
+    if needs in ("gradients", "effects"):
         return AttentionGradients(attention, (np.ones_like(weights),), (1,), "b", 0.5)
     layers, heads, _, keys = weights.shape
     return ValueVectors(attention, (np.tile(np.eye(heads), (layers, keys, 1, 1)),), projected=True)
@@ -62,12 +62,12 @@ def test_a_lens_that_does_not_apply_is_left_out_and_said() -> None:
     found = apply_lens("all", given, no_model, same)
     assert [item.stream for item in found.maps] == ["raw", "rollout", "flow"]
     left = [note for note in found.provenance.notes if "left out" in note]
-    assert [note.split()[1] for note in left] == ["gradient", "norm"]
+    assert [note.split()[1] for note in left] == ["gradient", "effect", "norm"]
 
 
 def test_what_was_asked_for_by_name_is_not_left_out() -> None:
     with pytest.raises(UsageError, match="saved maps hold its weights only"):
-        apply_lens("all", given, no_model, same, insisted=True)
+        apply_lens("all", given, no_model, same, insisted="gradients")
 
 
 def test_a_bug_is_not_left_out() -> None:
@@ -90,7 +90,7 @@ def test_maps_are_prepared_before_any_lens_looks() -> None:
 
 def test_only_predictions_need_a_head() -> None:
     needing = [lens for lens in ("raw", "all", *LENSES) if needs_head(lens)]
-    assert needing == ["all", "gradient"]
+    assert needing == ["all", "gradient", "effect"]
 
 
 def test_an_own_layer_has_values_and_no_output_projection() -> None:

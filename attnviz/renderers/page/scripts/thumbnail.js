@@ -1,6 +1,7 @@
 /** A head as a small picture: each pixel the strongest weight under it, so that lines survive. */
 
 import { pixels } from "./colors.js";
+import { NO_VALUE } from "./decode.js";
 
 /**
  * The value furthest from 0 in each block.
@@ -11,6 +12,9 @@ import { pixels } from "./colors.js";
  * @param {number} columnLength columns to a block
  */
 export function strongestBlocks(values, rows, columns, rowLength, columnLength) {
+  if (rowLength === 1 && columnLength === 1) {
+    return { values: Float32Array.from(values), width: columns, height: rows };
+  }
   const width = Math.ceil(columns / columnLength);
   const height = Math.ceil(rows / rowLength);
   const found = new Float32Array(width * height);
@@ -22,7 +26,7 @@ export function strongestBlocks(values, rows, columns, rowLength, columnLength) 
       let best = found[start + block];
       let size = best < 0 ? -best : best;
       for (; at < end; at++) {
-        const value = values[at];
+        const value = values[at] === NO_VALUE ? 0 : values[at];
         const here = value < 0 ? -value : value;
         if (here > size) {
           best = value;
@@ -36,7 +40,7 @@ export function strongestBlocks(values, rows, columns, rowLength, columnLength) 
 }
 
 /**
- * The colour of every code of a map, as pixels; the code 0 is at place `levels`.
+ * The colour of every code of a map, as pixels; the code 0 is at place `levels`, no value at the end.
  * @param {Float32Array} weights the weight of every code
  * @param {import("./types.js").Palette} colors
  */
@@ -44,10 +48,11 @@ export function codePixels(weights, colors) {
   const steps = pixels(colors);
   const [low, high] = colors.limits;
   const factor = (colors.steps - 1) / (high - low || 1);
-  return Uint32Array.from(weights, (weight) => {
+  const table = Uint32Array.from(weights, (weight) => {
     const place = Math.round((weight - low) * factor);
     return steps[place < 0 ? 0 : place >= colors.steps ? colors.steps - 1 : place];
   });
+  return Uint32Array.of(...table, steps[colors.steps]);
 }
 
 /** Pixels that a side has at most. */
@@ -78,8 +83,11 @@ export function drawThumbnail(canvas, codes, rows, columns, colors) {
   const pooled = strongestBlocks(codes, rows, columns, length, length);
   const image = new ImageData(pooled.width, pooled.height);
   const data = new Uint32Array(image.data.buffer);
-  const zero = (colors.length - 1) / 2;
-  for (let place = 0; place < data.length; place++) data[place] = colors[pooled.values[place] + zero];
+  const last = colors.length - 1;
+  for (let place = 0; place < data.length; place++) {
+    const code = pooled.values[place];
+    data[place] = colors[code === NO_VALUE ? last : code + (last - 1) / 2];
+  }
   const surface = canvas.getContext("2d", { willReadFrequently: true });
   /** @type {CanvasRenderingContext2D} */ (surface).putImageData(image, 0, 0);
 }
