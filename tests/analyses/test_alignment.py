@@ -112,8 +112,10 @@ def test_growing_takes_a_neighbour_and_then_a_pair_of_free_words() -> None:
 
 
 def test_an_unknown_symmetrization_is_refused_with_the_names() -> None:
-    with pytest.raises(UsageError, match="intersection"):
-        symmetrize(frozenset(), frozenset(), "intersect")
+    for unknown in ("intersect", "product"):
+        with pytest.raises(UsageError, match="intersection") as caught:
+            symmetrize(frozenset(), frozenset(), unknown)
+        assert str(caught.value).count("product") == (unknown == "product")
 
 
 def test_lines_name_the_source_first_in_the_order_of_the_target() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
+from attnviz.analyses.measures.repetition import WORDS as WORDS_TO_REPEAT
 from attnviz.analyses.measures.repetition import repeated_words, repetition
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.core.attention_map import AttentionMap, Token
@@ -307,6 +308,7 @@ def test_repeated_words_are_different_ones_twice_and_the_same_for_a_seed() -> No
     assert len(set(words)) == 5
     assert repeated_words(5) == repeated_words(5, 0) != repeated_words(5, 1)
     assert len(repeated_words().split()) == 48
+    assert set(repeated_words().split()) <= set(WORDS_TO_REPEAT)
 
 
 @pytest.mark.parametrize(
@@ -324,3 +326,13 @@ def test_a_repetition_is_found_from_four_tokens_on(
     text: str, expected: tuple[list[int], list[int]]
 ) -> None:
     assert repetition(tuple(map(Token, text.split()))) == expected
+
+
+def test_copying_is_read_between_never_and_only() -> None:
+    measures = measure_heads(map_of(np.tri(8), "a b c d a b c d", "causal"), repeated=True)
+    ends = {name: (found.unit, found.low, found.high) for name, found in measures.items()}
+    after, copy = "the token after the earlier copy", "the earlier copy of the token"
+    assert ends == {
+        "induction": ("share", f"never {after}", f"only {after}"),
+        "duplicate": ("share", f"never {copy}", f"only {copy}"),
+    }

@@ -100,8 +100,15 @@ def test_aggregates_of_another_schema_are_refused() -> None:
 
 
 def test_texts_are_counted_in_whole_numbers() -> None:
-    counts = {name: array for name, array in WHOLE.items() if name.endswith("count")}
-    assert [array.dtype for array in counts.values()] == [np.int64] * 2
+    arrays = aggregates([0]).to_arrays()
+    counted = {name for name, array in arrays.items() if array.dtype == np.int64}
+    assert counted == {f"0/{name}" for name in ("count", "replicate count", "pairs", "pair counts")}
+
+
+def test_offsets_that_no_text_has_are_no_numbers(stream) -> None:
+    for place, offset in enumerate(stream.offsets):
+        # The longest sentence has eight words and a full stop.
+        assert np.isnan(stream.by_offset[place]).all() == (abs(offset) > 8)
 
 
 def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
