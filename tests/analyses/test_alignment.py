@@ -143,3 +143,12 @@ def test_no_words_on_one_side_have_no_mutual_links() -> None:
 
 def test_a_gold_line_has_sure_and_possible_links() -> None:
     assert read_gold("0-0 1?2 2-1 3p3") == ({(0, 0), (2, 1)}, {(1, 2), (3, 3)})
+
+
+def test_each_way_to_join_two_directions_by_hand() -> None:
+    forward, reverse = frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (3, 4)})
+    found = {how: symmetrize(forward, reverse, how) for how in SYMMETRIZATIONS if how != "product"}
+    assert found["forward"] == forward
+    assert found["reverse"] == reverse
+    assert found["intersection"] == {(0, 0)}
+    assert found["union"] == found["grow-diag-final-and"] == {(0, 0), (1, 1), (3, 4)}

@@ -191,6 +191,14 @@ def test_a_sink_is_divided_by_the_rows_that_can_see_it() -> None:
     assert value(item, "sink") == pytest.approx((0.9 + 0.8 + 0.7) / 3)
 
 
+def test_a_key_that_fewer_than_half_of_the_rows_see_is_no_sink() -> None:
+    weights = np.eye(6)
+    weights[3, [0, 3]] = 0.75, 0.25
+    weights[4:, 3:] = 0.5, 0.5, 0
+    # Of six rows three see the fourth key; two see the fifth, and each gives it half.
+    assert value(map_of(weights, stream="causal"), "sink") == pytest.approx(5 / 12)
+
+
 def test_a_sink_counts_heads_above_the_threshold_where_an_even_look_stays_below() -> None:
     length = 10
     to_first = np.zeros((length, length))

@@ -44,6 +44,13 @@ def test_renormalising_by_hand() -> None:
     assert "made to sum to 1 again" in found.provenance.notes[0]
 
 
+def test_a_small_share_is_not_called_nothing() -> None:
+    for held, said in ((0.004, "under 1%"), (0.0051, "1%"), (0.0, "0%")):
+        rows = [[0.0, 1 - held, 0.0, held]] * 4
+        (step,) = treat_special(attention_of(marked(rows)), "drop").provenance.steps
+        assert step == f"special tokens dropped ({said} of self)"
+
+
 def test_what_is_kept_is_the_same_object() -> None:
     attention = attention_of(BY_HAND)
     assert treat_special(attention, "keep") is attention

@@ -289,6 +289,7 @@ def test_heads_seen_in_blocks_have_lines_without_an_entropy() -> None:
     lines = head_lines(item.with_weights(item.weights, blocks=(2, 2)))
     assert [line.head for line in lines] == ["0", "1"]
     assert all(np.isnan(line.entropy) for line in lines)
+    assert all(line.profile.dtype == np.float64 for line in lines)
     assert np.allclose([line.entropy for line in head_lines(item)], mean_entropy(item.weights)[0])
 
 
