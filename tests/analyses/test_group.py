@@ -225,6 +225,7 @@ def test_the_provenance_names_the_file_without_its_folder(tmp_path):
     [
         (["It", "old", "@1"], "group 3, '@1', shares"),
         (["@3,4", "@4"], "group 2, '@4', shares"),
+        (["@1", "@3-4,1"], "group 2, '@3,4,1', shares"),
         (["It", "@11"], "group 2 names position 11, the special token"),
         (["It", "ridge"], "group 2, 'ridge', is not found"),
         (["@12"], "position 12, but there are 12"),

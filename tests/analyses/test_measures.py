@@ -189,6 +189,7 @@ def test_a_sink_is_divided_by_the_rows_that_can_see_it() -> None:
     weights = [[1.0, 0, 0, 0], [0.1, 0.9, 0, 0], [0.1, 0.8, 0.1, 0], [0.0, 0.7, 0.2, 0.1]]
     item = map_of(weights, stream="causal")
     assert value(item, "sink") == pytest.approx((0.9 + 0.8 + 0.7) / 3)
+    assert value(map_of([[1.0, 0], [0.25, 0.75]], stream="causal"), "sink") == 0.75
 
 
 def test_a_key_that_fewer_than_half_of_the_rows_see_is_no_sink() -> None:

@@ -160,4 +160,4 @@ def test_heads_are_averaged_in_double_precision() -> None:
     parts = (across, square("encoder", weights), square("decoder", weights))
     mean = layered(text(*parts)).across
     assert mean is not None
-    assert mean[0, 0, 0] == pytest.approx((1 + 2 * float(np.float32(1e-8))) / 3, rel=1e-14)
+    assert float(mean[0, 0, 0]) == pytest.approx((1 + 2 * float(np.float32(1e-8))) / 3, rel=1e-14)
