@@ -150,3 +150,10 @@ def test_a_difference_keeps_its_sides_and_marks_rows_and_keys_that_only_one_has(
 def test_a_comparison_of_blocks_is_refused_by_name():
     with pytest.raises(InputError, match=r"^a comparison needs single tokens"):
         compare_maps(map_of("ab", blocks=(2, 2)), map_of("ab"))
+
+
+def test_a_difference_is_named_after_both_in_layers_and_unit():
+    a, b = map_of("ab", layers=2), map_of("ab", seed=1, layers=2)
+    found = compare_maps(a, b.with_weights(b.weights, layers=("0", "7"))).map
+    assert found.layers == ("0", "1→7")
+    assert (found.stream, found.unit) == ("self", "B − A, in shares of a row's attention")

@@ -7,6 +7,7 @@ from attnviz.analyses.group import (
     check_group,
     group_attention,
     named_numbers,
+    placed_in,
     read_groups,
     split_sentences,
 )
@@ -243,3 +244,10 @@ def test_a_bad_line_is_told_by_its_number(tmp_path):
     path.write_text("a\n@x\n")
     with pytest.raises(InputError, match=r"line 2 of '.*groups\.txt'"):
         read_groups(path)
+
+
+def test_tokens_are_placed_in_a_row_where_text_or_places_are_lacking() -> None:
+    plain, placed = (Token("ab"), Token("c")), (Token("ab", 4, 6), Token("c", 7, 8))
+    expected = ((Token("ab", 0, 2), Token("c", 3, 4)), "ab c")
+    assert placed_in(plain, "ab c d") == placed_in(placed, "") == placed_in(plain, "") == expected
+    assert placed_in(placed, "the ab c") == (placed, "the ab c")

@@ -289,6 +289,11 @@ def test_heads_seen_in_blocks_have_lines_without_an_entropy() -> None:
     lines = head_lines(item.with_weights(item.weights, blocks=(2, 2)))
     assert [line.head for line in lines] == ["0", "1"]
     assert all(np.isnan(line.entropy) for line in lines)
+    links = tuple(
+        Link("x", "y", share, "0", head, 0, 1) for head, share in (("1", 0.4), ("0", 0.3))
+    )
+    linked = head_lines(item.with_weights(item.weights, blocks=(2, 2), links=links))
+    assert [(line.pattern, line.weight) for line in linked] == [("x → y", 0.3), ("x → y", 0.4)]
     assert all(line.profile.dtype == np.float64 for line in lines)
     assert np.allclose([line.entropy for line in head_lines(item)], mean_entropy(item.weights)[0])
 

@@ -291,3 +291,14 @@ def test_pairs_are_of_the_head_that_they_name(stream) -> None:
     named = [(pair.layer, pair.head) for pair in stream.pairs]
     heads = [(layer, head) for layer in stream.layers for head in stream.heads]
     assert list(dict.fromkeys(named)) == heads
+
+
+def test_tokens_of_no_text_are_words_of_their_own() -> None:
+    tokens = (Token("Un"), Token("happy"), Token("XX"))
+    weights = np.array([[[[0.2, 0.7, 0.1], [0.2, 0.2, 0.6], [0.5, 0.3, 0.2]]]], np.float32)
+    item = AttentionMap("self", tokens, tokens, weights)
+    made = Aggregates(VOCABULARY, replicates=40)
+    made.add(Attention((item,), Provenance("file", "made up")), 0)
+    (firing,) = report_of(made).streams[0].firings
+    assert (firing.query, firing.key, firing.weight) == ("un", "happy", pytest.approx(0.7))
+    assert firing.texts == ()
