@@ -24,6 +24,11 @@ def test_a_substituted_and_an_added_token_by_hand():
     assert pair_tokens(["a", "c"], ["a", "b", "c"]) == [(0, 0), (None, 1), (1, 2)]
 
 
+def test_a_token_that_is_frequent_in_a_long_text_is_paired_too():
+    pairs = [(place, place) for place in range(250)]
+    assert pair_tokens(["a"] * 250, ["a"] * 250 + ["b"]) == [*pairs, (None, 250)]
+
+
 @checked
 @given(words, words)
 def test_pairs_hold_every_token_once_in_order_and_turn_round_with_the_texts(first, second):

@@ -75,6 +75,9 @@ def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through() ->
     cross = rows(2, 1, 2, 3)
     graph = Layered(with_residual(np.eye(2)[None]), cross, with_residual(np.eye(3)[None]))
     np.testing.assert_allclose(flows(graph), cross[0] / 2)
+    # Of two layers the upper takes a half, and as much of what the lower took.
+    one = np.ones((2, 1, 1))
+    assert flows(Layered(one, one, one)).item() == pytest.approx(1)
 
 
 @given(st.integers(0, 300), st.lists(st.integers(0, 4), max_size=5, unique=True))

@@ -442,6 +442,8 @@ def test_the_mass_of_rows_and_those_that_are_empty_are_told_by_hand(second, top)
     if "empty" in found:
         empty = found["empty"]
         assert empty.values.tolist() == [[0.0, 1.0]]
+        assert empty.uniform is not None
+        assert empty.uniform.tolist() == [[0.0, 0.0]]
         assert (empty.unit, empty.low, empty.high, empty.top) == (
             "rows", "every row attends to something", "no row does", 2
         )  # fmt: skip

@@ -124,7 +124,7 @@ def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
     )
     # The pieces of "chat" are added, the rows of "cat" averaged: .9 of "cat" is on "chat".
     part = Attention(
-        (AttentionMap("self", source[:1], source, weights[:, :, 2:]),),
+        (AttentionMap("self", source[2:], source, weights[:, :, :1]),),
         Provenance("file", "made up"),
         text="Le chat",
     )
@@ -133,7 +133,7 @@ def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
                     target="Le cha t")  # fmt: skip
     for attention, found, weight in (
         (across, ("cat", "chat"), 0.9),
-        (part, ("le", "chat"), 0.9),
+        (part, ("chat", "le"), 0.8),
         (alike, ("t", "chat"), 0.9),
     ):
         made = Aggregates(VOCABULARY, replicates=40)
@@ -302,3 +302,23 @@ def test_tokens_of_no_text_are_words_of_their_own() -> None:
     (firing,) = report_of(made).streams[0].firings
     assert (firing.query, firing.key, firing.weight) == ("un", "happy", pytest.approx(0.7))
     assert firing.texts == ()
+
+
+def test_further_streams_are_named_and_notes_of_one_text_are_left_out() -> None:
+    item = attention_of(0).main
+    streams = [item.with_weights(item.weights, stream=name) for name in ("self", "x", "y")]
+    made = Aggregates(VOCABULARY, replicates=40)
+    made.add(Attention(tuple(streams), Provenance("file", "made up", notes=("of one",))), 0)
+    report = report_of(made)
+    assert report.caption == "made up · self · 2 layers × 2 heads · also x, y"
+    assert [stream.stream for stream in report.streams] == ["self", "x", "y"]
+    assert report.provenance.notes == ()
+
+
+def test_an_offset_that_occurs_once_has_that_weight() -> None:
+    (stream,) = report_of(aggregates([0])).streams
+    weights = attention_of(0).weights
+    far = weights.shape[3] - 2
+    for offset, cell in ((far, weights[..., 1, -1]), (-far, weights[..., -1, 1])):
+        found = stream.by_offset[stream.offsets.index(offset)]
+        assert found == pytest.approx(cell, abs=1e-6)
