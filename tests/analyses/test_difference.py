@@ -25,8 +25,8 @@ def test_a_substituted_and_an_added_token_by_hand():
 
 
 def test_a_token_that_is_frequent_in_a_long_text_is_paired_too():
-    pairs = [(place, place) for place in range(250)]
-    assert pair_tokens(["a"] * 250, ["a"] * 250 + ["b"]) == [*pairs, (None, 250)]
+    pairs = [(place, place + 1) for place in range(299)]
+    assert pair_tokens(["a", "b"] * 150, ["b", "a"] * 150) == [(None, 0), *pairs, (299, None)]
 
 
 @checked

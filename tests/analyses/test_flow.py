@@ -78,6 +78,11 @@ def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through() ->
     # Of two layers the upper takes a half, and as much of what the lower took.
     one = np.ones((2, 1, 1))
     assert flows(Layered(one, one, one)).item() == pytest.approx(1)
+    # Of two positions each takes a half from the first source above, and from the second below
+    # what the half that it keeps of itself lets through; both sources come from one input.
+    within, below, above = np.full((2, 2, 2), 0.5), [[0, 1], [0, 1]], [[1, 0], [1, 0]]
+    graph = Layered(within, np.array([below, above], float), np.array([[[1.0, 0], [1, 0]]]))
+    np.testing.assert_allclose(flows(graph), [[1, 0], [1, 0]])
 
 
 @given(st.integers(0, 300), st.lists(st.integers(0, 4), max_size=5, unique=True))

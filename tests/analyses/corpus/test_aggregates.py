@@ -322,3 +322,8 @@ def test_an_offset_that_occurs_once_has_that_weight() -> None:
     for offset, cell in ((far, weights[..., 1, -1]), (-far, weights[..., -1, 1])):
         found = stream.by_offset[stream.offsets.index(offset)]
         assert found == pytest.approx(cell, abs=1e-6)
+
+
+def test_a_damaged_index_is_told_by_its_name() -> None:
+    with pytest.raises(InputError, match="member 'corpus'"):
+        Aggregates.from_arrays({"corpus": np.array("{")}, VOCABULARY)
