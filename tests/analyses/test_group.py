@@ -251,3 +251,19 @@ def test_tokens_are_placed_in_a_row_where_text_or_places_are_lacking() -> None:
     expected = ((Token("ab", 0, 2), Token("c", 3, 4)), "ab c")
     assert placed_in(plain, "ab c d") == placed_in(placed, "") == placed_in(plain, "") == expected
     assert placed_in(placed, "the ab c") == (placed, "the ab c")
+
+
+def test_rows_of_a_maximum_are_not_grouped() -> None:
+    tokens = (Token("ab", 0, 2), Token("c", 3, 4))
+    for above, refused in ((0.0005, False), (0.002, True)):
+        item = AttentionMap("self", tokens, tokens, np.full((1, 1, 2, 2), (1 + above) / 2))
+        attention = Attention((item,), Provenance("file", "made up"), text="ab c")
+        if not refused:
+            assert group_attention(attention, "words").main.weights.shape == (1, 1, 2, 2)
+            continue
+        said = (
+            r"^rows of stream 'self' sum to more than 1 and cannot be grouped: "
+            r"group before taking a maximum$"
+        )
+        with pytest.raises(InputError, match=said):
+            group_attention(attention, "words")

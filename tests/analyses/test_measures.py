@@ -274,6 +274,7 @@ def test_confidence_leaves_out_a_special_end_token_only() -> None:
     weights = [[0.1, 0.2, 0.7]] * 3
     assert value(map_of(weights, "a b [end]"), "confidence") == pytest.approx(0.2)
     assert value(map_of(weights, "a b c"), "confidence") == pytest.approx(0.7)
+    assert value(map_of([[1.0]], "[end]"), "confidence") == 1
 
 
 @pytest.mark.parametrize("start", ["", "[bos] "])
