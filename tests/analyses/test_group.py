@@ -160,13 +160,6 @@ def test_a_file_that_names_no_groups_is_refused(tmp_path, content, message):
         read_groups(path)
 
 
-def test_rows_after_a_maximum_are_refused():
-    tokens = (Token("a", 0, 1), Token("b", 1, 2))
-    item = AttentionMap("self", tokens, tokens, np.full((1, 1, 2, 2), 0.9))
-    with pytest.raises(InputError, match="before taking a maximum"):
-        group_attention(Attention((item,), Provenance("file", "m"), "ab"), "words")
-
-
 def test_labels_that_agree_are_kept():
     tokens = (Token("New", 0, 3, label="LOC"), Token("York", 4, 8, label="LOC"))
     found = partition_of(tokens, [0, 0], "New York").tokens
