@@ -20,8 +20,12 @@ def main() -> None:
     """
     _answer_signals(_leave)
     import gc
+    import warnings
 
     gc.disable()
+    if not sys.warnoptions:  # a library's, of its own code; what matters here is a note or an error
+        warnings.simplefilter("ignore")
+        sys.warnoptions.append("ignore")  # which workers inherit
     _open_closed_streams()
     from attnviz.cli.app import run
     from attnviz.cli.output import interrupt
