@@ -53,6 +53,8 @@ COMMANDS: dict[str, Entry] = {
 
 INTERRUPTED = 130
 """What typer answers to a KeyboardInterrupt, whatever signal it came by."""
+LONGEST_NAME = 200
+"""Characters of a file's name that a message shows."""
 
 
 class Commands(TyperGroup):
@@ -136,6 +138,9 @@ def _caught(run: Any) -> int:
         complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
         return 1
     except OSError as error:
+        if error.filename is not None:  # too long a name, a loop of links, gone meanwhile
+            complain(f"cannot use '{_short(str(error.filename))}': {error.strerror}")
+            return 1
         # Data is guarded where it is written; help and version are typer's to print.
         if error.errno != errno.ENOSPC:
             raise
@@ -150,6 +155,10 @@ def complain(message: str) -> None:
 
     line = " ".join(part.strip() for part in message.splitlines() if part.strip())
     sys.stderr.write(f"attnviz: error: {printable(line)}\n")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _worded(error: TyperException) -> str:
