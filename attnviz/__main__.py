@@ -27,8 +27,7 @@ def main() -> None:
         warnings.simplefilter("ignore")
         sys.warnoptions.append("ignore")  # which workers inherit
     _open_closed_streams()
-    from attnviz.cli.app import run
-    from attnviz.cli.output import interrupt
+    from attnviz.cli.app import interrupt, run
 
     status = run(sys.argv[1:], lambda: _answer_signals(interrupt))
     _answer_signals(_leave)
