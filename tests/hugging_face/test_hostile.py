@@ -207,6 +207,42 @@ def test_tokens_beyond_the_embeddings_are_refused(broken: Any, photo: Path) -> N
     refused(ask("bert", folder, photo), r"the tokenizer does not belong .*knows 0 to 11")
 
 
+def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, capfd: Any) -> None:
+    folder = broken("bert", WORDS, {})
+    entries = json.loads((folder / WORDS).read_text())
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
+    entries["pre_tokenizer"] = slow | {"invert": False}
+    (folder / WORDS).write_text(json.dumps(entries))
+    done = attnviz("self", "a" * 40 + "!", "--model", folder)
+    refused(done, "the tokenizer in .* fails on this text: .*retry-limit")
+    assert capfd.readouterr().err == ""  # where Rust writes its own trace
+
+
+def test_what_others_write_while_a_panic_is_awaited_is_kept(capfd: Any) -> None:
+    import os
+
+    with errors.silent_panics():
+        os.write(2, b"a word")
+    assert capfd.readouterr().err == "a word"
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "~no-such-user/x", "a\0b"])
+def test_a_name_that_no_folder_can_have_is_one_line(name: str) -> None:
+    refused(attnviz("self", "a", "--model", name), "there (is|can be) no folder")
+
+
+@pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../..", b""])
+def test_a_reference_that_is_no_commit_leads_nowhere(
+    commit: bytes, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    (tmp_path / "models--a" / "refs").mkdir(parents=True)
+    (tmp_path / "models--a" / "snapshots").mkdir()
+    (tmp_path / "models--a" / "refs" / "main").write_bytes(commit)
+    assert len(attnviz("models").lines) == 1
+    refused(attnviz("self", "a", "--model", "a"), "is neither a folder nor in the local cache")
+
+
 def test_a_shape_larger_than_its_place_is_refused(broken: Any, photo: Path) -> None:
     folder = broken("bert", CONFIG, {})
     header = {"x": {"dtype": "F32", "shape": [HUGE, HUGE], "data_offsets": [0, 4]}}
