@@ -174,7 +174,15 @@ def test_more_than_is_stored_is_refused_before_anything_is_built(
     assert str(folder) in line
 
 
-@pytest.mark.parametrize(("family", "file", "name", "value", "what"), WRONG)
+def but_slow(rows: list[Any]) -> list[Any]:
+    """Rows of a table, those of three families in the whole suite only."""
+    return [
+        pytest.param(*row, marks=() if row[0] in ("bert", "gpt2", "t5") else pytest.mark.slow)
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize(("family", "file", "name", "value", "what"), but_slow(WRONG))
 def test_a_wrong_entry_is_one_line(
     family: str, file: str, name: str, value: Any, what: str, broken: Any, photo: Path
 ) -> None:
@@ -364,6 +372,7 @@ def test_an_endless_template_is_stopped(
     refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
 
 
+@pytest.mark.slow
 def test_a_template_process_makes_what_transformers_makes(folder_of: Any) -> None:
     from transformers import AutoTokenizer
 
