@@ -20,7 +20,7 @@ from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts, sharing
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import LARGEST_SEED, Options, opt
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.renderers.reports import Data
@@ -84,7 +84,7 @@ def corpus(
         CHOICE, "--replicates N", "Bootstrap replicates behind each interval.", default=200, min=2
     ),
     bootstrap_seed: int = opt(
-        CHOICE, "--bootstrap-seed N", "Seed of the bootstrap.", default=0, min=0
+        CHOICE, "--bootstrap-seed N", "Seed of the bootstrap.", default=0, min=0, max=LARGEST_SEED
     ),
     overview: Path | None = opt(
         OUTPUT,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.models.hugging_face.load.errors import first_line, foreign, running
@@ -47,7 +47,7 @@ def picture_of(query: Query, name: str) -> Picture:
 def parse_size(text: str) -> tuple[int, int]:
     """Height and width in pixels of "384" or "224x336"."""
     parts = text.lower().split("x")
-    if not 1 <= len(parts) <= 2 or not all(part.isdecimal() and int(part) for part in parts):
+    if not 1 <= len(parts) <= 2 or not all(is_number(part) and int(part) for part in parts):
         raise UsageError(f"--image-size '{text}' is no size: write 384 or HEIGHTxWIDTH (224x336)")
     return int(parts[0]), int(parts[-1])
 
