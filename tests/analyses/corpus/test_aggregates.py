@@ -31,7 +31,7 @@ VOCABULARY = vocabulary()
 
 
 def aggregates(numbers, failed: int = 0) -> Aggregates:
-    found = Aggregates(VOCABULARY, replicates=40)
+    found = Aggregates(VOCABULARY)
     for number in numbers:
         found.add(attention_of(number), number)
     found.failed = failed
@@ -83,11 +83,6 @@ def test_aggregates_travel_as_a_pickle_and_as_arrays() -> None:
     assert contents(again) == contents(found)
 
 
-def test_other_bootstraps_do_not_add_up() -> None:
-    with pytest.raises(ValueError, match="do not add up"):
-        aggregates([0]).merge(Aggregates(VOCABULARY, replicates=41))
-
-
 def test_failures_add_up() -> None:
     found = aggregates([0], failed=1)
     found.merge(aggregates([], failed=2))
@@ -99,7 +94,7 @@ def test_blocks_and_signed_values_are_refused() -> None:
     item = attention.main
     for error, changes in ((InputError, {"blocks": (2, 2)}), (UsageError, {"values": "signed"})):
         bad = type(attention)((item.with_weights(item.weights, **changes),), attention.provenance)
-        found = Aggregates(VOCABULARY, replicates=40)
+        found = Aggregates(VOCABULARY)
         with pytest.raises(error):
             found.add(bad, 0)
         assert found.texts == 0
@@ -175,7 +170,7 @@ def test_a_head_fires_most_where_its_strongest_link_is(stream) -> None:
 
 
 def test_a_text_that_comes_again_fires_once() -> None:
-    found = Aggregates(VOCABULARY, replicates=40)
+    found = Aggregates(VOCABULARY)
     for number in range(4):
         found.add(attention_of(0), number)
     firings = report_of(found).streams[0].firings
@@ -219,12 +214,21 @@ def test_one_text_has_no_deviation_and_its_own_even_values() -> None:
         assert meaning.top == pytest.approx(expected.top)
 
 
+def test_intervals_end_where_no_value_can_lie() -> None:
+    (stream,) = report_of(aggregates(range(3))).streams
+    for place, meaning in enumerate(stream.measures):
+        if meaning.name != "offset":
+            assert (stream.low[place] >= 0).all()
+        if meaning.unit == "share":
+            assert (stream.high[place] <= meaning.top).all()
+    wide = stream.high == np.array([meaning.top for meaning in stream.measures])[:, None, None]
+    assert wide.any()
+
+
 def test_the_report_says_what_it_is_of() -> None:
     report = report_of(aggregates(range(3), failed=2), "layer")
     assert (report.texts, report.failed) == (3, 2)
-    assert report.interval == (
-        "95% bootstrap interval of the mean, 40 Poisson replicates (seed 0), texts as units"
-    )
+    assert report.interval == "95% interval of the mean (Hall's transformed t, texts as units)"
     assert report.caption.startswith(report.provenance.title)
     rows = report.streams[0].rows
     assert [(row.layer, row.head) for row in rows] == [
