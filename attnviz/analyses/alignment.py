@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Token
-from attnviz.core.errors import InputError, choose
+from attnviz.core.errors import InputError, choose, is_number
 from attnviz.core.tokens import text_places
 
 Links = frozenset[tuple[int, int]]
@@ -157,7 +157,7 @@ def read_pharaoh(line: str) -> Links:
     links = set()
     for part in line.split():
         source, hyphen, target = part.partition("-")
-        if not (hyphen and source.isdecimal() and target.isdecimal()):
+        if not (hyphen and is_number(source) and is_number(target)):
             raise InputError(f"'{part}' is no alignment link: write 'source-target', such as 0-1")
         links.add((int(source), int(target)))
     return frozenset(links)

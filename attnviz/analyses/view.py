@@ -24,6 +24,7 @@ from attnviz.core.attention_map import (
     Token,
     check_single_tokens,
 )
+from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadLine, Link, View
 from attnviz.core.registry import LENSES
 
@@ -96,7 +97,9 @@ def pair_stream(attention: Attention, stream: str) -> Attention:
 
 
 def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple[Token, ...]]:
-    first = next(place for place, token in enumerate(tokens) if _covers(token, start))
+    first = next((place for place, token in enumerate(tokens) if _covers(token, start)), None)
+    if first is None:
+        raise InputError(f"no token stands for the second text, from character {start}")
     if which == "a":
         return slice(0, first), tuple(tokens[:first])
     moved = (replace(t, start=max(t.start - start, 0), end=max(t.end - start, 0)) for t in tokens)

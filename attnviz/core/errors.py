@@ -61,6 +61,11 @@ def choose(name: str, allowed: Iterable[str], what: str) -> str:
     )
 
 
+def is_number(text: str) -> bool:
+    """Whether a text spells a whole number that could count something: of 18 digits at most."""
+    return text.isdecimal() and len(text) <= 18
+
+
 def in_words(names: Iterable[str]) -> str:
     """Names as a choice: "none, mean or max"."""
     *first, last = names

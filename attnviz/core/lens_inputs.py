@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.attention_map import Attention, Token, check_finite
+from attnviz.core.errors import is_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +99,7 @@ def find_token(tokens: Sequence[Token], wanted: str, first: int = 0) -> int | No
     ]
     if named:
         return named[-1]
-    if wanted.isdecimal() and first <= int(wanted) < len(tokens) + first:
+    if is_number(wanted) and first <= int(wanted) < len(tokens) + first:
         return int(wanted)
     return None
 

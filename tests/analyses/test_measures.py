@@ -377,6 +377,7 @@ def test_repeated_words_are_different_ones_twice_and_the_same_for_a_seed() -> No
         # One token of the first copy may differ, for it has no space before it, but not two.
         ("A b c d e a b c d e", ([6, 7, 8, 9], [1, 2, 3, 4])),
         ("A B c d e f a b c d e f", ([], [])),
+        ("a b c d e a b c d x", ([], [])),
     ],
 )
 def test_a_repetition_is_found_from_four_tokens_on(

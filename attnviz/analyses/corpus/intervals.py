@@ -30,7 +30,9 @@ def student(freedom: NDArray[np.int64]) -> Numbers:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    many: Numbers = z + sum(term / degrees**power for power, term in enumerate(terms, 1))
+    many = np.full(degrees.shape, z)
+    for power, term in enumerate(terms, 1):
+        many += term / degrees**power
     few = np.array(_FEW)[np.clip(freedom, 1, len(_FEW)) - 1]
     return np.where(degrees <= len(_FEW), few, many)
 
