@@ -13,6 +13,7 @@ import lzma
 import math
 import struct
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,11 @@ LONGEST = 64 << 20
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError, AttributeError),
-    *(SyntaxError, tokenize.TokenError),  # of a header, which is Python's spelling of a dictionary
+    *(
+        Warning,
+        SyntaxError,
+        tokenize.TokenError,
+    ),  # of a header, which is Python's spelling of a dictionary
     *(RuntimeError, lzma.LZMAError),  # encrypted, or packed as zipfile or this package cannot
 )
 """What reading a damaged archive may raise; no single error of zipfile and numpy covers it."""
@@ -181,7 +186,8 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(member)
     read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
-    shape, _, kind = getattr(np.lib.format, read)(member)
+    with warnings.catch_warnings(action="error"):  # of a kind that numpy gives up
+        shape, _, kind = getattr(np.lib.format, read)(member)
     return shape, kind
 
 
