@@ -22,7 +22,6 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bo
     import json
 
     from attnviz.renderers.reports import Data
-    from attnviz.renderers.text.console import more_rows
 
     def table(display: Display) -> str:
         shown = [columns, *rows] if titled else list(rows)
@@ -30,7 +29,7 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bo
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
             for row in shown[: display.rows or None]
-        ) + more_rows(len(shown), display)
+        ) + display.left_out(len(shown))
 
     found = [dict(zip(columns, row, strict=True)) for row in rows]
     return Data(
