@@ -1,8 +1,6 @@
 """attnviz: see where a transformer looks, from the command line and from Python."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing is not loaded for this: until a run answers Ctrl-C, little may pass
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
     from attnviz.core.errors import AttnvizError
@@ -34,9 +32,11 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a public name when it is first used, so that importing attnviz costs nothing."""
     if name in _HOMES:
+        from importlib import import_module
+
         return getattr(import_module(f"attnviz.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'attnviz' has no attribute '{name}'")
 

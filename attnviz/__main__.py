@@ -1,8 +1,15 @@
 """python -m attnviz."""
 
-import gc
+from __future__ import annotations
+
 import os
+import signal
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
 
 
 def main() -> None:
@@ -11,13 +18,30 @@ def main() -> None:
     Collecting garbage while heavy packages load, and taking them down object by object at the end,
     would cost a run with a model a third of its time.
     """
+    _answer_signals(_leave)
+    import gc
+
     gc.disable()
     _open_closed_streams()
     from attnviz.cli.app import run
+    from attnviz.cli.output import interrupt
 
-    status = run(sys.argv[1:])
+    status = run(sys.argv[1:], lambda: _answer_signals(interrupt))
+    _answer_signals(_leave)
     sys.stderr.flush()
     os._exit(status)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End at once: nothing is open yet, or everything is closed."""
+    os._exit(128 + number)
+
+
+def _answer_signals(answer: Callable[[int, FrameType | None], None]) -> None:
+    """Answer Ctrl-C and SIGTERM so, unless whoever started this process has them ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, answer)
 
 
 def _open_closed_streams() -> None:

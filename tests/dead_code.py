@@ -40,7 +40,6 @@ CALLED_FROM_OUTSIDE = (
 
 USED_BY_TESTS_ONLY = (
     # a source asked one thing
-    "attend_query",
 )
 
 ALLOWED = (*CALLED_FROM_OUTSIDE, *USED_BY_TESTS_ONLY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Mapping
 
 import numpy as np
 from hypothesis import settings
@@ -60,7 +61,9 @@ def self_map(
 
 def attention_of(*maps: AttentionMap, text: str | None = None, **facts: object) -> Attention:
     """Those maps as one text's attention."""
-    return Attention(maps, Provenance("file", "sample", **facts), text=text)  # type: ignore[arg-type]
+    focus: Mapping[str, Focus] = facts.pop("focus", {})  # type: ignore[assignment]
+    provenance = Provenance("file", "sample", **facts)  # type: ignore[arg-type]
+    return Attention(maps, provenance, text=text, focus=focus)
 
 
 @st.composite
@@ -114,9 +117,9 @@ def attentions(draw: st.DrawFn) -> Attention:
             ),
             steps=tuple(draw(st.lists(odd_words, max_size=2))),
             notes=tuple(draw(st.lists(odd_words, max_size=2))),
-            focus=draw(st.sampled_from(({}, {"self": Focus("0", "0", "it is named")}))),
             versions={"numpy": "2"},
         ),
+        focus=draw(st.sampled_from(({}, {"self": Focus("0", "0", "it is named")}))),
         text=draw(small),
         source=draw(small),
         target=draw(small),
@@ -126,7 +129,7 @@ def attentions(draw: st.DrawFn) -> Attention:
 
 def same(one: Attention, other: Attention) -> bool:
     """True where nothing at all differs, to the last bit of a weight."""
-    facts = ("provenance", "text", "source", "target", "id")
+    facts = ("provenance", "focus", "text", "source", "target", "id")
     return (
         len(one.maps) == len(other.maps)
         and all(same_map(*pair) for pair in zip(one.maps, other.maps, strict=True))

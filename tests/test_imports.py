@@ -6,6 +6,7 @@ import ast
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ PACKAGE = ROOT / "attnviz"
 MOST_FILES = 200
 MOST_LINES = 29_500
 MOST_IN_A_ROOM = 16
+MOST_WITHOUT_A_CONTRACT = 8
 MOST_AT_THE_ROOT = 10
 
 
@@ -137,6 +139,20 @@ def test_the_check_fails_where_a_room_looks_up(tmp_path: Path, room: str, line: 
     done = lint(tmp_path)
     assert done.returncode == 1
     assert "BROKEN" in done.stdout
+
+
+def test_every_large_room_has_a_contract_that_names_each_of_its_files() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    ordered = set()
+    for contract in contracts:
+        for layer in " | ".join(contract["layers"]).split(" | "):
+            ordered |= {f"{room}.{layer}" for room in contract.get("containers", [])} | {layer}
+    for room in {path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE}:
+        inside = {path.stem for path in room.glob("*.py")} - {"__init__"}
+        if len(inside) > MOST_WITHOUT_A_CONTRACT:
+            dotted = ".".join(room.relative_to(ROOT).parts)
+            assert {f"{dotted}.{name}" for name in inside} <= ordered
 
 
 HEAVY = {"torch", "transformers", "matplotlib", "tokenizers", "safetensors"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,35 @@ def test_attend_gives_what_the_command_line_gives() -> None:
     assert result.tokens == ("The", "cat", "sat")
     assert result.weights.shape == (1, 4, 3, 3)
     assert np.array_equal(result.weights, np.array(document["maps"][0]["weights"], np.float32))
+
+
+SLOWER = [{}, {"layer": "0-2", "head": 3}, {"lens": "all"}]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"layer": 1},
+        {"reduce": "max", "over": "layers"},
+        *(pytest.param(chosen, marks=pytest.mark.slow) for chosen in SLOWER),
+    ],
+    ids=str,
+)
+def test_pictures_from_python_are_those_that_the_command_line_draws(
+    chosen: dict[str, object], tmp_path: Path
+) -> None:
+    text = "The red car is fast and the red car is loud."
+    result = attend(text, model="pocket", **chosen)
+    options = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
+    picture, page, table = (tmp_path / name for name in ("a.svg", "a.html", "a.txt"))
+    given = ("--heatmap", picture, "--html", page, "-o", table, "-f", "none")
+    assert run("self", text, "--model", "pocket", *options, *given).status == 0
+    result.heatmap(tmp_path / "b.svg")
+    result.save(tmp_path / "b.txt")
+    assert (tmp_path / "b.svg").read_bytes() == picture.read_bytes()
+    assert (tmp_path / "b.txt").read_bytes() == table.read_bytes()
+    focus = re.compile(r'"focus":(null|\[.*?\])')
+    assert focus.findall(result.page()) == focus.findall(page.read_text("utf-8")) != []
 
 
 def test_a_target_makes_a_pair_and_a_command_makes_co_attention() -> None:

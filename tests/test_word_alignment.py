@@ -46,8 +46,9 @@ class Fixed:
             query_side="target",
             key_side="source",
         )
-        provenance = Provenance("hugging face", "fixed", focus=self.focus, notes=("as given",))
-        return Attention((item,), provenance, source=source, target=target, two_way=self.two_way)
+        provenance = Provenance("hugging face", "fixed", notes=("as given",))
+        facts = {"two_way": self.two_way, "focus": self.focus}
+        return Attention((item,), provenance, source=source, target=target, **facts)  # type: ignore[arg-type]
 
 
 FORWARD = np.array([[[[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]]])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import re
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from attnviz import __version__
+from attnviz.cli.output import received, status_of_signal
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.registry import FORMATS, Entry
 
@@ -49,6 +51,8 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
+INTERRUPTED = 130
+"""What typer answers to a KeyboardInterrupt, whatever signal it came by."""
 LONGEST_NAME = 200
 """Characters of a file's name that a message shows."""
 
@@ -103,6 +107,16 @@ class ReaderGoneError(Exception):
 def guarded(run: Any) -> int:
     """Run a command and answer its exit status; a user's mistake becomes one line on stderr."""
     try:
+        status = _caught(run)
+    except Exception:
+        if not received:
+            raise
+        status = INTERRUPTED  # a library made something else of it
+    return status_of_signal() if status == INTERRUPTED else status
+
+
+def _caught(run: Any) -> int:
+    try:
         status = run()
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
@@ -119,7 +133,7 @@ def guarded(run: Any) -> int:
         _forget_stdout()
         return 0
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except MemoryError as error:
         complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
         return 1
@@ -210,10 +224,16 @@ def attnviz(
     """
 
 
-def run(arguments: list[str]) -> int:
-    """Run the command line and answer its exit status."""
-    try:
-        typer.main.get_command(app).main(arguments, prog_name="attnviz")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0
+def run(arguments: list[str], begin: Callable[[], None] | None = None) -> int:
+    """Run the command line and answer its exit status; `begin` is called once errors are caught."""
+
+    def work() -> int:
+        if begin is not None:
+            begin()
+        try:
+            typer.main.get_command(app).main(arguments, prog_name="attnviz")
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+        return 0
+
+    return guarded(work)

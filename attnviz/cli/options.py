@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import Field, fields, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
@@ -101,6 +102,14 @@ def _own(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter
 
 
+def _given(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What may name a file that is read: every word and path that is not where results go."""
+    for name, value in values.items():
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str | Path) and name not in written:
+                yield name, str(one)
+
+
 def with_options(
     *groups: str, also: Iterable[str] = (), writes: DataKind | tuple[DataKind, ...] = "maps"
 ) -> Callable[[Callable[..., None]], Any]:
@@ -136,13 +145,14 @@ def with_options(
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
+            given = tuple(_given(values, offered[Output].keys() | {"rejects"}))
             origin, choice, output, many = (
                 half(**{name: values.pop(name) for name in options})
                 for half, options in offered.items()
             )
             if "top" not in offered[Origin]:  # what is not listed is not looked for
                 origin = replace(origin, top=0)
-            command(**values, options=Options(origin, choice, output, many))
+            command(**values, options=Options(origin, choice, output, many, given))
 
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in parameters}

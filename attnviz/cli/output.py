@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import signal
+import stat
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import combinations, product
+from pathlib import Path
 from types import FrameType
+from typing import IO, Any
 
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.storage.writing import Draft as Draft
 from attnviz.storage.writing import check_writable as check_writable
+from attnviz.storage.writing import place_of
 from attnviz.storage.writing import write_file as write_file
 from attnviz.storage.writing import write_whole as write_whole
 
@@ -31,28 +40,156 @@ def write_bytes(data: bytes) -> None:
         raise OutputError(f"cannot write to stdout: {error.strerror}") from error
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
+received: list[int] = []
+"""The signals that have ended the run; a library may have made another error of the first."""
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """End the run, of either signal as Python does of Ctrl-C."""
+    received.append(number)
+    raise KeyboardInterrupt
+
+
+def status_of_signal() -> int:
+    """The exit status of a run that was interrupted, as a shell counts it: 130, or 143 by TERM."""
+    return 128 + (received[0] if received else signal.SIGINT)
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Finish what is begun before Ctrl-C ends the run; a second Ctrl-C ends it at once."""
-    usual = signal.default_int_handler
+    """Finish what is begun before a signal ends the run; a second signal ends it at once."""
     aside = threading.current_thread() is not threading.main_thread()
-    if aside or signal.getsignal(signal.SIGINT) is not usual:
-        yield
-        return
-    pressed = False
+    usual = {} if aside else {number: signal.getsignal(number) for number in SIGNALS}
+    known = (signal.default_int_handler, interrupt)
+    usual = {number: handler for number, handler in usual.items() if handler in known}
+    pressed: list[int] = []
 
-    def wait(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.signal(signal.SIGINT, usual)
+    def answer(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        restore()
 
-    signal.signal(signal.SIGINT, wait)
+    def restore() -> None:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+    for number in usual:
+        signal.signal(number, answer)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        restore()
     if pressed:
-        raise KeyboardInterrupt
+        answer_of: Any = usual[signal.Signals(pressed[0])]
+        answer_of(pressed[0], None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file that a run writes; where `several` is true FILE-0, FILE-1, … are called after it."""
+
+    path: Path
+    several: bool = False
+
+    @property
+    def real(self) -> Path:
+        """The path without links and `..`."""
+        if self.several:  # what a link's name is put together from stays where the link is
+            return place_of(self.path.parent) / self.path.name
+        return place_of(self.path)
+
+    def claims(self, name: str) -> bool:
+        """Whether a file of that name beside it is written by the run, hidden ones included."""
+        real = self.real
+        stem, suffix = re.escape(_folded(real.stem)), re.escape(_folded(real.suffix))
+        file = rf"{stem}-\d+{suffix}" if self.several else f"{stem}{suffix}"
+        hidden = rf"\.{stem}(?:-\d+)?{suffix}\.(?:partial(?:-\d+)?|unfinished|journal)(?:\.new)?"
+        return re.fullmatch(f"{file}|{hidden}", _folded(name)) is not None
+
+    def meets(self, other: Place) -> bool:
+        """Whether one file is, or may become, both."""
+        mine, theirs = self.real, other.real
+        if same_file(mine, theirs) and not (self.several or other.several):
+            return True
+        if not same_file(mine.parent, theirs.parent):
+            return False
+        if self.several and other.several:
+            return _folded(mine.name) == _folded(theirs.name)
+        return self.claims(theirs.name) or other.claims(mine.name)
+
+
+def _folded(name: str) -> str:
+    """A name as disks that know no capitals and only one spelling of é compare it."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def same_file(first: Path | int, second: Path | int) -> bool:
+    """Whether two paths, or open descriptors, are of one file; a device is nobody's own."""
+    try:
+        one, other = map(os.stat, (first, second))
+    except (OSError, ValueError):
+        return False
+    return os.path.samestat(one, other) and not stat.S_ISCHR(one.st_mode)
+
+
+CHECKPOINT = re.compile(
+    r".*config\.json|tokenizer.*|.*_tokens.*\.json|vocab\..*|merges\..*"
+    r"|.*\.(?:safetensors|bin|model|index\.json|py)"
+)
+"""Names of files in a model's folder that are read."""
+
+
+def inputs_among(given: Iterable[str]) -> Iterator[Path]:
+    """The files that what was given names: itself, a model's in its folder, or saved shards."""
+    for path in map(Path, given):
+        with suppress(OSError, ValueError):
+            if path.is_dir():
+                yield from (item for item in path.iterdir() if CHECKPOINT.fullmatch(item.name))
+            elif path.exists():
+                yield path
+            elif path.suffix:
+                from attnviz.storage.saved import shards_of
+
+                yield from shards_of(path)
+
+
+def check_apart(places: Sequence[Place], given: Iterable[str]) -> None:
+    """Refuse to write two outputs to one file, or one over what is read.
+
+    Files are the same through links, hard links, `..` and capitals, and where the shell has sent a
+    stream there. A text that is also a file's name counts as that file: it may be meant so.
+    """
+    for place, other in combinations(places, 2):
+        if place.meets(other):
+            both = f" than '{place.path}' and '{other.path}'" * (place.path != other.path)
+            raise UsageError(f"two outputs go to the same file: name different ones{both}")
+    read = [Place(path) for path in inputs_among(given)]
+    for place, source in product(places, read):
+        if place.meets(source):
+            raise UsageError(
+                f"'{place.path}' would replace '{source.path}', which is read: name another"
+            )
+    stdin, stdout, stderr = map(_descriptor, (sys.stdin, sys.stdout, sys.stderr))
+    written = [place for place in places if not place.several]
+    for stream, said, others in (
+        (stdin, "stdin is", written),
+        (stdout, "stdout goes to", [*written, *read]),
+        (stderr, "stderr goes to", [*written, *read]),
+    ):
+        for place in others:
+            if same_file(stream, place.real):
+                raise UsageError(f"{said} '{place.path}', which is read or written: name another")
+    if same_file(stdin, stdout) and stat.S_ISREG(os.fstat(stdin).st_mode):
+        raise UsageError("stdin and stdout are one file: name another")
+
+
+def _descriptor(stream: IO[str]) -> int:
+    """A stream's descriptor; -1 where it has none."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return -1
 
 
 def note(text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from attnviz.cli.app import complain
 from attnviz.cli.output import (
     Draft,
+    Place,
+    check_apart,
     check_writable,
     note,
     refuse_binary_on_terminal,
@@ -24,18 +26,21 @@ from attnviz.cli.output import (
 )
 from attnviz.cli.rejects import rejected
 from attnviz.cli.sinks import (
+    PAGES,
     DataSink,
     Item,
     PageSink,
     PictureSink,
     Sink,
+    check_own,
     display_of_stdout,
     item_of,
+    numbered,
     open_resumable,
     renderer_of,
 )
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.notices import kind_of, notices_to
+from attnviz.core.notices import joined, kind_of, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display
@@ -73,8 +78,9 @@ class Report(AbstractContextManager["Report"]):
         if pictures is None:
             pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
         places = {name: path for name, path in pictures.items() if path is not None}
-        self.format = check_places(options, kind, places.values())
-        self.said: set[str] = set()
+        given = [value for name, value in options.given if name not in pictures]
+        self.format = check_places(options, kind, places.values(), given, many=many)
+        self.said, self.held = dict[str, str](), dict[str, str]()
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         names = [self.format, *([format_of(output.output, kind)] if output.output else [])]
         shown = kind not in PLAIN and any(FORMATS[name].form in ("text", "maps") for name in names)
@@ -89,21 +95,23 @@ class Report(AbstractContextManager["Report"]):
         )
         self.failed = resumable.failed if resumable else 0
         self.good = self.done - self.failed
-        self.sinks: list[Sink] = []
-        self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
         self.last_failure = ""
-        if draft := self._draft(output.output, resumable):
-            plain = replace(display, colors=None)
-            renderer = renderer_of(format_of(draft.path, kind), kind, plain)
-            self.sinks.append(DataSink(renderer, draft))
-        for picture, path in places.items():
-            self.sinks.append(PictureSink(picture, path, many=many, count=self.good))
-        if output.html or output.open_page:
-            self.sinks.append(
-                PageSink(output.html, many=many, shown=output.open_page, count=self.good)
-            )
-        renderer = renderer_of(self.format, kind, display)
-        self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
+        self.sinks: list[Sink] = []
+        with self.open:  # what fails before the run has begun leaves no draft
+            self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
+            if draft := self._draft(output.output, resumable):
+                plain = replace(display, colors=None)
+                renderer = renderer_of(format_of(draft.path, kind), kind, plain)
+                self.sinks.append(DataSink(renderer, draft))
+            for picture, path in places.items():
+                self.sinks.append(PictureSink(picture, path, many=many, count=self.good))
+            if output.html or output.open_page:
+                self.sinks.append(
+                    PageSink(output.html, many=many, shown=output.open_page, count=self.good)
+                )
+            renderer = renderer_of(self.format, kind, display)
+            self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
+            self.open = self.open.pop_all()
 
     def _draft(self, path: Path | None, taken: object) -> Draft | None:
         return None if path is None or taken else self.open.enter_context(Draft(path))
@@ -122,6 +130,7 @@ class Report(AbstractContextManager["Report"]):
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self._say_held()
         if self.resumable is not None:
             self.resumable.leave()
         self.open.__exit__(*error)
@@ -141,12 +150,33 @@ class Report(AbstractContextManager["Report"]):
         """The exit status: 1 where a record came to nothing."""
         return 1 if self.failed else 0
 
+    def count_failed(self, total: Callable[[], int | None]) -> None:
+        """Find out how many of all records failed where an earlier run has done everything."""
+        if self.resumable is not None and self.complete and not self.done:
+            saved, rejects = self.resumable.count_saved(), self.options.many.rejects
+            if saved is not None:
+                self.failed = max((total() or 0) - saved, 0)
+            elif rejects is not None and rejects.is_file():
+                self.failed = rejects.read_bytes().count(b"\n")
+
     def say(self, text: str) -> None:
-        """Say a note on stderr, once, whatever its numbers, unless --quiet was given."""
+        """Say a note on stderr, once, unless --quiet was given; if its numbers change, again."""
         kind = kind_of(text)
         if kind not in self.said and not self.options.output.quiet:
             note(text)
-        self.said.add(kind)
+        self.said.setdefault(kind, text)
+        self.hold(text)
+
+    def hold(self, text: str) -> None:
+        """Say a note when all is done, its numbers as a range over the texts."""
+        kind = kind_of(text)
+        self.held[kind] = joined(self.held.get(kind, text), text)
+
+    def _say_held(self) -> None:
+        for kind, text in self.held.items():
+            if self.said.get(kind) != text and not self.options.output.quiet:
+                note(text)
+            self.said[kind] = text
 
     def say_of(self, attention: Attention) -> None:
         """Say what a reader must know of a result."""
@@ -154,7 +184,7 @@ class Report(AbstractContextManager["Report"]):
 
         if not self.options.output.quiet:
             for text in (*attention.provenance.notes, *notable_holders(attention)):
-                self.say(text)
+                self.hold(text)
 
     def say_done(self, what: str, loaded: float | None = None) -> None:
         """Say how long the work took, if --verbose was given."""
@@ -197,6 +227,7 @@ class Report(AbstractContextManager["Report"]):
                 sink.finish()
             if self.rejects is not None:
                 self.rejects.keep()
+        self._say_held()
 
     def counted(
         self, total: Callable[[], int | None] | None
@@ -216,7 +247,14 @@ PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "listing")
 """Data whose tables are as wide as they are, without colours."""
 
 
-def check_places(options: Options, kind: DataKind, pictures: Collection[Path]) -> str:
+def check_places(
+    options: Options,
+    kind: DataKind,
+    pictures: Collection[Path],
+    given: Iterable[str] = (),
+    *,
+    many: bool = False,
+) -> str:
     """Find out whether everything asked for has a place of its own; answers stdout's format."""
     output, formats = options.output, formats_of(kind)
     name = output.format or next(iter(formats))
@@ -230,19 +268,36 @@ def check_places(options: Options, kind: DataKind, pictures: Collection[Path]) -
         check_kept(options.origin, options.choice)
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
-    for path in pictures:
-        picture_suffix(path)
-    if output.output is not None:
-        format_of(output.output, kind)
-    outputs = (output.output, output.html, options.many.rejects, *pictures)
-    paths = [path for path in outputs if path is not None]
-    if len({path.absolute() for path in paths}) < len(paths):
-        raise UsageError("two outputs go to the same file: name different ones")
-    for path in paths:
-        check_writable(path)
+    places = _places(options, kind, pictures, many=many)
+    check_apart(places, given)
+    if many and not output.overwrite:
+        for path in (output.html, *pictures):
+            if path is not None:
+                check_own(path)
     if FORMATS[name].binary:
         refuse_binary_on_terminal(name)
     return name
+
+
+def _places(
+    options: Options, kind: DataKind, pictures: Collection[Path], *, many: bool
+) -> list[Place]:
+    """Where everything goes, each of which can be written and has a suffix that says what it is."""
+    data, page, rejects = options.output.output, options.output.html, options.many.rejects
+    for path in pictures:
+        picture_suffix(path)
+    if data is not None:
+        format_of(data, kind)
+    if page is not None and page.suffix.lower() not in PAGES:
+        raise UsageError(f"--html '{page}' must end in {' or '.join(PAGES)}")
+    sharded = many and options.many.shard_size is not None
+    wanted = [(data, sharded), (page, many), (rejects, False), *((path, many) for path in pictures)]
+    places = [Place(path, several) for path, several in wanted if path is not None]
+    for place in places:
+        check_writable(place.path)
+        if place.several:  # the last of many has the longest name
+            check_writable(numbered(place.path, 99_999))
+    return places
 
 
 PLURALS: dict[DataKind, str] = {

@@ -39,14 +39,15 @@ def run_texts(
         open_engine(*sharing(options)) as engine,
         Report(options, many=many, command=command, input_file=again) as report,
     ):
+        total = partial(count_texts, input_file, command, options)
         if report.complete:
+            report.count_failed(total)
             return report.status
         if isinstance(engine, InProcess):
             work.open()
         loaded = time.perf_counter()
         ready = more_of_stdin(input_file) if many else None
         found = attend_all(work, chunks(texts, ready=ready), engine, report.done)
-        total = partial(count_texts, input_file, command, options)
         done = report_all(found, report, total if many else None)
         report.say_done(f"{done} text{'s' * (done != 1)}", loaded)
     return report.status

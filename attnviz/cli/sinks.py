@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli.output import Draft, check_writable, note, write_bytes, write_file
+from attnviz.cli.output import Draft, note, write_bytes, write_file
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, DataKind
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
     from attnviz.runs.resumable import ResumableSink
 
-SUFFIXES = (".html", ".htm")
+PAGES = (".html", ".htm")
+OWN = {
+    **dict.fromkeys(PAGES, b'<meta name="generator" content="attnviz">'),
+    ".png": b"Software\0attnviz",
+    ".svg": b"<dc:title>attnviz</dc:title>",
+    ".pdf": b"/Creator (attnviz)",
+}
+"""What a page or a picture holds that attnviz has made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,7 @@ def item_of(result: Attention | Data, options: Options) -> Item:
         return Item(result, tuple, result.figures)
     from attnviz.runs.outputs import views_of
 
-    choice = options.choice
-    as_chosen = not (choice.layer is choice.head is None and choice.reduce == "none")
-    every_layer = choice.layer is not None
-    shown = views_of(result, every_layer=every_layer, as_chosen=as_chosen, top=options.origin.top)
-    return Item(result, shown)
+    return Item(result, views_of(result, options.choice, options.origin.top))
 
 
 def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
@@ -104,7 +108,7 @@ class PictureSink:
 
     def add(self, item: Item) -> None:
         """Draw the result's picture."""
-        write_file(_numbered(self.path, many=self.many, count=self.count), self._drawn(item))
+        write_file(numbered(self.path, self.count) if self.many else self.path, self._drawn(item))
         self.count += 1
 
     def finish(self) -> None:
@@ -126,10 +130,6 @@ class PageSink:
     """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
 
     def __init__(self, path: Path | None, *, many: bool, shown: bool, count: int = 0) -> None:
-        if path is not None:
-            if path.suffix.lower() not in SUFFIXES:
-                raise UsageError(f"--html '{path}' must end in {' or '.join(SUFFIXES)}")
-            check_writable(path)
         self.path, self.many, self.shown, self.count = path, many, shown, count
 
     def add(self, item: Item) -> None:
@@ -140,7 +140,8 @@ class PageSink:
         from attnviz.runs.outputs import page_html
 
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
-        path = _numbered(path, many=self.many and self.path is not None, count=self.count)
+        if self.many and self.path is not None:
+            path = numbered(path, self.count)
         page = page_html(
             attention,
             command_line(),
@@ -162,8 +163,20 @@ Sink = DataSink | PictureSink | PageSink
 """One place that results go to."""
 
 
-def _numbered(path: Path, *, many: bool, count: int) -> Path:
-    return path.with_name(f"{path.stem}-{count}{path.suffix}") if many else path
+def numbered(path: Path, count: int) -> Path:
+    """The file of one text of many, counted from 0."""
+    return path.with_name(f"{path.stem}-{count}{path.suffix}")
+
+
+def check_own(path: Path) -> None:
+    """Refuse to write FILE-0, FILE-1, … where somebody else's file has such a name."""
+    name = re.compile(rf"{re.escape(path.stem)}-\d+{re.escape(path.suffix)}")
+    for item in sorted(path.parent.iterdir()):
+        if name.fullmatch(item.name) and OWN[path.suffix.lower()] not in item.read_bytes():
+            raise UsageError(
+                f"'{item}' is there, and not by attnviz: name another file than '{path}', of which "
+                "there is one for each text, or give --overwrite"
+            )
 
 
 def show(path: Path) -> None:

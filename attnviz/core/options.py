@@ -200,7 +200,11 @@ class Output:
     """
 
     format: str | None = opt("data", "--format -f NAME", "What stdout gets: {choices}.")
-    output: Path | None = opt("data", "--output -o FILE", "Data file: {suffixes}.")
+    output: Path | None = opt(
+        "data",
+        "--output -o FILE",
+        "Data file: {suffixes}. Like every FILE written, it replaces an older one.",
+    )
     heatmap: Path | None = opt(
         "pictures", "--heatmap FILE", "One matrix as a picture: .png, .svg or .pdf."
     )
@@ -212,7 +216,13 @@ class Output:
         "--links FILE",
         "Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
     )
-    html: Path | None = opt("page", "--html FILE", "Everything as one interactive page: .html.")
+    html: Path | None = opt(
+        "page",
+        "--html FILE",
+        "Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, "
+        "FILE-1, …: such files of attnviz are replaced, others refused.",
+    )
+    overwrite: bool = opt("page", "--overwrite", "Replace files FILE-0, … that others made, too.")
     open_page: bool = opt("page", "--open", "Show the interactive page in a browser.")
     max_rows: int = opt(
         "data", "--max-rows N", "Rows that a table shows at most; 0: all.", default=500, min=0
@@ -269,12 +279,17 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that was asked for by shared options."""
+    """Everything that was asked for by shared options.
+
+    Attributes:
+        given: every argument and option that may name a file to be read, with its parameter's name.
+    """
 
     origin: Origin = field(default_factory=Origin)
     choice: Choice = field(default_factory=Choice)
     output: Output = field(default_factory=Output)
     many: Many = field(default_factory=Many)
+    given: tuple[tuple[str, str], ...] = ()
 
 
 def names_in(literal: object) -> tuple[str, ...]:

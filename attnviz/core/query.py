@@ -1,11 +1,32 @@
-"""What a source of attention is asked about: the same for one text and for two."""
+"""What a source of attention is asked about: the same for one text, for two and for a picture."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-Kind = Literal["self", "pair", "cross", "co"]
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Kind = Literal["self", "pair", "cross", "co", "picture"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """A picture as it is to be read.
+
+    Attributes:
+        image: upright, in red, green and blue.
+        size: height and width in pixels to read it in; None: as the model was trained.
+        patch: the patch that attends ("ROW,COLUMN"; None: the mean over all), where a model in
+            windows gives one row only; others give every row.
+        lens: what the answer will be seen through; all lenses but "raw" need every row.
+    """
+
+    image: Image
+    size: tuple[int, int] | None = None
+    patch: str | None = None
+    lens: str = "raw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +34,16 @@ class Query:
     """One question to a source of attention.
 
     Attributes:
-        text: the text; with a target, the source whose tokens are the keys.
+        text: the text; with a target, the source whose tokens are the keys; with a picture, what is
+            read behind it, empty for a picture alone.
         target: the second text; None where there is none, or where the model writes it ("cross").
         kind: "self" (a text over itself), "pair" (two texts read as one sequence), "cross" (a
-            target over its source) or "co" (two texts over each other).
+            target over its source), "co" (two texts over each other) or "picture" (a picture over
+            itself, or its text over it).
+        picture: the picture of a query of that kind.
     """
 
     text: str
     target: str | None = None
     kind: Kind = "self"
+    picture: Picture | None = None

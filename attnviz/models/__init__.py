@@ -21,6 +21,7 @@ REFUSALS: dict[Kind, str] = {
         "use 'attnviz cross' or 'attnviz co' for two texts"
     ),
     "co": "co-attention runs on an own layer only: attnviz co A B",
+    "picture": "a picture needs a vision model: attnviz image FILE --model ID_OR_FOLDER",
 }
 """The message where a source cannot answer a kind of query."""
 

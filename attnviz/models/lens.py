@@ -78,15 +78,15 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
         maps.append(replace(found.main, stream=name))
         notes += [note for note in found.provenance.notes if note not in notes]
         settings |= found.provenance.settings
-    focus = provenance.focus.get(attention.main.stream)
+    focus = attention.focus.get(attention.main.stream)
     provenance = replace(
         provenance,
         notes=tuple(notes),
         settings=settings,
         steps=(*provenance.steps, "lens all"),
-        focus={"raw": focus} if focus else {},
     )
-    return replace(attention, maps=tuple(maps), provenance=provenance, lens=ALL_LENSES)
+    shown = {"raw": focus} if focus else {}
+    return replace(attention, maps=tuple(maps), provenance=provenance, lens=ALL_LENSES, focus=shown)
 
 
 def ask_source(

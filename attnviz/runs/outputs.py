@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from attnviz.analyses.view import divisions, first_focus, views
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import OutputError, choose
+from attnviz.core.options import Choice
 from attnviz.core.registry import FORMATS, PICTURES
 from attnviz.renderers import Display, Renderer, Views
 from attnviz.renderers.reports import as_bytes as as_bytes
@@ -28,10 +29,14 @@ def make_renderer(format_name: str, display: Display) -> Renderer:
     return renderer
 
 
-def views_of(
-    attention: Attention, *, every_layer: bool = False, as_chosen: bool = False, top: int = 1
-) -> Views:
-    """The views of a text for whatever shows it, worked out once and only if asked for."""
+def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -> Views:
+    """The views of a text for whatever shows it, worked out once and only if asked for.
+
+    A reader who chose layers sees each of them; who chose heads or reduced them, these alone.
+    """
+    chosen = choice or Choice()
+    every_layer = chosen.layer is not None
+    as_chosen = every_layer or chosen.head is not None or chosen.reduce != "none"
     return cache(partial(views, attention, every_layer=every_layer, as_chosen=as_chosen, top=top))
 
 
@@ -130,8 +135,7 @@ def _focused(attention: Attention, shown: Sequence[View]) -> Attention:
         item.stream: first_focus(attention, item, as_chosen=as_chosen)
         for item in attention.maps[1:]
     } | {attention.main.stream: shown[0].focus}
-    focus = {stream: one for stream, one in found.items() if one is not None}
-    return replace(attention, provenance=replace(attention.provenance, focus=focus))
+    return replace(attention, focus={name: one for name, one in found.items() if one is not None})
 
 
 def _patches(picture: bytes, item: AttentionMap) -> Patches:

@@ -6,7 +6,7 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
 from attnviz.models.open import open_source
-from attnviz.renderers import Display
+from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import format_of, picture_suffix
 from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
 from attnviz.storage.texts import BadText, Text, check_text
@@ -37,7 +37,13 @@ NOTEBOOK_WEIGHTS = 2_500_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result(Attention):
-    """The attention of one text, with its pictures and files; shown as a page in a notebook."""
+    """The attention of one text, with its pictures and files; shown as a page in a notebook.
+
+    Attributes:
+        choice: what was chosen of it, which says what its pictures open on.
+    """
+
+    choice: Choice = field(default_factory=Choice)
 
     def heatmap(self, file: str | Path | None = None) -> Figure:
         """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""
@@ -59,18 +65,22 @@ class Result(Attention):
         """
         path = Path(file)
         renderer = make_renderer(format_of(path), Display())
-        data = [renderer.add(self, views_of(self)), renderer.finish()]
+        data = [renderer.add(self, self._views), renderer.finish()]
         path.write_bytes(b"".join(as_bytes(part) for part in data))
 
     def page(self, file: str | Path | None = None) -> str:
         """One interactive HTML file with every map, also written to a file if given."""
-        html = page_html(self)
+        html = page_html(self, shown=self._views)
         if file is not None:
             Path(file).write_text(html, encoding="utf-8")
         return html
 
+    @property
+    def _views(self) -> Views:
+        return views_of(self, self.choice)
+
     def _draw(self, picture: str, file: str | Path | None) -> Figure:
-        figure = draw(self, picture)
+        figure = draw(self, picture, self._views)
         if file is not None:
             from attnviz.renderers.figures.figure import figure_bytes
 
@@ -78,13 +88,13 @@ class Result(Attention):
         return figure
 
     def _repr_png_(self) -> bytes:
-        return picture_bytes(self, "heatmap", ".png")
+        return picture_bytes(self, "heatmap", ".png", self._views)
 
     def _repr_html_(self) -> str:
         from attnviz.renderers.page import framed
 
         # What a notebook shows it also saves, so a page in it stays small.
-        return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS))
+        return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views))
 
 
 def attend(text: str, target: str | None = None, **options: Any) -> Result:
@@ -127,7 +137,7 @@ def load(file: str | Path) -> list[Result]:
     from attnviz.storage.saved import read_any
 
     path = Path(file)
-    return [as_result(found) for found in read_any(read_bytes(path), f"'{path}'")]
+    return [as_result(found, Choice()) for found in read_any(read_bytes(path), f"'{path}'")]
 
 
 def check_choice(choice: Choice) -> None:
@@ -237,7 +247,7 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
     group = _group_of(choice)
     if group is not None:
         attention = group_attention(attention, group)
-    return as_result(reduce_attention(attention, choice.reduce, choice.over))
+    return as_result(reduce_attention(attention, choice.reduce, choice.over), choice)
 
 
 def _group_of(choice: Choice) -> str | None:
@@ -246,9 +256,10 @@ def _group_of(choice: Choice) -> str | None:
     return "words" if choice.words else choice.group
 
 
-def as_result(attention: Attention) -> Result:
-    """The same attention with its pictures and files."""
-    return Result(**{item.name: getattr(attention, item.name) for item in fields(Attention)})
+def as_result(attention: Attention, choice: Choice) -> Result:
+    """The same attention with its pictures and files, and what was chosen of it."""
+    known = {item.name: getattr(attention, item.name) for item in fields(Attention)}
+    return Result(**known, choice=choice)
 
 
 def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:

@@ -7,6 +7,7 @@ record, any other after a complete shard.
 
 from __future__ import annotations
 
+import csv
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -19,13 +20,11 @@ from attnviz.core.notices import notify
 from attnviz.renderers import Numbering, Renderer, Views
 from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
 from attnviz.runs.outputs import as_bytes
-from attnviz.storage.saved import shard_path, shards_of
-from attnviz.storage.writing import check_writable, output_errors, usual_mode, write_whole
+from attnviz.storage.saved import read_from, shard_path, shards_of
+from attnviz.storage.writing import PartialFile, beside, check_writable, output_errors
 
 SECONDS = 0.5
 """Between two journals: as much work may be done twice."""
-LONGEST = 240
-"""Bytes of a file's name that leave room for what is put around it."""
 Make = Callable[[int, bool], Renderer]
 """A fresh renderer, told the number of its first record and whether the beginning is written."""
 
@@ -171,6 +170,7 @@ class ResumableSink:
             if path is not None and beside(path, "unfinished").exists():
                 PartialFile(path, size).keep()
         self.journal.unlink(missing_ok=True)
+        self.saved = progress
         self._complete()
 
     def _complete(self) -> None:
@@ -223,81 +223,35 @@ class ResumableSink:
                 Journal(self.options, progress).write(self.journal)
         self.saved, self.saved_at = progress, time.monotonic()
 
+    def count_saved(self) -> int | None:
+        """How many records the complete data hold, without those that failed; None of tables."""
+        if self.path.suffix.lower() == ".txt":
+            return None
+        files = [self.path] if self.shard_size is None else shards_of(self.path)
+        return sum(map(_records_in, files))
+
     def _place(self, record: int) -> Path:
         size = self.shard_size
         return self.path if size is None else shard_path(self.path, record // size)
 
 
-def beside(path: Path, kind: str) -> Path:
-    """The hidden file of a kind that belongs to a file; a link's lies where the link leads."""
-    place = path.resolve()
-    return place.with_name(f".{place.name}.{kind}")
+def _records_in(path: Path) -> int:
+    suffix = path.suffix.lower()
+    if suffix not in (".tsv", ".csv"):
+        with read_from(path) as saved:
+            return sum(1 for _ in saved.ids())
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file) if suffix == ".csv" else (line.split("\t") for line in file)
+        next(rows, None)
+        count, name, first = 0, "", [""]
+        for row in rows:
+            # Of one record each weight comes once: its first again is that of the next.
+            weight = [*row[1:5], row[6]]
+            if row[0] != name or weight == first:
+                count, name, first = count + 1, row[0], weight
+        return count
 
 
 def can_resume(path: Path) -> bool:
-    """Whether a run that writes a file could be resumed: no device, pipe or too long name."""
-    return (path.is_file() or not path.exists()) and len(os.fsencode(path.name)) <= LONGEST
-
-
-class PartialFile:
-    """A file of which every byte is in its place as soon as it is written."""
-
-    def __init__(self, path: Path, size: int = 0) -> None:
-        check_writable(path)
-        self.path, self.size = path, size
-        self.draft = beside(path, "unfinished")
-        with output_errors(self.path):
-            self.file = os.open(self.draft, os.O_RDWR | os.O_CREAT, 0o600)
-            self._lock()
-            if os.fstat(self.file).st_size < size:
-                raise OutputError(f"'{self.draft}' lacks a part of what was written: remove it")
-            self.truncate(size)
-
-    def write(self, data: bytes) -> None:
-        """Append all of the data, or nothing."""
-        with output_errors(self.path):
-            write_whole(self.file, data)
-        self.size += len(data)
-
-    def truncate(self, size: int) -> None:
-        """Take back everything behind the first bytes."""
-        os.ftruncate(self.file, size)
-        os.lseek(self.file, size, os.SEEK_SET)
-        self.size = size
-
-    def sync(self) -> None:
-        """Wait until the disk has it."""
-        with output_errors(self.path):
-            os.fsync(self.file)
-
-    def keep(self) -> None:
-        """Move it into place."""
-        self.sync()
-        with output_errors(self.path):
-            place = self.path.resolve()
-            self.draft.chmod(usual_mode(place))
-            self.draft.replace(place)
-            self.close()
-
-    def discard(self) -> None:
-        """Remove it."""
-        self.draft.unlink(missing_ok=True)
-        self.close()
-
-    def close(self) -> None:
-        """Leave it where it is; closed twice is closed once."""
-        with suppress(OSError):
-            os.close(self.file)
-
-    def _lock(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # a system without such locks
-            return
-        try:
-            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:
-            os.close(self.file)
-            raise OutputError(f"cannot write '{self.path}': another run is writing it") from error
-        except OSError:  # a file system without locks
-            return
+    """Whether a run that writes a file could be resumed: no device or pipe."""
+    return os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113 - never fail

@@ -145,7 +145,7 @@ class Aligner:
 
     def matrix(self, attention: Attention) -> AttentionMap:
         """The one matrix that links are read from: the chosen layers and heads, averaged."""
-        focus = attention.provenance.focus.get("cross")
+        focus = attention.focus.get("cross")
         layer, head = self.layer, self.head
         if focus and layer is None and head is None:
             layer, head = focus.layer, focus.head

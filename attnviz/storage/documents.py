@@ -16,6 +16,7 @@ import orjson
 from attnviz.core.attention_map import (
     Attention,
     AttentionMap,
+    Focus,
     Provenance,
     Token,
     typed_facts,
@@ -36,7 +37,7 @@ HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Control, direction and invisible characters as a range for a regular expression: data spells
 them out, so that a token can neither style nor reorder a terminal."""
 
-_UNSAFE = re.compile(f"[{HIDDEN}]")
+_UNSAFE = re.compile(f"[{HIDDEN}\ud800-\udfff]")
 _IDENTITY = re.compile(rb'\{"schema":1,"id":("(?:[^"\\]|\\.)*"),')
 """How every document begins that this package wrote."""
 
@@ -50,7 +51,12 @@ def dump_json(document: Any) -> str:
     text = data.decode()
     if data.isascii() and b"\x7f" not in data:
         return text  # as most are, whose megabytes of numbers need no second look
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return spelt(text)
+
+
+def spelt(json_text: str) -> str:
+    """JSON with its characters that hide or turn text, and halves of characters, spelt out."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text)
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
@@ -98,12 +104,13 @@ def check_room(needed: int, what: str) -> None:
 def to_document(attention: Attention) -> dict[str, Any]:
     """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys)."""
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
+    focus = {stream: asdict(head) for stream, head in attention.focus.items()}
     return {
         "schema": SCHEMA,
         "id": attention.id,
         **{name: text for name, text in texts.items() if text is not None},
         "maps": [_map_document(item) for item in attention.maps],
-        "provenance": _plain(asdict(attention.provenance)),
+        "provenance": _plain(asdict(attention.provenance) | {"focus": focus}),
     }
 
 
@@ -162,6 +169,7 @@ def from_document(
         )
     found = fit(document, Document, where)
     provenance = fit_provenance(found.provenance, where)
+    focus = fit(found.provenance.get("focus", {}), dict[str, Focus], where, "provenance.focus")
     try:
         return Attention(
             maps=tuple(
@@ -172,6 +180,7 @@ def from_document(
             text=found.text,
             source=found.source,
             target=found.target,
+            focus=focus,
             **typed_facts(provenance),
         )
     except (InputError, TypeError, ValueError) as error:

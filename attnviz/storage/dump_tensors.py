@@ -37,7 +37,7 @@ MARKS = frozenset(
 """Tokens that stand for no text, as common tokenizers spell them."""
 
 _NAME = re.compile(
-    rf"(?:(?P<stream>{'|'.join(STREAMS)})_attentions?|{'|'.join(PLAIN)})(?:[_.]?(?P<layer>\d+))?"
+    rf"(?:(?P<stream>{'|'.join(STREAMS)})_attentions?|{'|'.join(PLAIN)})(?:[_.]?(?P<layer>\d{{1,18}}))?"
 )
 
 

@@ -49,7 +49,8 @@ from attnviz.storage.matrices import Archive, read_safetensors
 _ROW = re.compile(r"\s*\S+(?:\s+\**\d\.\d{7})+\s*")
 _LOGGED = re.compile(r"^\[[^\]]*\]\s")
 _PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-HARD = re.compile(rf"\d+-\d+(?::{_PROBABILITY})?(?:\s+\d+-\d+(?::{_PROBABILITY})?)*")
+_LINK = rf"\d{{1,18}}-\d{{1,18}}(?::{_PROBABILITY})?"
+HARD = re.compile(rf"{_LINK}(?:\s+{_LINK})*")
 SOFT = re.compile(rf"{_PROBABILITY}(?:,{_PROBABILITY})+(?:\s+{_PROBABILITY}(?:,{_PROBABILITY})+)*")
 FAIRSEQ = re.compile(r"A-\d+\t.*")
 END = "</s>"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, is_number
 from attnviz.storage.archive import DAMAGE, INDEX, ZIP, ArchiveReader
 from attnviz.storage.documents import from_document, identity_of, parse_json
 from attnviz.storage.dumps import is_dump, read_dump
@@ -134,7 +134,7 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
             places = [place for place, found in enumerate(saved.ids()) if found == record]
             if places:
                 return [saved.at(place) for place in places]
-    left = int(record) if record.isdecimal() else -1
+    left = int(record) if is_number(record) else -1
     listed: list[str] = []
     for opened in files:
         with opened() as saved:
@@ -148,7 +148,7 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
 
 def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
     """The shards, first the one where a text is whose id is its number."""
-    if len(files) < 2 or not record.isdecimal():
+    if len(files) < 2 or not is_number(record):
         return files
     with files[0]() as saved:
         guess = int(record) // max(sum(1 for _ in saved.ids()), 1)

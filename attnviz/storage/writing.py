@@ -5,24 +5,36 @@ from __future__ import annotations
 import os
 import select
 import stat
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from attnviz.core.errors import OutputError
 
+LONGEST = 230
+"""Bytes of a file's name that leave room for what is put around it."""
+PARTS = ("partial", *(f"partial-{number}" for number in range(1, 100)))
+"""The kinds of a draft: the first that no run holds, which is the first of all but for one file
+that several runs write at once."""
+
 
 def check_writable(path: Path) -> None:
     """Find out before the work whether a file can be written; an OutputError where it cannot."""
-    folder = path.parent
-    if path.is_dir():
-        raise OutputError(f"cannot write '{path}': it is a folder")
-    if not folder.is_dir():
-        raise OutputError(f"cannot write '{path}': there is no folder '{folder}'")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise OutputError(f"cannot write '{path}': permission denied")
+    with output_errors(path):
+        try:
+            mode = path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            mode = 0
+        if stat.S_ISDIR(mode):
+            raise OutputError(f"cannot write '{path}': it is a folder")
+        folder = place_of(path).parent if path.is_symlink() else path.parent
+        if not folder.is_dir():
+            raise OutputError(f"cannot write '{path}': there is no folder '{folder}'")
+        # It is made beside its place, unless that is a device.
+        needed = [path] * bool(mode) + [folder] * (stat.S_ISREG(mode) or not mode)
+        if not all(os.access(item, os.W_OK) for item in needed):
+            raise OutputError(f"cannot write '{path}': permission denied")
 
 
 @contextmanager
@@ -34,6 +46,118 @@ def output_errors(path: Path) -> Iterator[None]:
         raise OutputError(f"cannot write '{path}': {error.strerror}") from error
 
 
+def place_of(path: Path) -> Path:
+    """Where a file lies: a link stays a link, and what it points to is written."""
+    return Path(os.path.realpath(path))
+
+
+def beside(path: Path, kind: str) -> Path:
+    """The hidden file of a kind that belongs to a file; a link's lies where the link leads."""
+    place = place_of(path)
+    name = place.name
+    if len(os.fsencode(name)) > LONGEST:
+        from hashlib import sha256
+
+        name = sha256(os.fsencode(name)).hexdigest()[:32]
+    return place.with_name(f".{name}.{kind}")
+
+
+class PartialFile:
+    """A file of which every byte is in its place as soon as it is written.
+
+    It is hidden beside its own place under one name, so that what a killed run has left is taken up
+    by the next. While it is open, no other run can have it.
+    """
+
+    def __init__(self, path: Path, size: int = 0, kinds: Iterable[str] = ("unfinished",)) -> None:
+        check_writable(path)
+        self.path, self.size = path, size
+        with output_errors(path):
+            for kind in kinds:
+                self.draft = beside(path, kind)
+                file = open_alone(self.draft)
+                if file is not None:
+                    break
+            else:
+                raise OutputError(f"cannot write '{path}': another run is writing it")
+            self.file = file
+            if os.fstat(file).st_size < size:
+                raise OutputError(f"'{self.draft}' lacks a part of what was written: remove it")
+            self.truncate(size)
+
+    def write(self, data: bytes) -> None:
+        """Append all of the data, or nothing."""
+        with output_errors(self.path):
+            write_whole(self.file, data)
+        self.size += len(data)
+
+    def truncate(self, size: int) -> None:
+        """Take back everything behind the first bytes."""
+        os.ftruncate(self.file, size)
+        os.lseek(self.file, size, os.SEEK_SET)
+        self.size = size
+
+    def sync(self) -> None:
+        """Wait until the disk has it."""
+        with output_errors(self.path):
+            os.fsync(self.file)
+
+    def keep(self) -> None:
+        """Move it into place, once the disk has it."""
+        self.sync()
+        self.move()
+
+    def move(self) -> None:
+        """Move it into place; where that fails, what stood there before still does."""
+        with output_errors(self.path):
+            place = place_of(self.path)
+            self.draft.chmod(usual_mode(place))
+            self.draft.replace(place)
+            self.close()
+
+    def discard(self) -> None:
+        """Remove it."""
+        self.draft.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Leave it where it is; closed twice is closed once."""
+        file, self.file = self.file, -1
+        if file >= 0:
+            with suppress(OSError):
+                os.close(file)
+
+
+def open_alone(path: Path) -> int | None:
+    """A file, made where there is none, that nobody else has open so; None where somebody has."""
+    while True:
+        # No link is followed: in a folder that all may write to, somebody could have put one there.
+        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            if not _lock(file):
+                os.close(file)
+                return None
+            if os.path.samestat(os.fstat(file), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        os.close(file)  # who had it has just moved it into place, or removed it
+
+
+def _lock(file: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
 class Draft(AbstractContextManager["Draft"]):
     """A file in the making: written beside its place, moved there whole or not at all.
 
@@ -43,36 +167,34 @@ class Draft(AbstractContextManager["Draft"]):
 
     def __init__(self, path: Path) -> None:
         check_writable(path)
-        self.path = path
-        # A link stays a link: what it points to is replaced.
-        self.place = path.resolve()
-        self.special = path.exists() and not path.is_file()
+        self.path, self.kept = path, False
+        self.special: BinaryIO | None = None
         with output_errors(path):
-            if self.special:
-                self.draft, self.file = path, path.open("wb")
-                return
-            handle, name = tempfile.mkstemp(dir=self.place.parent, prefix=f".{path.stem[:40]}.")
-            self.draft, self.file = Path(name), os.fdopen(handle, "wb")
+            if path.exists() and not path.is_file():
+                self.special = path.open("wb")
+            else:
+                self.part = PartialFile(path, kinds=PARTS)
 
     def write(self, data: bytes) -> None:
         """Append to the draft."""
         with output_errors(self.path):
-            self.file.write(data)
+            (self.special or self.part).write(data)
 
     def keep(self) -> None:
         """Move the draft into place; where that fails, what stood there before still does."""
         with output_errors(self.path):
-            self.file.close()
-            if not self.special:
-                self.draft.chmod(usual_mode(self.place))
-                self.draft.replace(self.place)
-                self.special = True
+            if self.special is not None:
+                self.special.close()
+            else:
+                self.part.move()
+        self.kept = True
 
     def __exit__(self, *error: object) -> None:
         with suppress(OSError):
-            self.file.close()
-        if not self.special:
-            self.draft.unlink(missing_ok=True)
+            if self.special is not None:
+                self.special.close()
+            elif not self.kept:
+                self.part.discard()
 
 
 def write_file(path: Path, data: bytes) -> None:

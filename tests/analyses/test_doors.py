@@ -32,7 +32,10 @@ def measured(name: str) -> HeadMeasure:
         map_of(drawn.weights, WORDS),
         drawn.with_weights(drawn.weights, query_tokens=PICTURE, key_tokens=PICTURE),
     )
-    found = (MEASURES[name].load()(MeasuredMap(item)) for item in (text, picture))
+    weights = drawn.weights / 2
+    weights[:, 0, 3] = 0
+    faint = map_of(weights, WORDS)
+    found = (MEASURES[name].load()(MeasuredMap(item)) for item in (text, picture, faint))
     made = next((measure for measure in found if measure is not None), None)
     assert made is not None, f"'{name}' says nothing of a text nor of a picture"
     return made
@@ -94,6 +97,6 @@ def test_a_lens_is_named_after_its_row_and_makes_an_attention_that_says_so(name:
     assert isinstance(found, Attention)
     assert found.lens == name
     assert f"lens {name}" in found.provenance.steps
-    assert not found.provenance.focus
+    assert not found.focus
     assert np.isfinite(found.weights).all()
     assert found.main.unit

@@ -142,6 +142,7 @@ def test_the_caption_counts_texts_and_names_further_streams() -> None:
     assert one.report().caption == "made up · self · 2 layers × 3 heads"
     assert two.report().caption == one.report().caption + " · mean over 2 texts"
     assert (one.report().texts, two.report().texts) == (1, 2)
+    assert two.report().provenance == Provenance("file", "made up")
     both = HeadStudy()
     both.add(attention(random_map(4), random_map(4, causal=True)))
     assert both.report().caption == one.report().caption + " · also causal"

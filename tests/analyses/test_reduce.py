@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from attnviz.analyses.select import check_reduction, reduce_attention, reduce_map
-from attnviz.core.attention_map import AttentionMap
+from attnviz.core.attention_map import AttentionMap, Link
 from attnviz.core.errors import UsageError
 from tests.samples import attention_of, checked, maps, self_map
 
@@ -64,3 +64,11 @@ def test_every_map_of_a_text_is_reduced_alike() -> None:
 def test_what_is_unknown_is_named(how: str, over: str, what: str) -> None:
     with pytest.raises(UsageError, match=f"unknown {what} 'x'"):
         check_reduction(how, over)
+
+
+def test_the_links_of_blocks_outlive_a_reduction() -> None:
+    item = self_map(["a", "b"], 1, 2)
+    item = item.with_weights(
+        item.weights, blocks=(2, 2), links=(Link("a", "b", 0.5, "0", "1", 0, 1),)
+    )
+    assert reduce_map(item, "mean", "heads").links == item.links

@@ -144,5 +144,4 @@ def test_what_does_not_attend_to_itself_is_refused() -> None:
 
 def test_a_lens_leaves_no_focus_behind() -> None:
     focused = text(square("self", rows(0, 1, 1, 2, 2)))
-    provenance = replace(focused.provenance, focus={"self": Focus("0", "0", "why")})
-    assert rollout(replace(focused, provenance=provenance)).provenance.focus == {}
+    assert rollout(replace(focused, focus={"self": Focus("0", "0", "why")})).focus == {}

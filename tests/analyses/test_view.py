@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import strongest_links
 from attnviz.analyses.view import (
     describe_run,
     few_heads,
+    head_lines,
     head_worth_showing,
     orientation,
     sides,
@@ -279,3 +281,11 @@ def test_sides_say_which_is_which() -> None:
     output = item.with_weights(item.weights, query_side="output")
     assert sides(output) == "left is what is predicted, right (text) its attribution"
     assert orientation(output) == "the row is what is predicted, columns (text) its attribution"
+
+
+def test_heads_seen_in_blocks_have_lines_without_an_entropy() -> None:
+    item = self_map(WORDS, 1, 2)
+    lines = head_lines(item.with_weights(item.weights, blocks=(2, 2)))
+    assert [line.head for line in lines] == ["0", "1"]
+    assert all(np.isnan(line.entropy) for line in lines)
+    assert np.allclose([line.entropy for line in head_lines(item)], mean_entropy(item.weights)[0])

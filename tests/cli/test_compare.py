@@ -127,7 +127,7 @@ def test_a_saved_difference_says_what_both_sides_were(tmp_path):
     assert notes[1].endswith("“the dog sat”")
     assert change.provenance.model == "B − A"
     assert change.provenance.steps[-1] == "difference B − A"
-    assert change.provenance.focus == {}
+    assert change.focus == {}
 
 
 def test_fail_above_exits_with_1_and_names_the_heads(saved):

@@ -12,7 +12,7 @@ import pytest
 
 from attnviz.cli.output import Draft, write_file
 from attnviz.core.errors import OutputError
-from tests.invoke import OWN, attnviz
+from tests.invoke import OWN, Done, attnviz
 
 
 @pytest.fixture
@@ -147,3 +147,101 @@ def test_a_special_file_is_written_in_its_place(tmp_path: Path) -> None:
     link.symlink_to("/dev/null")
     assert attnviz("self", "a b", *OWN, "-q", "-f", "none", "-o", link).err == ""
     assert link.is_symlink()
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.slow
+def test_a_signal_leaves_no_file(how: str, status: int, many: bool, tmp_path: Path) -> None:
+    done = dying(
+        how, "attnviz.analyses.view", "self", *["a b"] * (1 + many), "-o", tmp_path / "m.npz"
+    )
+    assert (done.status, done.err, done.out) == (status, "", b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("module", ["typer", "attnviz.cli.app", "attnviz.core.options"])
+@pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.slow
+def test_a_signal_while_python_imports_ends_without_a_traceback(
+    how: str, status: int, module: str
+) -> None:
+    done = dying(how, module, "self", "a b")
+    assert (done.status, done.err, done.out) == (status, "", b"")
+
+
+def dying(how: str, module: str, *arguments: object) -> Done:
+    """A process that a signal hits when it imports a module."""
+    code = f"""
+import os, signal, sys
+from attnviz.__main__ import main
+
+class Hit:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.{how})
+
+sys.meta_path.insert(0, Hit())
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, check=False
+    )
+    return Done(ended.returncode, ended.stdout, ended.stderr.decode())
+
+
+def test_what_a_killed_run_has_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for written in (b"a long first part", b"half"):
+        draft = Draft(path)
+        draft.write(written)
+        draft.part.close()  # as the system does with what it kills
+        assert [item.name for item in tmp_path.iterdir()] == [".a.json.partial"]
+    write_file(path, b"new")
+    assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("a.json", b"new")]
+
+
+def test_two_runs_at_one_file_leave_one_of_theirs_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with Draft(path) as first, Draft(path) as second:
+        first.write(b"first")
+        second.write(b"second")
+        first.keep()
+        assert path.read_bytes() == b"first"
+        with Draft(path) as third:
+            third.write(b"third, unfinished")
+        second.keep()
+    assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [
+        ("a.json", b"second")
+    ]
+
+
+def test_a_draft_follows_no_link_that_somebody_put_in_its_place(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.write_text("precious")
+    (tmp_path / ".a.json.partial").symlink_to(theirs)
+    with pytest.raises(OutputError, match="symbolic links"):
+        write_file(tmp_path / "a.json", b"1")
+    assert theirs.read_text() == "precious"
+
+
+@pytest.mark.parametrize("option", ["-o", "--html", "--grid", "--rejects"])
+def test_names_and_links_that_lead_nowhere_are_told_in_one_line(
+    option: str, tmp_path: Path
+) -> None:
+    suffix = {"-o": ".json", "--html": ".html", "--grid": ".png"}.get(option, "")
+    loop, lost = tmp_path / f"loop{suffix}", tmp_path / f"lost{suffix}"
+    loop.symlink_to(loop)
+    lost.symlink_to(tmp_path / "nowhere" / "a")
+    before = {*tmp_path.iterdir()}
+    for place, reason in (
+        (loop, "Too many levels of symbolic links"),
+        (loop / f"a{suffix}", "Too many levels of symbolic links"),
+        (lost, f"there is no folder '{tmp_path / 'nowhere'}'"),
+        (tmp_path / f"{'x' * 300}{suffix}", "File name too long"),
+        (tmp_path / ("x" * 300) / f"a{suffix}", "File name too long"),
+    ):
+        done = attnviz("self", "a b", *OWN, option, place)
+        assert done.status == 1
+        assert reason in done.mistake
+    assert {*tmp_path.iterdir()} == before

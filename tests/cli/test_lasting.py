@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from attnviz.core.options import Choice, Many, Options, Origin
 from attnviz.renderers import Renderer
 from attnviz.runs import resumable as module
 from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal, run_options
-from attnviz.runs.resumable import PartialFile, ResumableSink, beside
+from attnviz.runs.resumable import ResumableSink
+from attnviz.storage import writing
+from attnviz.storage.writing import PartialFile, beside
 
 RECORDS = 8
 BAD = (1, 6, 7)
@@ -84,6 +87,7 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     assert not any(name.startswith(".") for name in expected)
     monkeypatch.setattr(module, "SECONDS", -1)
     monkeypatch.setattr("os.fsync", lambda _: None)  # nobody pulls the plug
+    held = descriptors(monkeypatch)
     deaths = 0
     for last in range(1, 1000):
         folder = tmp_path / str(last)
@@ -95,9 +99,31 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
                 break
             except Killed:
                 deaths += 1
-        run(folder, grows, shard_size, resume=True)
+                while held:  # as the system does
+                    os.close(held.pop())
+        again = run(folder, grows, shard_size, resume=True)
+        assert again.failed == len(BAD) or again.old is None
         assert content(folder) == expected
     assert deaths > 2 * RECORDS
+
+
+def descriptors(patch: pytest.MonkeyPatch) -> set[int]:
+    """What the system would close when it kills the process."""
+    held: set[int] = set()
+    real_open, real_close = writing.open_alone, PartialFile.close
+
+    def open_alone(path: Path) -> int | None:
+        file = real_open(path)
+        held.update([] if file is None else [file])
+        return file
+
+    def close(self: PartialFile) -> None:
+        held.discard(self.file)
+        real_close(self)
+
+    patch.setattr(writing, "open_alone", open_alone)
+    patch.setattr(PartialFile, "close", close)
+    return held
 
 
 def killing_at(patch: pytest.MonkeyPatch, last: int, half: bool) -> None:

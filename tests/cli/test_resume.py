@@ -27,12 +27,14 @@ COUNT = 300
 
 DYING = """
 import os, resource, signal, sys
-from attnviz.runs import resumable
+import attnviz.cli.output  # which writes to stdout by the real one
 from attnviz.__main__ import main
+from attnviz.runs import resumable
+from attnviz.storage import writing
 
 how, place = sys.argv.pop(1), int(sys.argv.pop(1))
 resumable.SECONDS = 0.02
-real, written = resumable.write_whole, 0
+real, written = writing.write_whole, 0
 
 def write_whole(file, data):
     global written
@@ -43,7 +45,7 @@ def write_whole(file, data):
         os.kill(os.getpid(), getattr(signal, how))
     real(file, data)
 
-resumable.write_whole = write_whole
+writing.write_whole = write_whole
 if how == "limit":
     resource.setrlimit(resource.RLIMIT_FSIZE, (place, place))
 main()
@@ -127,11 +129,17 @@ def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path: Path) ->
     assert left(tmp_path / "out") == {"a.jsonl": (tmp_path / "whole.jsonl").read_bytes()}
 
 
-def test_ctrl_c_leaves_what_can_be_gone_on_with(texts: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "status", "more"),
+    [("SIGINT", 130, ()), ("SIGTERM", 143, ()), ("SIGTERM", 143, ("--workers", "2"))],
+)
+def test_a_signal_leaves_what_can_be_gone_on_with(
+    how: str, status: int, more: tuple[str, ...], texts: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     asked = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(out, "a.tsv"))
-    done = dying("SIGINT", 100, *asked)
-    assert done.status == 130
+    done = dying(how, 100, *asked, *more)
+    assert done.status == status
     # The 99 writes before are records, bad ones among them, and so is the one that Ctrl-C hit.
     assert done.err.splitlines()[-1] == "note: 100 records are done: continue with --resume"
     assert {*left(out)} == {".a.tsv.journal", ".a.tsv.unfinished", ".rejects.jsonl.unfinished"}
@@ -253,15 +261,47 @@ def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(
 
 
 def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> None:
-    for name, more in (("a.jsonl", ()), ("b.npz", ("--shard-size", "100"))):
+    shards = ("--shard-size", "100")
+    rejects = ("--rejects", tmp_path / "r.jsonl")
+    for name, more in (
+        ("a.jsonl", ()),
+        ("b.npz", shards),
+        ("c.tsv", ()),
+        ("d.csv", shards),
+        ("e.txt", shards + rejects),
+    ):
         path = tmp_path / name
         asked = ("self", "-i", texts, *OWN, "-f", "none", "-o", path, *more, "--resume")
         assert f"note: nothing of '{path}' to resume" in attnviz(*asked).err
         before = left(tmp_path)
         done = attnviz(*asked)
-        assert (done.status, done.out) == (0, b"")
+        assert (done.status, done.out) == (1, b"")  # of two bad lines
         assert done.err == f"note: '{path}' is complete: nothing is left to do\n"
         assert left(tmp_path) == before
+
+
+def test_of_lines_that_all_went_well_everything_done_is_no_failure(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.csv"
+    texts.write_text('id,text\nx,a b\nx,a b\nx,a b c\n\ny,"d\n"\n')
+    for name in ("a.jsonl", "a.tsv", "a.csv", "a.parquet"):
+        shards = ("--shard-size", "2") if name == "a.parquet" else ()
+        asked = ("self", "-i", texts, *SMALL, "-o", tmp_path / name, *shards)
+        assert [attnviz(*asked).status, attnviz(*asked, "--resume").status] == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.tsv"])
+def test_killed_behind_its_end_it_ends_with_the_same_status(
+    name: str, texts: Path, tmp_path: Path
+) -> None:
+    asked = ("self", "-i", texts, *SMALL, *in_folder(tmp_path / "out", name))
+    code = DYING.replace("main()", "writing.PartialFile.keep = lambda _: os._exit(9)\nmain()")
+    subprocess.run(
+        [sys.executable, "-c", code, "SIGKILL", "0", *map(str, asked)], check=False, timeout=120
+    )
+    journal = tmp_path / "out" / f".{name}.journal"
+    assert json.loads(journal.read_bytes())["ended"]
+    assert attnviz(*asked, "--resume").status == 1
+    assert {*left(tmp_path / "out")} == {name, "rejects.jsonl"}
 
 
 @pytest.mark.parametrize(
@@ -313,7 +353,7 @@ def test_a_bad_record_takes_its_number_in_the_shards(tmp_path: Path) -> None:
 
 def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from attnviz.runs.resumable import PartialFile\n"
+        "import sys; from pathlib import Path; from attnviz.storage.writing import PartialFile\n"
         "held = PartialFile(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     )
     texts, path = tmp_path / "texts.txt", tmp_path / "a.jsonl"

@@ -6,7 +6,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.core.query import Kind, Query
+from attnviz.core.query import Kind, Picture, Query
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec
@@ -21,6 +21,16 @@ def attend(source: Any, text: str, target: str | None = None, kind: Kind = "self
 def cross(source: Any, text: str, target: str | None = None) -> Attention:
     """The attention of a target over its source."""
     return attend(source, text, target, "cross")
+
+
+def about(image: Any, text: str = "", **asked: Any) -> Query:
+    """A question about a picture; `asked` are the fields of `Picture`."""
+    return Query(text, kind="picture", picture=Picture(image, **asked))
+
+
+def look(source: Any, image: Any, text: str = "", **asked: Any) -> Attention:
+    """The attention of one picture."""
+    return attend_query(source, about(image, text, **asked))
 
 
 def gradients(source: Any, text: str, wanted: str | None = None) -> AttentionGradients:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,11 +10,26 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSeq2SeqLM, BertConfig
 
+from attnviz.core.attention_map import Link, Token
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture import passes as readings
 from attnviz.models.hugging_face.capture import region
-from attnviz.models.hugging_face.capture.capture import group
+from attnviz.models.hugging_face.capture.capture import (
+    EAGER_ROUTE,
+    Captured,
+    capture,
+    capture_many,
+    group,
+)
+from attnviz.models.hugging_face.capture.exact_links import Cell, IgnoredPositions, links_note
+from attnviz.models.hugging_face.capture.maps import (
+    SECOND_PASS,
+    as_map,
+    capture_notes,
+    ignored_positions,
+)
 from attnviz.models.hugging_face.capture.passes import layer_numbers, read_layers
+from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_token, region_note
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import but_slow
 from tests.precision import both, check_as_near
@@ -95,28 +111,37 @@ def test_an_architecture_without_attention_is_refused(loaded):
 
 @pytest.mark.parametrize("nothing", [None, (), (None, None)])
 def test_no_layers_of_any_kind_are_refused(nothing):
-    with pytest.raises(AttentionError, match=r"no attention"):
-        read_layers(nothing, FLOAT32, (2, 2))
+    said = (
+        r"^architecture 'bert' gives out no attention weights: it has no attention, or keeps it to "
+        r"itself$"
+    )
+    with pytest.raises(AttentionError, match=said):
+        read_layers(nothing, FLOAT32, (2, 2), "self")
 
 
 def test_windows_are_refused_by_their_shape():
-    with pytest.raises(AttentionError, match=r"layer 0 .*\(1, 2, 3, 5\).*windows"):
-        read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (3, 3))
+    said = (
+        r"^layer 0 of architecture 'bert' gives out attention of shape \(1, 2, 3, 5\), which is "
+        r"not \(1, heads, 3 queries, 3 keys\): windows or blocks of it, not the weights between "
+        r"all tokens$"
+    )
+    with pytest.raises(AttentionError, match=said):
+        read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (3, 3), "self")
 
 
 def test_of_another_shape_it_is_said_which_one_was_expected():
     with pytest.raises(AttentionError, match=r"not \(1, heads, 2 queries, 4 keys\)"):
-        read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (2, 4))
+        read_layers((torch.zeros(1, 2, 3, 5),), FLOAT32, (2, 4), "self")
 
 
-@pytest.mark.parametrize("value", [-0.5, 0.6, float("nan")])
+@pytest.mark.parametrize("value", [-0.5, 0.6])
 def test_scores_are_refused_by_their_range(value):
     with pytest.raises(AttentionError, match=r"these are not attention weights"):
-        read_layers((torch.full((1, 1, 2, 2), value),), FLOAT32, (2, 2))
+        read_layers((torch.full((1, 1, 2, 2), value),), FLOAT32, (2, 2), "self")
 
 
 def test_rows_may_sum_to_less_than_one():
-    arrays = read_layers((torch.full((1, 1, 2, 2), 0.1),), FLOAT32, (2, 2))
+    arrays = read_layers((torch.full((1, 1, 2, 2), 0.1),), FLOAT32, (2, 2), "self")
     assert arrays["0"].sum() == pytest.approx(0.4)
 
 
@@ -139,3 +164,166 @@ def test_more_attention_than_memory_is_refused_before_the_model_runs(loaded, mon
     monkeypatch.setattr(readings, "read_calls", None)
     with pytest.raises(ModelError, match=r"12 heads × .*would take about .* is free: free some"):
         attend(model, TEXT)
+
+
+def seq2seq(dtype=torch.float16):
+    """As much of an encoder-decoder as memory depends on."""
+    config = SimpleNamespace(
+        model_type="t5", encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
+        decoder_attention_heads=5,
+    )  # fmt: skip
+    config.get_text_config = lambda: config
+    return SimpleNamespace(config=config, dtype=dtype, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(torch.float16, 2), (torch.float32, 4), (torch.float8_e5m2, 4)]
+)
+def test_a_second_pass_needs_each_matrix_twice(dtype, size, monkeypatch):
+    asked = []
+    monkeypatch.setattr(readings, "check_fit", lambda *given: asked.append(given))
+    model = seq2seq(dtype)
+    sides = {"encoder": (1000, 1000), "decoder": (7, 7), "cross": (7, 1000)}
+    readings._check_memory(model, sides, 2)
+    cells = 8 * 1000 * 1000 + 15 * 7 * 7 + 15 * 7 * 1000
+    assert asked == [
+        (
+            2 * cells * (size + 4),
+            model.device,
+            "'t5' calls no attention kernel and gives out all its matrices at once: "
+            "38 heads × 1,000 tokens²",
+            "give a shorter text",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(torch.float32, 1e-3), (torch.float16, 1e-2), (torch.bfloat16, 2e-2)]
+)
+def test_rows_may_sum_to_a_little_more_than_one(dtype, most):
+    model = SimpleNamespace(config=BertConfig(), dtype=dtype)
+    readings.check_rows(np.array([[[1 + 0.9 * most, 0.0]]]), "7", model)
+    with pytest.raises(AttentionError) as caught:
+        readings.check_rows(np.array([[[0.5 + 1.1 * most, 0.5]]]), "7", model)
+    assert str(caught.value) == (
+        "layer 7 of architecture 'bert' gives out values down to 0.5 in rows that sum to as much "
+        f"as {1 + 1.1 * most:.4g}: these are not attention weights"
+    )
+
+
+def test_what_is_no_matrix_of_a_head_is_refused_by_its_shape():
+    for layer, shape in (
+        (torch.zeros(2, 2, 3, 3), r"\(2, 2, 3, 3\)"),
+        (torch.zeros(2, 3, 3), r"\(2, 3, 3\)"),
+        ("no tensor", r"\(\)"),
+    ):
+        with pytest.raises(AttentionError, match=rf"^layer 0 .* 'bert' .* shape {shape}, which"):
+            read_layers((layer,), FLOAT32, (3, 3), "self")
+
+
+def test_each_layer_of_a_text_is_float32_and_named_by_its_place():
+    layers = (None, torch.full((1, 2, 1, 3), 0.25, dtype=torch.bfloat16), torch.zeros(1, 1, 1, 3))
+    found = read_layers(layers, FLOAT32, (1, 3), "self")
+    assert {name: (array.shape, array.dtype) for name, array in found.items()} == {
+        "1": ((2, 1, 3), np.float32),
+        "2": ((1, 1, 3), np.float32),
+    }
+
+
+def test_runs_of_layers_have_the_links_of_their_own_layers_and_what_is_said_of_all():
+    arrays = {str(number): np.ones((heads, 1, 1)) for number, heads in enumerate([1, 2])}
+    cells = {"0": ((Cell(0, 0, 0.5),),), "1": ((Cell(0, 0, 0.25),), ())}
+    first, second = group("self", arrays, cells, route="sdpa, probed")
+    assert (first.links, second.links) == ((cells["0"],), (cells["1"],))
+    assert (first.route, second.route) == ("sdpa, probed",) * 2
+    assert group("self", arrays)[0].links == ()
+
+
+def captured(weights, stream="self", grid=None, links=(), route=""):
+    layers = tuple(map(str, range(len(weights))))
+    return Captured(stream, layers, np.asarray(weights, np.float32), grid, links, route)
+
+
+WORDS = {"text": tuple(map(Token, "abcd")), "other": tuple(map(Token, "xyz"))}
+
+
+@pytest.mark.parametrize(
+    ("stream", "ahead", "called"),
+    [("self", 0, "causal"), ("causal", 0, "causal"), ("self", 1, "self"), ("causal", 1, "self"),
+     ("decoder", 0, "decoder")],
+)  # fmt: skip
+def test_whether_a_map_is_causal_is_read_off_all_its_layers(stream, ahead, called):
+    weights = np.tril(np.ones((2, 1, 4, 4)))
+    weights[1, 0, 1, 2] = ahead
+    assert as_map(captured(weights, stream), WORDS, "text", "text").stream == called
+
+
+def test_a_part_of_a_causal_map_looks_back_from_where_it_starts():
+    rows = PooledGrid(Axis(2, 4), each_token(4))
+    weights = np.array([[[[1, 1, 1, 0], [1, 1, 1, 1]]]])
+    made = as_map(captured(weights, grid=rows), WORDS, "text", "text")
+    assert (made.stream, made.starts, made.blocks) == ("causal", (2, 0), (1, 1))
+    assert made.query_tokens == WORDS["text"][2:]
+    assert as_map(captured(weights[..., ::-1], grid=rows), WORDS, "text", "text").stream == "self"
+
+
+def test_exact_links_are_named_by_their_tokens_layers_and_heads():
+    links = (((Cell(3, 1, 0.75), Cell(2, 0, 0.5)), (Cell(0, 2, 0.25),)),)
+    item = captured(np.ones((1, 2, 4, 3)), "cross", links=links)
+    made = as_map(item, WORDS, "text", "other")
+    assert made.links == (
+        Link("d", "y", 0.75, "0", "0", 3, 1),
+        Link("c", "x", 0.5, "0", "0", 2, 0),
+        Link("a", "z", 0.25, "0", "1", 0, 2),
+    )
+    assert (made.query_side, made.key_side) == ("text", "other")
+
+
+def test_what_would_fill_the_strongest_links_is_left_out_of_them():
+    tokens = (Token("a"), Token("[SEP]", special=True), Token("b"), Token("[PAD]", special=True))
+    assert ignored_positions(tokens, causal=False) == IgnoredPositions((1, 3), (1, 3), itself=True)
+    assert ignored_positions(tokens, causal=True) == IgnoredPositions(
+        (1, 3), (1, 3, 0), itself=True
+    )
+    first = (Token("[BOS]", special=True), Token("a"))
+    assert ignored_positions(first, causal=True).keys == (0,)
+
+
+def test_notes_tell_of_a_second_pass_of_blocks_and_of_the_most_links():
+    whole = PooledGrid(each_token(4), each_token(4))
+    blocks = PooledGrid(Axis(0, 4, 2), Axis(0, 4, 2))
+    ones = np.ones((1, 1, 4, 4))
+    cells = tuple(Cell(0, key, 0.5) for key in range(3))
+    items = [
+        captured(ones, grid=whole),
+        captured(ones, "causal", blocks, ((cells[:1], cells),), EAGER_ROUTE),
+        captured(ones, "causal", blocks),
+    ]
+    sides = {"self": (4, 4), "causal": (4, 4)}
+    assert capture_notes(items, sides) == (SECOND_PASS, region_note(blocks, (4, 4)), links_note(3))
+    assert capture_notes(items[:1], sides) == ()
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_of_a_batch_the_first_text_alone_is_checked_and_padding_is_left_out(
+    kernel, loaded, monkeypatch
+):
+    model = copy.deepcopy(loaded("bert").model)
+    model.set_attn_implementation(kernel)
+    checked = []
+    check = readings.check_mixture
+    monkeypatch.setattr(
+        readings, "check_mixture", lambda *given: (checked.append(given[3]), check(*given))[1]
+    )
+    ids = torch.tensor([[2, 5, 3, 0, 0], [2, 6, 7, 8, 3]])
+    sides = [{"self": (3, 3)}, {"self": (5, 5)}]
+    found = capture_many(model, {"input_ids": ids, "attention_mask": ids != 0}, sides)
+    assert set(checked) == {3}
+    how = "probed" if kernel == "sdpa" else "given by its kernel"
+    for number, (item,) in enumerate(found):
+        (alone,) = capture(
+            model, {"input_ids": ids[number : number + 1, : 3 + 2 * number]}, sides[number]
+        )
+        np.testing.assert_allclose(item.weights, alone.weights, atol=1e-5)
+        assert item.route == f"{kernel}, {how}"
+        assert item.layers == alone.layers

@@ -103,10 +103,26 @@ def test_a_window_holds_queries_and_keys(loaded):
     assert "rows sum to what stays among them" in part.provenance.notes[0]
 
 
-@pytest.mark.parametrize("wanted", [{"rows": (0, 99)}, {"window": (5, 4)}])
-def test_a_part_that_the_text_does_not_have_is_refused(wanted, loaded):
-    with pytest.raises(UsageError, match=r"does not lie in this text: it has 14 tokens, 0 to 13"):
-        read(loaded("bert"), **wanted)
+@pytest.mark.parametrize("part", [(0, 14), (5, 4), (-1, 3), (14, 14)])
+@pytest.mark.parametrize("option", ["rows", "window"])
+def test_a_part_that_the_text_does_not_have_is_refused(option, part, loaded):
+    named = f"--{option} {part[0]}-{part[1]}"
+    said = f"^{named} does not lie in this text: it has 14 tokens, 0 to 13$"
+    with pytest.raises(UsageError, match=said):
+        read(loaded("bert"), **{option: part})
+
+
+def test_a_part_may_begin_and_end_where_the_text_does(monkeypatch):
+    whole = frame(9, 2**30, monkeypatch, window=(0, 8))
+    assert whole == PooledGrid(each_token(9), each_token(9))
+    first = frame(9, 2**30, monkeypatch, rows=(0, 0))
+    assert first == PooledGrid(Axis(0, 1), each_token(9))
+    assert frame(9, 2**30, monkeypatch, window=(2, 8), max_size=3).keys == Axis(2, 9, 3)
+    monkeypatch.setattr(regions, "free_bytes", lambda device: 2**30)
+    (cross,) = choose_grids(Shape, {"cross": (5, 9)}, Region(window=(1, 4))).values()
+    assert cross == PooledGrid(Axis(1, 5), Axis(1, 5))
+    with pytest.raises(UsageError, match="it has 5 tokens, 0 to 4"):
+        choose_grids(Shape, {"cross": (5, 9)}, Region(window=(1, 5)))
 
 
 def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
@@ -175,6 +191,22 @@ def test_a_short_text_is_pooled_only_where_it_has_to_be(monkeypatch):
 def test_a_size_that_does_not_fit_names_one_that_does(monkeypatch):
     with pytest.raises(ModelError, match=r"about 68\.7 GiB, .*: --max-size 512 would fit"):
         frame(9000, 2**32, monkeypatch, max_size=4096)
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "remedy"),
+    [
+        # 1,024 heads of 64 × 64 blocks take 2^25 bytes, of 127 × 127 a little less than 2^27.
+        (4096, 2**29, "--max-size 256 would fit"),
+        (4096, 2**28, "--max-size 128 would fit"),
+        (128, 2**25, "--max-size 64 would fit"),
+        (64, 2**25 - 1, "free some, or give a shorter text"),
+        (4096, 2**25 - 1, "free some, or give a shorter text"),
+    ],
+)
+def test_only_a_smaller_size_that_fits_is_named(size, free, remedy, monkeypatch):
+    with pytest.raises(ModelError, match=rf"9,000 tokens \(1,024 heads × .* is free: {remedy}$"):
+        frame(9000, free, monkeypatch, max_size=size)
 
 
 def test_the_note_names_the_largest_block():

@@ -10,6 +10,7 @@ import torch
 
 from attnviz.models.hugging_face.capture import exact_links
 from attnviz.models.hugging_face.capture import probe as row_weights
+from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import (
     Bounds,
     IgnoredPositions,
@@ -197,3 +198,22 @@ def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
             ]
             np.testing.assert_allclose([link.weight for link in links],
                                        [-item[0] for item in expected], atol=1e-5)  # fmt: skip
+
+
+def test_unless_told_otherwise_only_a_tokens_link_to_itself_is_left_out(loaded):
+    model, ids = loaded("bert").model, torch.tensor([[2, 5, 6, 7, 8, 9, 3]])
+    (pooled,) = capture(model, {"input_ids": ids}, {"self": (7, 7)}, region=Region(3, links=4))
+    (whole,) = capture(model, {"input_ids": ids}, {"self": (7, 7)})
+    for weights, heads in zip(whole.weights, pooled.links, strict=True):
+        best = brute_force(weights, IgnoredPositions(itself=True), 4)
+        assert_same(heads, best, weights, 1e-5)
+
+
+def test_of_a_target_over_its_source_every_link_counts(loaded):
+    model, ids = loaded("bart").model, torch.tensor([[0, 50, 60, 70, 80, 90, 2]])
+    given = {"input_ids": ids, "decoder_input_ids": ids[:, :6]}
+    (pooled,) = capture(model, given, {"cross": (6, 7)}, region=Region(3, links=42))
+    (whole,) = capture(model, given, {"cross": (6, 7)})
+    assert whole.weights.shape[2:] == (6, 7)
+    for weights, heads in zip(whole.weights, pooled.links, strict=True):
+        assert_same(heads, brute_force(weights, IgnoredPositions(), 42), weights, 1e-5)

@@ -213,3 +213,46 @@ for folder in {[str(folder_of(kind)) for kind in ("bert", "t5", "mamba", "gpt2")
 """
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (asked.returncode, asked.stdout, asked.stderr) == (0, "", "")
+
+
+LATER = """
+import sys, torch
+from torch import compiler
+from pathlib import Path
+from attnviz.models.hugging_face.load.errors import quiet
+with quiet():
+    import transformers
+    from transformers.models.bert import modeling_bert
+    from transformers.utils.import_utils import define_import_structure
+names = transformers.models._import_structure
+
+@compiler.disable(recursive=False)
+def compiled():
+    return compiler.is_compiling()
+
+@compiler.assume_constant_result
+def one():
+    return 1
+
+assert compiled() is False
+assert "torch._dynamo.eval_frame" not in sys.modules, "the compiler was imported"
+run = torch.compile(lambda given: (compiled(), one(), given + 1), backend="eager")
+assert run(torch.ones(1)) == (False, 1, torch.tensor([2.0]))
+assert one._dynamo_marked_constant and torch._dynamo.config.suppress_errors is False
+assert type(torch._dynamo) is type(sys) and torch._dynamo.__path__
+from torch._dynamo import utils
+
+folder = Path(transformers.__file__).parent / "models"
+read = define_import_structure.__wrapped__(str(folder / "__init__.py"))
+found = [(key, set(names)) for part in read.values() for key, names in part.items()]
+assert len(found) > 500 and all(wanted <= set(names[key]) for key, wanted in found)
+assert {key for key, _ in found} == set(names)
+"""
+
+
+@pytest.mark.slow
+def test_transformers_is_imported_without_torchs_compiler_which_loads_with_its_marks_when_needed():
+    done = subprocess.run(
+        [sys.executable, "-c", LATER], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -8,6 +8,7 @@ from transformers import AutoProcessor, LlavaForConditionalGeneration
 
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
+from tests.hugging_face.ask import look
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 from tests.precision import both, check_as_near
 
@@ -46,7 +47,7 @@ def own_weights(folder, prompt):
 
 
 def test_words_over_patches_equal_what_transformers_hands_over(folder, llava):
-    found = llava.attend_image(picture(), TEXT)
+    found = look(llava, picture(), TEXT)
     check_as_near([found.weights], *own_weights(folder, f"<image>\n{TEXT}"))
     assert found.main.stream == "text-to-picture"
     assert [token.text for token in found.main.key_tokens[:5]] == [
@@ -62,7 +63,7 @@ def test_words_over_patches_equal_what_transformers_hands_over(folder, llava):
 
 def test_a_chat_template_is_used_where_there_is_one(folder, llava, monkeypatch):
     monkeypatch.setattr(llava.processor, "chat_template", TEMPLATE)
-    found = llava.attend_image(picture(), TEXT)
+    found = look(llava, picture(), TEXT)
     prompt = f"USER: <image> {TEXT} ASSISTANT:"
     check_as_near([found.weights], *own_weights(folder, prompt))
     assert found.text == f"USER:  {TEXT} ASSISTANT:"
@@ -78,7 +79,7 @@ def test_tokens_that_are_no_patches_are_refused(llava):
 
 def test_a_blank_text_is_refused(llava):
     with pytest.raises(InputError, match="blank"):
-        llava.attend_image(picture(), " ")
+        look(llava, picture(), " ")
 
 
 def test_a_text_model_reads_no_picture(folder_of):

@@ -109,7 +109,11 @@ def test_a_part_of_the_text_is_the_part_of_the_whole(frame):
 def test_weights_that_do_not_explain_the_output_are_refused():
     call, weights = sdpa()
     check_mixture("layer", call, weights[None])
-    with pytest.raises(AttentionError, match="does more than mix values by weights"):
+    said = (
+        r"^attention of 'layer' cannot be read: its kernel does more than mix values by weights "
+        r"\(off by [\d.]+\)$"
+    )
+    with pytest.raises(AttentionError, match=said):
         check_mixture("layer", call, weights[None].flip(-1))
 
 
@@ -238,3 +242,16 @@ def test_queries_and_keys_are_kept_only_where_they_are_wanted():
     for grid in (PooledGrid(each_token(21), each_token(21)), PooledGrid(Axis(3, 5), Axis(3, 5))):
         assert read_call("layer", call, CaptureSpec(grid)).projected is None
         assert read_call("layer", call, CaptureSpec(grid, keep_qk=True)).projected is not None
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_of_a_batchs_first_text_only_its_own_queries_must_explain_the_output(given):
+    call, weights = sdpa(heads=2, groups=2)
+    output = call.output.clone()
+    output[0, 5:] += 1
+    off = replace(call, output=output, weights=weights[None] if given else None)
+    whole = replace(every_weight("layer", call), given=given)
+    assert read_call("layer", off, replace(whole, first=5)).path == "layer"
+    for first in (6, None):
+        with pytest.raises(AttentionError, match=r"^attention of 'h\.3\.attn' cannot be read: "):
+            read_call("h.3.attn", off, replace(whole, first=first))

@@ -93,7 +93,11 @@ def test_rows_keep_their_own_queries_and_every_key(loaded):
 
 @pytest.mark.parametrize("part", [{"window": (1, 4)}, {"max_size": 4}])
 def test_a_part_without_every_key_by_itself_is_refused(part, loaded):
-    with pytest.raises(UsageError, match="--keep-qk needs every key by itself"):
+    said = (
+        r"^--keep-qk needs every key by itself, and a part of a text or blocks of its tokens were "
+        r"to be shown: leave --window out, or give a larger --max-size or fewer tokens$"
+    )
+    with pytest.raises(UsageError, match=said):
         attend(replace(loaded("bert"), region=Region(**part, keep_qk=True)), TEXT)
 
 
@@ -102,13 +106,21 @@ def test_layers_that_scale_differently_are_refused(folder_of):
     torch.manual_seed(0)
     model = AutoModel.from_config(config).eval()
     ids = torch.arange(5)[None]
-    with pytest.raises(AttentionError, match="differ in heads, head size or scale"):
+    said = (
+        r"^the layers of architecture 'gpt2' differ in heads, head size or scale, and --keep-qk "
+        r"shows one of each: leave it out$"
+    )
+    with pytest.raises(AttentionError, match=said):
         capture(model, {"input_ids": ids}, {"causal": (5, 5)}, region=KEEP)
 
 
 def test_a_family_that_attends_by_hand_says_that_it_keeps_none():
     model, _ = make("deberta-v2")
-    with pytest.raises(AttentionError, match="leave --keep-qk out"):
+    said = (
+        r"^architecture 'deberta-v2' calls no attention kernel and keeps its queries and keys to "
+        r"itself: leave --keep-qk out$"
+    )
+    with pytest.raises(AttentionError, match=said):
         capture(model, inputs_of("deberta-v2"), {"self": (13, 13)}, region=KEEP)
 
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from transformers import AutoImageProcessor, AutoModel
 
 from attnviz.core.attention_map import DECISION
-from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.errors import AttentionError, InputError, ModelError, NotFiniteError, UsageError
+from attnviz.core.options import Origin
 from attnviz.core.tokens import AVERAGE
-from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, read_picture
+from attnviz.models import Explaining, Transforming, attend_query
+from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, read_picture, seen_box
 from attnviz.models.hugging_face.vision.vision import (
     PADDED,
     Windows,
     load_vision_model,
     window_places,
 )
+from attnviz.models.own import OwnLayer
+from attnviz.models.pocket import load_pocket
+from tests.hugging_face.ask import about, attend, look
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 
 SPECIAL = {
@@ -86,7 +94,7 @@ def processed(folder, **options):
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_weights_equal_what_transformers_hands_over(kind, vision_folder, shown):
-    found = shown(kind).attend_image(picture())
+    found = look(shown(kind), picture())
     expected = torch.cat(own_attention(vision_folder(kind), processed(vision_folder(kind))))
     np.testing.assert_allclose(found.weights, expected.numpy(), atol=1e-5)
     tokens = found.main.key_tokens
@@ -99,7 +107,7 @@ def test_weights_equal_what_transformers_hands_over(kind, vision_folder, shown):
 
 @pytest.mark.parametrize("kind", ["vit", "dinov2", "beit", "clip"])
 def test_other_sizes_than_the_trained_one_are_read(kind, vision_folder, shown):
-    found = shown(kind).attend_image(picture(), size=(48, 32))
+    found = look(shown(kind), picture(), size=(48, 32))
     wanted = {"size": {"height": 48, "width": 32}, "do_center_crop": False}
     options = {} if kind == "dinov2" else {"interpolate_pos_encoding": True}
     values = processed(vision_folder(kind), **wanted)
@@ -111,7 +119,7 @@ def test_other_sizes_than_the_trained_one_are_read(kind, vision_folder, shown):
 
 def test_a_size_that_cuts_a_patch_is_refused(shown):
     with pytest.raises(UsageError, match=r"--image-size 33x32 is no multiple .* 8 × 8 pixels"):
-        shown("vit").attend_image(picture(), size=(33, 32))
+        look(shown("vit"), picture(), size=(33, 32))
 
 
 def test_a_model_that_fails_on_a_picture_is_one_line(shown, monkeypatch):
@@ -121,7 +129,7 @@ def test_a_model_that_fails_on_a_picture_is_one_line(shown, monkeypatch):
     model = shown("deit")
     monkeypatch.setattr(type(model.model), "forward", fail)
     with pytest.raises(ModelError, match=r"cannot run on this picture: Input image size \(3\*3\)$"):
-        model.attend_image(picture())
+        look(model, picture())
 
 
 def test_a_classifier_says_what_it_sees(vision_folder, shown):
@@ -130,7 +138,7 @@ def test_a_classifier_says_what_it_sees(vision_folder, shown):
     own = ViTForImageClassification.from_pretrained(vision_folder("vit")).eval()
     with torch.no_grad():
         share = own(processed(vision_folder("vit"))).logits[0].softmax(-1)
-    settings = shown("vit").attend_image(picture()).provenance.settings
+    settings = look(shown("vit"), picture()).provenance.settings
     best = int(share.argmax())
     assert settings[DECISION] == f"{('cat', 'dog')[best]} ({share[best]:.0%})"
 
@@ -165,7 +173,7 @@ def test_windows_are_put_back_as_a_slow_loop_does(vision_folder, shown):
     # Layers 0 and 1 have 12 × 12 patches in windows of 4; the later ones 6 × 6, which are padded.
     grids = [(12, 12, 0), (12, 12, 2), (6, 6, 0), (6, 6, 2)]
     for row, column in [(5, 7), (11, 0)]:
-        found = shown("swin").attend_image(picture(), f"{row},{column}")
+        found = look(shown("swin"), picture(), patch=f"{row},{column}")
         layers = [layer for item in found.maps for layer in item.weights[:, :, 0]]
         for (rows, columns, shift), weights, layer in zip(grids, windows, layers, strict=True):
             query = (row * rows // 12, column * columns // 12)
@@ -179,7 +187,7 @@ def test_the_mean_over_patches_is_that_of_all_rows(vision_folder, shown):
     folder = vision_folder("swin")
     weights = own_windows(folder)[3]
     rows = [slow_row(weights, 6, 6, 4, 2, (row, column)) for row in range(6) for column in range(6)]
-    found = shown("swin").attend_image(picture())
+    found = look(shown("swin"), picture())
     assert found.main.query_tokens == (AVERAGE,)
     np.testing.assert_allclose(found.maps[1].weights[1, :, 0], np.mean(rows, axis=0), atol=1e-5)
 
@@ -212,27 +220,57 @@ def test_what_is_said_to_be_seen_is_what_the_model_gets(kind, shape, shown):
     )
     given = values * scale + mean
     height, width = given.shape[1:]
-    box = model.seen(whole)
+    box = seen_box(model.processor, whole, None)
     again = whole.resize((width, height), Image.Resampling.BICUBIC, box=box)
     expected = np.asarray(again).transpose(2, 0, 1) / 255
     # A crop by whole pixels of a resized picture lies up to one of them off.
     assert abs(given - expected).mean() < 0.03
 
 
+def test_pictures_are_asked_about_like_texts_one_or_many(shown):
+    model = shown("vit")
+    queries = [about(picture()), about(picture(97, 41)), about(picture(), size=(48, 32))]
+    first, second, third = model.attend(queries)
+    np.testing.assert_array_equal(first.weights, look(model, picture()).weights)
+    assert (first.seen, second.seen) == ((0, 0, 60, 40), (0, 0, 97, 41))
+    assert third.provenance.settings["patches"] == "6 × 4"
+    assert isinstance(model, Explaining)
+    assert isinstance(model, Transforming)
+    with pytest.raises(UsageError, match=r"reads pictures: it answers no query of kind 'self'"):
+        attend(model, "a text")
+
+
+def test_a_source_of_texts_refuses_a_picture(loaded):
+    query = about(picture())
+    for source in (load_pocket(), OwnLayer(Origin(mechanism="naive"), "self")):
+        with pytest.raises(UsageError, match=r"a picture needs a vision model: attnviz image"):
+            attend_query(source, query)
+    with pytest.raises(UsageError, match=r"reads texts: it answers no query of kind 'picture'"):
+        attend_query(loaded("bert"), query)
+
+
+@pytest.mark.parametrize("ask", ["attend", "gradients", "values"])
+def test_windows_give_no_lens_every_row(ask, shown):
+    model, query = shown("swin"), about(picture(), lens="norm")
+    asked = attend_query if ask == "attend" else getattr(type(model), ask)
+    with pytest.raises(AttentionError, match=r"attends in windows, and --lens norm needs"):
+        asked(model, query)
+
+
 def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
     from attnviz.models.hugging_face import load_model
 
     with pytest.raises(AttentionError, match=r"\(convnext\) .*cannot be put back"):
-        shown("convnext").attend_image(picture())
+        look(shown("convnext"), picture())
     with pytest.raises(AttentionError, match=r"\(yolos\) makes 20 tokens of 4 × 4 patches"):
         # Its detection tokens stand behind the patches, and would be taken for some.
-        shown("yolos").attend_image(picture())
+        look(shown("yolos"), picture())
     with pytest.raises(ModelError, match=r"has no image processor"):
         load_vision_model(str(folder_of("bert")), device="cpu")
     with pytest.raises(UsageError, match=r"attends in windows: choose one --patch"):
-        shown("swin").attend_image(picture(), "all")
+        look(shown("swin"), picture(), patch="all")
     with pytest.raises(UsageError, match=r"patch 12,0 does not exist: the picture has 12 × 12"):
-        shown("swin").attend_image(picture(), "12,0")
+        look(shown("swin"), picture(), patch="12,0")
     folder = vision_folder("vit")
     with pytest.raises(ModelError, match=r"has no tokenizer|use 'attnviz image'"):
         load_model(str(folder), device="cpu")
@@ -285,3 +323,20 @@ def test_sizes_are_height_times_width(text, size):
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError, match="write 384 or HEIGHTxWIDTH"):
         parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("vit", "vit.encoder.layer.1.attention.attention.query.weight"),
+        ("swin", "encoder.layers.0.blocks.1.attention.self.query.weight"),
+    ],
+)
+def test_a_picture_whose_attention_is_not_finite_is_refused(kind, name, vision_folder, tmp_path):
+    folder = shutil.copytree(vision_folder(kind), tmp_path / kind)
+    tensors = load_file(folder / "model.safetensors")
+    tensors[name][0, 0] = float("nan")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    model = load_vision_model(str(folder), device="cpu")
+    with pytest.raises(NotFiniteError, match=r"layer 1 head 0 \(stream 'self'\) is NaN"):
+        look(model, picture())

@@ -11,6 +11,7 @@ from attnviz.analyses.lenses.gradient import gradient
 from attnviz.analyses.lenses.norm import norms, norms_by_head
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.vision.vision import load_vision_model
+from tests.hugging_face.ask import about, look
 from tests.hugging_face.test_vision import processed
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 
@@ -74,7 +75,7 @@ def test_relevance_over_a_picture_equals_direct_autograd(kind, wanted, folder):
     relevance -= torch.eye(len(relevance))
     rows = slopes[-1][0].abs().sum((0, 2)).nonzero().flatten()
     expected = relevance[rows].mean(0)
-    explained = load_vision_model(str(path), device="cpu").explain_image(picture(), wanted)
+    explained = load_vision_model(str(path), device="cpu").gradients(about(picture()), wanted)
     assert explained.output == CLASSES[number]
     assert explained.probability == pytest.approx(logits.softmax(-1)[number].item(), abs=1e-6)
     assert explained.positions == tuple(rows.tolist())
@@ -85,20 +86,20 @@ def test_relevance_over_a_picture_equals_direct_autograd(kind, wanted, folder):
 def test_a_class_that_does_not_exist_is_refused_with_those_that_do(folder):
     model = load_vision_model(str(folder("vit", head=True)), device="cpu")
     with pytest.raises(UsageError, match=r"'bird' is no class .* 0 cat, 1 dog, 2 tree"):
-        model.explain_image(picture(), "bird")
+        model.gradients(about(picture()), "bird")
 
 
 @pytest.mark.parametrize("kind", ["deit", "clip", "siglip"])
 def test_a_tower_without_classes_has_nothing_to_explain(kind, folder):
     model = load_vision_model(str(folder(kind)), device="cpu")
     with pytest.raises(ModelError, match=r"no head that gives classes .* rollout, flow or norm"):
-        model.explain_image(picture())
+        model.gradients(about(picture()))
 
 
 def test_other_sizes_are_explained_too(folder):
     model = load_vision_model(str(folder("vit", head=True)), device="cpu")
-    attention = model.explain_image(picture(), size=(48, 32)).attention
-    expected = model.attend_image(picture(), size=(48, 32))
+    attention = model.gradients(about(picture(), size=(48, 32))).attention
+    expected = look(model, picture(), size=(48, 32))
     np.testing.assert_allclose(attention.weights, expected.weights, atol=1e-5)
     assert attention.provenance.settings["patches"] == "6 × 4"
 
@@ -119,7 +120,7 @@ def test_norms_over_a_picture_are_the_lengths_of_what_is_added(kind, folder):
             )
     with torch.no_grad():
         output = tower(pixel_values=processed(path), output_attentions=True)
-    transformed = load_vision_model(str(path), device="cpu").transform_image(picture())
+    transformed = load_vision_model(str(path), device="cpu").values(about(picture()))
     assert transformed.projected
     weights = transformed.attention.weights
     np.testing.assert_allclose(weights, torch.cat(output.attentions).numpy(), atol=1e-5)

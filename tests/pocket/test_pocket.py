@@ -66,7 +66,7 @@ def test_tokens_say_where_they_stand_in_the_text_as_it_was_given(pocket: Pocket)
 
 def test_the_alignment_head_links_words_that_stand_the_other_way_round(pocket: Pocket) -> None:
     attention = over_source(pocket, "The red car is fast.", "La voiture rouge est rapide.")
-    focus = attention.provenance.focus["cross"]
+    focus = attention.focus["cross"]
     assert (focus.layer, focus.head) == FOCUS
     found = partners(attention.main)
     assert found["rouge"] == "red"

@@ -51,7 +51,7 @@ def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first() -> Non
     found = apply_lens("all", given, ask, same)
     assert [item.stream for item in found.maps] == ["raw", *LENSES]
     assert found.provenance.steps == ("lens all",)
-    assert found.provenance.focus == {"raw": Focus("1", "0", "it is named")}
+    assert found.focus == {"raw": Focus("1", "0", "it is named")}
     assert found.provenance.settings["output"] == "b"
     alone = {name: apply_lens(name, given, ask, same).main for name in LENSES}
     for item in found.maps[1:]:

@@ -9,12 +9,13 @@ from typing import IO, Any
 
 import pytest
 
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import Attention, Focus
 from attnviz.core.errors import InputError
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display
 from attnviz.runs.outputs import as_bytes
 from attnviz.storage import saved as module
+from attnviz.storage.documents import from_document, to_document
 from attnviz.storage.saved import Saved, open_saved, openers, pick, read_all, shard_path, shards_of
 from tests.samples import attention_of, same, self_map
 
@@ -132,3 +133,11 @@ def test_a_damaged_line_is_named_and_those_before_it_come(tmp_path: Path) -> Non
 def test_a_missing_file_is_named_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no file"):
         list(read_all(openers(tmp_path / "no.npz")))
+
+
+def test_the_head_to_show_first_is_saved_with_the_provenance_as_it_always_was() -> None:
+    focus = {"self": Focus("0", "1", "the alignment head")}
+    document = to_document(attention_of(self_map(("a", "b"), 1, 2), focus=focus))
+    saved = {"self": {"layer": "0", "head": "1", "why": "the alignment head"}}
+    assert document["provenance"]["focus"] == saved
+    assert from_document(document).focus == focus

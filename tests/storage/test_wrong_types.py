@@ -59,14 +59,14 @@ def whole() -> dict[str, Any]:
         settings=settings,
         steps=("lens rollout",),
         notes=("a note",),
-        focus={"self": Focus("1", "0", "it is named")},
         versions={"numpy": "2"},
     )
     single = self_map(["the", "cat"], 2, 2)
     found = attention_of(item, single, text="the cat")
     document = to_document(found) | {"source": "the", "target": "cat"}
     plain: dict[str, Any] = json.loads(dump_json(document | {"provenance": {}}))
-    return plain | {"provenance": json.loads(dump_json(asdict(provenance)))}
+    facts = asdict(provenance) | {"focus": {"self": asdict(Focus("1", "0", "it is named"))}}
+    return plain | {"provenance": json.loads(dump_json(facts))}
 
 
 def places(value: Any, at: Path_ = ()) -> Iterator[Path_]:

@@ -36,7 +36,7 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
         interval=f"{LEVEL:.0%} bootstrap interval of the mean, {aggregates.replicates} Poisson "
         f"replicates (seed {aggregates.seed}), texts as units",
         fewest=FEWEST,
-        provenance=replace(provenance, notes=(), focus={}),
+        provenance=replace(provenance, notes=()),
     )
 
 

@@ -35,7 +35,7 @@ def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows divided by their sums; a row of zeros stays one."""
     totals = rows.sum(axis=-1, keepdims=True)
     shares: NDArray[np.float64] = np.divide(
-        rows, totals, out=np.zeros(rows.shape), where=totals > 0
+        rows, totals, out=np.zeros(rows.shape), where=totals != 0
     )
     return shares
 
@@ -85,9 +85,8 @@ def through_lens(
     """The attention with the maps that a lens made of it, and a provenance that says so."""
     made = attention.with_maps(maps, f"lens {lens}", notes=notes)
     settings = {**made.provenance.settings, **(settings or {})}
-    return replace(
-        made, provenance=replace(made.provenance, settings=settings, focus={}), lens=lens
-    )
+    provenance = replace(made.provenance, settings=settings)
+    return replace(made, provenance=provenance, lens=lens, focus={})
 
 
 def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:

@@ -176,7 +176,6 @@ def _as_attention(first: Result, found: Comparison, captions: tuple[str, str]) -
         first.provenance,
         model="B − A",
         trained=None,
-        focus={},
         notes=(f"A: {captions[0]}", f"B: {captions[1]}", *first.provenance.notes, *found.notes),
         steps=(*first.provenance.steps, "difference B − A"),
     )

@@ -29,19 +29,17 @@ from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError
 from attnviz.core.options import LENS_NAMES, Choice, Options, opt
-from attnviz.core.registry import Needs
+from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import parse_patch, patch_grid
-from attnviz.models.lens import apply_lens
+from attnviz.models import Source, attend_query
+from attnviz.models.lens import apply_lens, ask_source
 from attnviz.models.open import LOADING
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.texts import check_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from PIL.Image import Image
 
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-    from attnviz.models.hugging_face.vision.vision import VisionModel
     from attnviz.renderers.figures.overlay import Seen
 
 ALL = "all"
@@ -113,14 +111,12 @@ def image(
     output, path = options.output, Path(file)
     with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:
         size = None if image_size is None else parse_size(image_size)
-        picture = read_picture(path)
+        picture = Picture(read_picture(path), size, patch, lens)
         terms = {name: getattr(options.origin, name) for name in LOADING}
         load = load_vision_model if text is None else load_picture_text_model
-        model: Any = load(str(options.origin.model), **terms)
-        if text is None:
-            attention = look_through(model, picture, options.choice, patch, size)
-        else:
-            attention = model.attend_image(picture, text)
+        source: Source = load(str(options.origin.model), **terms)
+        query = Query(text or "", kind="picture", picture=picture)
+        attention = look_through(source, query, options.choice, patch)
         settings = {**attention.provenance.settings, "picture": path.name}
         provenance = replace(attention.provenance, settings=settings)
         attention = replace(attention, id=path.stem, provenance=provenance)
@@ -132,7 +128,7 @@ def image(
         # The lens has been held over it already.
         choice = replace(options.choice, lens="raw", explain=None)
         found = apply_choice(looks, choice)
-        part = picture.crop(tuple(map(round, model.seen(picture, size))))
+        part = picture.image.crop(attention.seen)
         with_page = output.html is not None or output.open_page
         report.say_of(found)
         report.add(
@@ -186,27 +182,12 @@ def check_request(
     check_text(text)
 
 
-def look_through(
-    model: VisionModel,
-    picture: Image,
-    choice: Choice,
-    patch: str | None,
-    size: tuple[int, int] | None,
-) -> Attention:
+def look_through(source: Source, query: Query, choice: Choice, patch: str | None) -> Attention:
     """A picture's attention over itself through the lens asked for, every layer and head of it."""
-    if choice.lens != "raw":
-        model.check_tokens(choice.lens)
-
-    def attend() -> Attention:
-        return model.attend_image(picture, patch, size)
-
-    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
-        if needs == "gradients":
-            return model.explain_image(picture, choice.explain, size)
-        return model.transform_image(picture, size)
-
+    attend = partial(attend_query, source, query)
     if choice.lens == "flow":
         return flow_shown(attend(), patch)
+    ask = partial(ask_source, source, query, wanted=choice.explain)
     found = apply_lens(choice.lens, attend, ask, lambda attention: attention)
     if choice.lens != "norm":
         return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Focus, Provenance
+from attnviz.core.attention_map import Provenance
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.card import FOLDER as FOLDER
@@ -132,12 +132,7 @@ class PocketModel:
         written = str(load_tokenizer(self.tokenizer).decode(ids[1:]))
         return tidy(written, language) or "…", language, notes
 
-    def provenance(
-        self,
-        notes: tuple[str, ...],
-        settings: dict[str, Any],
-        focus: dict[str, Focus] | None = None,
-    ) -> Provenance:
+    def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
         """Where maps of this model come from, and what a reader must know of them."""
         return Provenance(
             source="pocket",
@@ -147,7 +142,6 @@ class PocketModel:
             dtype=self.dtype,
             settings={"revision": self.config["revision"], **settings},
             notes=notes,
-            focus=focus or {},
             versions={"numpy": np.__version__},
         )
 

@@ -256,8 +256,14 @@ def attention_of(
     }
     guided = model.config["guided"]
     focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), "the alignment head")}
-    provenance = model.provenance(query.notes, settings, focus)
-    return Attention(maps, provenance, source=source.text, target=target.text, two_way=True)
+    return Attention(
+        maps,
+        model.provenance(query.notes, settings),
+        source=source.text,
+        target=target.text,
+        two_way=True,
+        focus=focus,
+    )
 
 
 def lengths_of(texts: Texts) -> tuple[int, ...]:

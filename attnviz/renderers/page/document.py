@@ -177,7 +177,7 @@ def _map(
     shown = within(item, room)
     codes = encode(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
-    focus = attention.provenance.focus.get(item.stream)
+    focus = attention.focus.get(item.stream)
     words = extras.words.get(number, ((), ()))
     stream, lens = _called(attention, item)
     return {

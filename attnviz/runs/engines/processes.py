@@ -180,14 +180,14 @@ def pickled(item: Any) -> bytes:
 
 
 def block_interrupts() -> None:
-    """Keep Ctrl-C from processes that this thread starts: the main thread answers it."""
+    """Keep Ctrl-C and SIGTERM from this thread and what it starts: the main thread answers."""
     if sys.platform == "win32":
         return
     from multiprocessing import resource_tracker
 
     # Started here because starting it lets interrupts through again.
     resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
 @contextmanager
@@ -219,6 +219,8 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 def serve(pipe: Connection, work: bytes) -> None:
     """Answer shard after shard, until the other end is closed."""
+    if sys.platform != "win32":  # a worker that is ended alone is replaced
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=exit_with_parent, daemon=True).start()
     # stdout is data, and the parent's alone.
     os.dup2(2, 1)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
@@ -55,7 +57,10 @@ class RayCluster(Engine):
         # A caller in Python may have Ray running already; then it is the caller's to stop.
         self.joined = self.address is not None or not ray.is_initialized()
         if self.joined:
+            answer = signal.getsignal(signal.SIGTERM)
             start_or_join(self.workers, self.address)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, answer)  # Ray has put its own there
         return self
 
     def __exit__(self, *_: object) -> None:

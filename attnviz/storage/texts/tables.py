@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from attnviz.core.errors import InputError, UsageError, choose, did_you_mean
+from attnviz.core.errors import InputError, UsageError, choose, did_you_mean, is_number
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.lines import (
     LONGEST,
@@ -107,7 +107,7 @@ def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
         if role in found:
             raise UsageError(f"--columns names a column for '{role}' twice: give one")
         found[role] = column
-    numbers = [column.isdecimal() for column in found.values()]
+    numbers = [is_number(column) for column in found.values()]
     if any(numbers) and not all(numbers):
         raise UsageError(
             "--columns mixes names and numbers: give names where the first line is a header, "
@@ -190,7 +190,7 @@ def _find_places(
 ) -> tuple[bool, dict[str, int]]:
     """Whether the first row is a header and no record, and where each role stands, from 0."""
     fields, pairs = first.fields, main == "source"
-    header = not asked or not all(column.isdecimal() for column in asked.values())
+    header = not asked or not all(is_number(column) for column in asked.values())
     if header:
         places = _by_name([field.strip() for field in fields], asked, main, name)
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +16,7 @@ from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import FEWEST, report_of
 from attnviz.analyses.corpus.words import WordCounts
 from attnviz.analyses.heads import HeadStudy, measure_heads
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
 from tests.analyses.corpus.samples import attention_of, text_of
 
@@ -84,8 +87,53 @@ def test_aggregates_travel_as_a_pickle_and_as_arrays() -> None:
 
 
 def test_other_bootstraps_do_not_add_up() -> None:
-    with pytest.raises(ValueError, match="do not add up"):
-        aggregates([0]).merge(Aggregates(VOCABULARY, replicates=41))
+    for other in ({"replicates": 41}, {"replicates": 40, "seed": 1}):
+        with pytest.raises(ValueError, match=r"^aggregates of different bootstraps do not add up$"):
+            aggregates([0]).merge(Aggregates(VOCABULARY, **other))
+
+
+def test_aggregates_of_another_schema_are_refused() -> None:
+    arrays = aggregates([]).to_arrays()
+    arrays["corpus"] = np.array(json.dumps(json.loads(str(arrays["corpus"])) | {"schema": 1}))
+    with pytest.raises(ValueError, match=r"^aggregates of schema 1, not 2$"):
+        Aggregates.from_arrays(arrays, VOCABULARY)
+
+
+def test_texts_are_counted_in_whole_numbers() -> None:
+    counts = {name: array for name, array in WHOLE.items() if name.endswith("count")}
+    assert [array.dtype for array in counts.values()] == [np.int64] * 2
+
+
+def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
+    source = (Token("Le", 0, 2), Token("cha", 3, 6), Token("t", 6, 7))
+    target = (Token("A", 0, 1), Token("c", 2, 3), Token("at", 3, 5))
+    weights = np.array([[[[0.8, 0.1, 0.1], [0.1, 0.2, 0.7], [0.1, 0.3, 0.6]]]], np.float32)
+    sides = {"query_side": "target", "key_side": "source"}
+    across = Attention(
+        (AttentionMap("cross", target, source, weights, **sides),),
+        Provenance("file", "made up"),
+        source="Le chat",
+        target="A cat",
+    )
+    # The pieces of "chat" are added, the rows of "cat" averaged: .9 of "cat" is on "chat".
+    part = Attention(
+        (AttentionMap("self", source[:1], source, weights[:, :, 2:]),),
+        Provenance("file", "made up"),
+        text="Le chat",
+    )
+    # The same pieces in two texts, where a word of one is two of the other.
+    alike = replace(across, maps=(AttentionMap("cross", source, source, weights, **sides),),
+                    target="Le cha t")  # fmt: skip
+    for attention, found, weight in (
+        (across, ("cat", "chat"), 0.9),
+        (part, ("le", "chat"), 0.9),
+        (alike, ("t", "chat"), 0.9),
+    ):
+        made = Aggregates(VOCABULARY, replicates=40)
+        made.add(attention, 0)
+        (firing,) = report_of(made).streams[0].firings
+        assert (firing.query, firing.key) == found
+        assert firing.weight == pytest.approx(weight)
 
 
 def test_failures_add_up() -> None:

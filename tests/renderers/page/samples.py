@@ -62,8 +62,8 @@ def encoder(layers: int = 2, heads: int = 3) -> Attention:
     tokens, text = placed(["[CLS]", "the", "profes", "##sor", "read", "it", "[SEP]"])
     item = AttentionMap("encoder", tokens, tokens, softmax_rows(layers, heads, 7, 7))
     focus = {"encoder": Focus(str(layers - 1), str(heads - 1), "the sharpest")}
-    provenance = Provenance("file", "sample", True, focus=focus, notes=("made up",))
-    return Attention((item,), provenance, text)
+    provenance = Provenance("file", "sample", True, notes=("made up",))
+    return Attention((item,), provenance, text, focus=focus)
 
 
 WORDS = (None, 0, 1, 1, 2, 3, None)

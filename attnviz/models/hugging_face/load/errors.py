@@ -5,9 +5,13 @@ A bug of attnviz itself keeps its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
 from importlib import import_module
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 from attnviz.core.errors import AttnvizError, ModelError
@@ -33,6 +37,93 @@ def quick_imports() -> Iterator[None]:
             gc.enable()
 
 
+class LaterCompiler(ModuleType):
+    """`torch._dynamo`, which loads once something is asked of it that is not defined here.
+
+    transformers only marks functions for it, no model runs by it, and it takes as long to import
+    as all that a model needs of transformers. What was marked is marked again when it loads.
+    """
+
+    _marks: list[Callable[[Any], Any]]
+
+    def allow_in_graph(self, function: Any) -> Any:
+        """The function, marked."""
+        self._marks.append(lambda compiler: compiler.allow_in_graph(function))
+        return function
+
+    def assume_constant_result(self, function: Any) -> Any:
+        """The function, marked."""
+        self._marks.append(lambda compiler: compiler.assume_constant_result(function))
+        return function
+
+    def disable(self, function: Any = None, *how: Any, **named: Any) -> Any:
+        """The function, never compiled: until the compiler loads, nothing is."""
+        if function is None:
+            return lambda given: self.disable(given, *how, **named)
+        if not isinstance(function, FunctionType):
+            return self.__getattr__("disable")(function, *how, **named)
+        run = [function]
+
+        @wraps(function)
+        def uncompiled(*args: Any, **options: Any) -> Any:
+            return run[0](*args, **options)
+
+        self._marks.append(
+            lambda compiler: run.__setitem__(0, compiler.disable(function, *how, **named))
+        )
+        return uncompiled
+
+    def __getattr__(self, name: str) -> Any:
+        """Load in place, but not for names that Python looks for in every module."""
+        spec, marks = self.__spec__, self._marks
+        if spec is None or spec.loader is None or (name[:2] == "__" and name != "__path__"):
+            raise AttributeError(name)
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        self.__path__ = list(spec.submodule_search_locations or ())
+        spec.loader.exec_module(self)
+        for mark in marks:
+            mark(self)
+        return getattr(self, name)
+
+
+def import_transformers() -> None:
+    """Import transformers without what it does twice or for nothing."""
+    if "transformers" in sys.modules:
+        return
+    if "torch._dynamo" not in sys.modules:
+        _put_off_compiler()
+    import transformers
+
+    # It has read its 1,600 files of models, and would read them again as `transformers.models`.
+    tools: Any = import_module("transformers.utils.import_utils")
+    read = getattr(tools, "create_import_structure_from_path", None)
+    if read is None:
+        return
+    folder = Path(str(transformers.__file__)).parent / "models"
+    tools.create_import_structure_from_path = lambda path: read(
+        folder if Path(path) == folder / "__init__.py" else path
+    )
+    try:
+        import_module("transformers.models")
+    finally:
+        tools.create_import_structure_from_path = read
+
+
+def _put_off_compiler() -> None:
+    from importlib.util import find_spec, module_from_spec
+
+    spec = find_spec("torch._dynamo")
+    if spec is None:
+        return
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    # The one part that transformers takes alone; any other needs `__path__`, which loads the whole.
+    with suppress(ImportError):
+        import_module("torch._dynamo._trace_wrapped_higher_order_op")
+    del module.__path__
+    module.__dict__["_marks"] = []
+    module.__class__ = LaterCompiler
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence transformers' log lines and progress bars, and Python's warnings, for a while."""
@@ -41,6 +132,7 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with quick_imports():
+            import_transformers()
             logging: Any = import_module("transformers.utils.logging")
         level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
         logging.set_verbosity_error()
@@ -53,27 +145,42 @@ def quiet() -> Iterator[None]:
                 logging.enable_progress_bar()
 
 
+LONGEST_CAUSE = 300
+"""Characters of another library's error that are shown: it may quote a whole file."""
+
+
 def first_line(error: BaseException) -> str:
     """What an error of another library says, cut to one line."""
-    lines = str(error).strip().splitlines()
-    return lines[0].strip().rstrip(".") if lines else type(error).__name__
+    lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    # What ends in a colon announces the cause.
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    cut = f"{said[:LONGEST_CAUSE]}…" if len(said) > LONGEST_CAUSE else said
+    return cut.rstrip(".")
+
+
+@contextmanager
+def foreign(what: str) -> Iterator[None]:
+    """Turn whatever another library raises in a block of calls to it into one line.
+
+    The block holds such calls only: what files of a model can make a library raise has no end
+    (strict fields, divisions by zero, assertions, panics of Rust, which are no `Exception`), while
+    a bug of attnviz is to keep its traceback.
+    """
+    try:
+        yield
+    except (AttnvizError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise ModelError(f"{what}: {first_line(error)}") from error
 
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
     """Turn what transformers and its parts raise while they load a model into one line."""
-    from pickle import UnpicklingError
-
-    from safetensors import SafetensorError
-
-    foreign = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError)
-    try:
-        with memory_errors(f"'{name}'", "use a smaller model"):
-            yield
-    except AttnvizError:
-        raise
-    except (*foreign, ImportError, EOFError, UnpicklingError, SafetensorError) as error:
-        raise ModelError(f"'{name}' cannot be loaded: {first_line(error)}") from error
+    with foreign(f"'{name}' cannot be loaded"), memory_errors(f"'{name}'", "use a smaller model"):
+        yield
 
 
 @contextmanager
@@ -83,8 +190,21 @@ def running(model: Any, what: str = "text") -> Iterator[None]:
     try:
         with memory_errors(f"'{kind}' on '{model.device}'", remedy(model, what)):
             yield
-    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except AttnvizError:
+        raise
+    except Exception as error:
+        usual = RuntimeError, ValueError, LookupError, TypeError, AttributeError
+        if not isinstance(error, usual) and _is_own(error):
+            raise
         raise ModelError(f"'{kind}' cannot run on this {what}: {first_line(error)}") from error
+
+
+def _is_own(error: BaseException) -> bool:
+    """True where it was code of attnviz that raised an error."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and str(last.tb_frame.f_globals.get("__name__")).startswith("attnviz.")
 
 
 def remedy(model: Any, what: str = "text") -> str:

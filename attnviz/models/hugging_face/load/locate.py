@@ -122,7 +122,8 @@ def _is_complete(folder: Path) -> bool:
     if not weights.name.endswith(".index.json"):
         return True
     weight_map = _read_object(weights).get("weight_map", {})
-    return all((folder / name).is_file() for name in set(weight_map.values()))
+    names = weight_map.values() if isinstance(weight_map, dict) else []
+    return all(isinstance(name, str) and (folder / name).is_file() for name in names)
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -131,7 +132,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, OSError, RecursionError):
         return {}
     return entries if isinstance(entries, dict) else {}
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import AttentionError, ModelError
+from attnviz.core.errors import AttentionError, InputError, ModelError
+from attnviz.core.query import Query
 from attnviz.core.tokens import patch_tokens
+from attnviz.models import attend_each
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.inputs.generation import apply_chat_template
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids
-from attnviz.models.hugging_face.load.errors import first_line, quiet
+from attnviz.models.hugging_face.load.errors import foreign, quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.vision.pictures import SIDE, Box, pair, seen_box
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from attnviz.models.hugging_face.vision.pictures import (
+    SIDE,
+    check_sides,
+    pair,
+    picture_of,
+    seen_box,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,15 +39,23 @@ class PictureTextModel:
     processor: Any  # its tokenizer and image processor in one
     provenance: Provenance  # what is made of the model is added for each picture
 
-    def attend_image(self, picture: Image, text: str) -> Attention:
-        """The attention of a text's tokens over the patches of the picture before them.
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The attention of each text's tokens over the patches of the picture before them.
 
         Rows sum to the share that goes to the picture; the rest goes to the text.
         """
-        check_text(text)
+        return attend_each(self._attend_one, queries)
+
+    def _attend_one(self, query: Query) -> Attention:
+        picture = picture_of(query, self.name).image
+        check_text(query.text)
         with quiet():
-            prompt = self.prompt(text)
-            inputs = self.processor(text=prompt, images=picture, return_tensors="pt")
+            prompt = self.prompt(query.text)
+            check_sides(self.processor.image_processor)
+            with foreign(f"the processor of '{self.name}' fails"):
+                inputs = self.processor(text=prompt, images=picture, return_tensors="pt")
             device, dtype = self.model.device, self.model.dtype
             inputs = {
                 name: row.to(device, dtype if row.is_floating_point() else row.dtype)
@@ -68,11 +83,8 @@ class PictureTextModel:
         )
         provenance = with_routes(self.provenance, [item.route for item in found])
         settings = {**provenance.settings, "patches": f"{rows} × {columns}"}
-        return Attention(maps, replace(provenance, settings=settings), text=read)
-
-    def seen(self, picture: Image, size: tuple[int, int] | None = None) -> Box:
-        """The part of the picture that the patches cover, in its own pixels."""
-        return seen_box(self.processor.image_processor, picture, size)
+        seen = seen_box(self.processor.image_processor, picture, None)
+        return Attention(maps, replace(provenance, settings=settings), text=read, seen=seen)
 
     @property
     def image_token(self) -> int:
@@ -85,13 +97,7 @@ class PictureTextModel:
         """The picture, then the text, as the model was taught to read them."""
         if getattr(self.processor, "chat_template", None):
             content = [{"type": "image"}, {"type": "text", "text": text}]
-            return str(
-                self.processor.apply_chat_template(
-                    [{"role": "user", "content": content}],
-                    tokenize=False,
-                    add_generation_prompt=True,
-                )
-            )
+            return apply_chat_template(self.processor.tokenizer, content, self.name, self.processor)
         return f"{self.processor.image_token}\n{text}"
 
     def grid(self, inputs: dict[str, Any], count: int) -> tuple[int, int]:
@@ -135,9 +141,5 @@ def _load_both(folder: Path, name: str) -> Any:
     import transformers
 
     auto: Any = transformers.AutoProcessor
-    try:
+    with foreign(f"the processor of '{name}' cannot be loaded"):
         return auto.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise ModelError(
-            f"the processor of '{name}' cannot be loaded: {first_line(error)}"
-        ) from error

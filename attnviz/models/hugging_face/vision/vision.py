@@ -8,21 +8,25 @@ same way.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.attention_map import Attention, AttentionMap, Token, not_finite
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
+from attnviz.models import attend_each
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
-from attnviz.models.hugging_face.capture.probe import key_masses
+from attnviz.models.hugging_face.capture.passes import dtype_of
+from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
@@ -36,39 +40,37 @@ from attnviz.models.hugging_face.vision.pictures import (
     PictureReader,
     load_processor,
     over_patches,
+    picture_of,
 )
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VisionModel(PictureReader):
-    """A pretrained vision model as a source of attention; pictures are in red, green and blue.
+    """A pretrained vision model as a source of attention, which answers queries about pictures.
 
-    In each method `size` is height and width to read the picture in; None: as the model was
-    trained. A size that the model does not have is a UsageError, one that it fails on a ModelError.
+    A size that the model does not have is a UsageError, one that it fails on a ModelError.
     """
 
     task: Task | None = None  # what its head decides
 
-    def attend_image(
-        self, picture: Image, patch: str | None = None, size: tuple[int, int] | None = None
-    ) -> Attention:
-        """A picture's attention over itself, patch by patch.
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """Each picture's attention over itself, patch by patch."""
+        return attend_each(self._attend_one, queries)
 
-        Of a model with windows `patch` is the query ("ROW,COLUMN"; None: the mean over all); other
-        models give out every query.
-        """
+    def _attend_one(self, query: Query) -> Attention:
+        picture = self._picture(query)
         with quiet():
-            inputs = self.inputs(picture, size)
+            inputs = self.inputs(picture)
             rows, columns = self.grid(inputs["pixel_values"])
-            described = self.described(inputs, rows, columns)
+            attention = self.without_maps(picture, inputs, rows, columns)
             with record_outputs(self.model) as outputs:
                 if _windowed(self.model):
-                    maps = _window_maps(self, inputs, patch)
+                    maps = _window_maps(self, inputs, picture.patch)
                     routes = [f"{self.model.config._attn_implementation}, probed"]
                 else:
                     tokens = self.tokens(inputs, rows, columns)
@@ -79,43 +81,45 @@ class VisionModel(PictureReader):
                     maps = tuple(
                         over_patches(item.layers, item.weights, tokens, tokens) for item in found
                     )
-        attention = Attention(maps, with_routes(described, routes))
+        provenance = with_routes(attention.provenance, routes)
+        attention = replace(attention, maps=maps, provenance=provenance)
         if self.task is None or not outputs:
             return attention
         return show_decision(attention, self.task, outputs[-1], ())
 
-    def check_tokens(self, lens: str) -> None:
-        """Refuse a lens that needs every token to see every other one."""
-        if _windowed(self.model):
-            raise AttentionError(
-                f"'{self.name}' attends in windows, and --lens {lens} needs every token to attend "
-                "to every other one: use --lens raw"
-            )
-
-    def explain_image(
-        self, picture: Image, wanted: str | None = None, size: tuple[int, int] | None = None
-    ) -> AttentionGradients:
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
         """What the model decides about a picture, and how that changes with each weight.
 
         `wanted` is a class by name or number; None: the likeliest.
         """
+        picture = self._picture(query)
         if self.task is None:
             raise no_head(self.name, self.model)
         with quiet():
             return gradients_of(
-                self._eager(self.model, picture, size),
+                self._eager(self.model, picture),
                 lambda logits: chosen_class(self.model.config, logits[0], wanted),
             )
 
-    def transform_image(self, picture: Image, size: tuple[int, int] | None = None) -> ValueVectors:
+    def values(self, query: Query) -> ValueVectors:
         """What each head makes of each patch of a picture."""
         with quiet():
-            return value_vectors(self._eager(self.tower, picture, size))
+            return value_vectors(self._eager(self.tower, self._picture(query)))
 
-    def _eager(self, part: Any, picture: Image, size: tuple[int, int] | None) -> EagerInputs:
-        inputs = self.inputs(picture, size)
+    def _picture(self, query: Query) -> Picture:
+        """A query's picture, unless its lens needs every token to see every other one in vain."""
+        picture = picture_of(query, self.name)
+        if picture.lens != "raw" and _windowed(self.model):
+            raise AttentionError(
+                f"'{self.name}' attends in windows, and --lens {picture.lens} needs every token to "
+                "attend to every other one: use --lens raw"
+            )
+        return picture
+
+    def _eager(self, part: Any, picture: Picture) -> EagerInputs:
+        inputs = self.inputs(picture)
         rows, columns = self.grid(inputs["pixel_values"])
-        attention = Attention((), self.described(inputs, rows, columns))
+        attention = self.without_maps(picture, inputs, rows, columns)
         tokens = {SIDE: self.tokens(inputs, rows, columns)}
         encoded = EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
         return EagerInputs(eager_copy(part), inputs, encoded, SIDE)
@@ -202,6 +206,9 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
     def look(call: Call) -> None:
         layer = layers[id(call.module)]
         rows, columns = grids[id(layer)]
+        broken = broken_head(call)
+        if broken is not None:
+            raise not_finite("self", str(len(found)), str(broken), dtype_of(model))
         slots = call.key.shape[-2]
         masses = torch.cat([part for _, part in key_masses(call, each_token(slots))], dim=-1)
         weights = masses.transpose(1, 2).float().cpu().numpy()

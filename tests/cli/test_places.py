@@ -1,0 +1,237 @@
+"""No output is an input, no two outputs are one file, and what others made stays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from attnviz.core.options import Options
+from tests.invoke import OWN, attnviz
+
+TEXTS = b'{"text":"a b"}\n{"text":"c d e"}\n'
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files that commands read."""
+    folder = tmp_path_factory.mktemp("samples")
+    (folder / "i.jsonl").write_bytes(TEXTS)
+    (folder / "s.txt").write_bytes(b"a b\nc d\n")
+    (folder / "p.tsv").write_bytes(b"the cat\tle chat\n")
+    (folder / "f.tsv").write_bytes(b"cat\t3\n")
+    (folder / "gold.txt").write_bytes(b"0-0 1-1\n")
+    (folder / "s.json").write_bytes(b'{"inputs":[[1,0],[0,1]]}')
+    (folder / "p.png").write_bytes(b"a picture")
+    (folder / "t.conllu").write_bytes(b"1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n\n")
+    for name in ("w.npz", "m.jsonl", "n-00000.npz"):
+        attnviz("self", "a b", *OWN, "-q", "-f", "none", "-o", folder / name)
+    return folder
+
+
+@pytest.fixture
+def here(samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with those files."""
+    copytree(samples, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        (["self", "--input", "i.jsonl", *OWN, "-o", "i.jsonl"], "i.jsonl"),
+        (["self", "--input", "i.jsonl", *OWN, "--resume", "-o", "i.jsonl"], "i.jsonl"),
+        (["self", "--input", "i.jsonl", *OWN, "--rejects", "i.jsonl"], "i.jsonl"),
+        (["self", "--weights", "w.npz", "-o", "w.npz"], "w.npz"),
+        (["self", "a b", *OWN, "--group", "s.txt", "-o", "s.txt"], "s.txt"),
+        (["self", "i.jsonl", *OWN, "-o", "i.jsonl"], "i.jsonl"),
+        (["cross", "--input", "p.tsv", *OWN, "-o", "p.tsv"], "p.tsv"),
+        (["cross", "a b", "c", *OWN, "--score", "gold.txt", "-o", "gold.txt"], "gold.txt"),
+        (["co", "--input", "p.tsv", "-o", "p.tsv"], "p.tsv"),
+        (["heads", "--input", "s.txt", *OWN, "-o", "s.txt"], "s.txt"),
+        (["heads", "--treebank", "t.conllu", "--rejects", "t.conllu"], "t.conllu"),
+        (["corpus", "s.txt", *OWN, "-o", "s.txt"], "s.txt"),
+        (["corpus", "s.txt", *OWN, "--frequencies", "f.tsv", "-o", "f.tsv"], "f.tsv"),
+        (["align", "p.tsv", "-o", "p.tsv"], "p.tsv"),
+        (["align", "p.tsv", "--score", "gold.txt", "-o", "gold.txt"], "gold.txt"),
+        (["render", "m.jsonl", "-o", "m.jsonl"], "m.jsonl"),
+        (["render", "n.npz", "-o", "n-00000.npz"], "n-00000.npz"),
+        (["compare", "w.npz", "m.jsonl", "-o", "w.npz"], "w.npz"),
+        (["image", "p.png", "--model", "nosuch", "--overlay", "p.png"], "p.png"),
+        (["steps", "s.json", "-o", "s.json"], "s.json"),
+        (["lesson", "masking", "--text", "s.txt", "-o", "s.txt"], "s.txt"),
+    ],
+)
+@pytest.mark.parametrize("how", ["itself", "..", "link", "hard link", "capitals"])
+def test_an_output_that_is_an_input_is_refused(
+    how: str, arguments: list[str], read: str, here: Path
+) -> None:
+    (here / "sub").mkdir()
+    spelt = {
+        "itself": read,
+        "..": f"sub/../{read}",
+        "link": f"sub/{read}",
+        "hard link": f"sub/{read}",
+        "capitals": read.upper() if arguments[0] != "render" else read,
+    }[how]
+    if how == "link":
+        (here / spelt).symlink_to(here / read)
+    elif how == "hard link":
+        (here / spelt).hardlink_to(here / read)
+    before = held(here)
+    done = attnviz(*arguments[:-1], spelt)
+    assert (done.status, held(here)) == (2, before)
+    assert done.mistake == f"'{spelt}' would replace '{read}', which is read: name another"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--heatmap", "x.png", "--grid", "sub/../x.png"],
+        ["--heatmap", "x.png", "--grid", "X.PNG"],
+        ["--heatmap", "é.png", "--grid", "e\u0301.png"],
+        ["--heatmap", "x.png", "--links", "link.png"],
+        ["-o", "x.json", "--rejects", "sub/../x.json"],
+        ["-o", "x.json", "--rejects", ".x.json.partial"],
+        ["-o", "x.jsonl", "--rejects", ".x.jsonl.journal"],
+        ["--html", "x.html", "--rejects", "x-0.html", "c d"],
+        ["-o", "x.npz", "--shard-size", "1", "--rejects", "x-00001.npz", "c d"],
+        ["--html", "x.html", "--rejects", "x.html"],
+    ],
+)
+def test_two_outputs_are_never_one_file(
+    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.png").symlink_to("x.png")
+    done = attnviz("self", "a b", *OWN, *more)
+    assert done.status == 2
+    assert done.mistake.startswith("two outputs go to the same file: name different ones")
+    assert {path.name for path in tmp_path.iterdir()} == {"sub", "link.png"}
+
+
+def test_files_beside_one_another_are_two(here: Path) -> None:
+    places = ("--heatmap", "i.png", "--grid", "i-0.png", "--html", "i.html", "--rejects", "r.jsonl")
+    done = attnviz("self", "-i", "i.jsonl", *OWN, "-q", "-f", "none", "-o", "i-0.jsonl", *places)
+    assert (done.status, done.err) == (0, "")
+    found = {item.name for item in here.iterdir() if item.name.startswith(("i", "r"))}
+    pictures = {"i-0.png", "i-1.png", "i-0-0.png", "i-0-1.png", "i-0.html", "i-1.html"}
+    assert found == {"i.jsonl", "i-0.jsonl", "r.jsonl", *pictures}
+
+
+def test_the_files_of_a_model_are_read_and_others_in_its_folder_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    done = attnviz("self", "a b", "--model", ".", "-o", "config.json")
+    assert done.mistake == "'config.json' would replace 'config.json', which is read: name another"
+    (tmp_path / "maps.json").write_text("{}")
+    assert "would replace" not in attnviz("self", "a b", "--model", ".", "-o", "maps.json").err
+
+
+@pytest.mark.parametrize(
+    ("stream", "mode", "arguments", "message"),
+    [
+        ("stdin", "rb", ["-", "-o", "i.jsonl"], "stdin is 'i.jsonl'"),
+        ("stdin", "rb", ["-", "--rejects", "i.jsonl"], "stdin is 'i.jsonl'"),
+        ("stdout", "ab", ["a b", "-o", "i.jsonl"], "stdout goes to 'i.jsonl'"),
+        ("stdout", "ab", ["--input", "i.jsonl"], "stdout goes to 'i.jsonl'"),
+        ("stderr", "ab", ["--input", "i.jsonl"], None),
+    ],
+)
+@pytest.mark.slow
+def test_a_stream_that_the_shell_sent_to_the_same_file_is_refused(
+    stream: str, mode: str, arguments: list[str], message: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "i.jsonl").write_bytes(TEXTS)
+    with (tmp_path / "i.jsonl").open(mode) as file:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": -1, "stderr": -1} | {stream: file}
+        done = subprocess.run(
+            [sys.executable, "-m", "attnviz", "self", *arguments, "--input-format", "jsonl", *OWN]
+            if "-" in arguments
+            else [sys.executable, "-m", "attnviz", "self", *arguments, *OWN],
+            cwd=tmp_path,
+            check=False,
+            **streams,  # type: ignore[call-overload]
+        )
+    assert done.returncode == 2
+    if message is not None:
+        assert message in done.stderr.decode()
+        assert (tmp_path / "i.jsonl").read_bytes() == TEXTS
+
+
+def test_a_wrong_place_is_found_before_the_first_is_opened(tmp_path: Path) -> None:
+    for more in (
+        ("--html", tmp_path / "a.pdf"),
+        ("--html", tmp_path / "nowhere" / "a.html"),
+        ("--grid", tmp_path / "a.html"),
+        ("-f", "nosuch"),
+    ):
+        done = attnviz("self", "a b", *OWN, "-o", tmp_path / "out.json", *more)
+        assert done.status in (1, 2)
+        assert done.mistake
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_what_fails_while_a_report_is_made_leaves_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnviz.cli import report
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "PageSink", fail)
+    more = ("-o", tmp_path / "a.npz", "--html", tmp_path / "a.html")
+    assert attnviz("self", "a b", *OWN, *more).status == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbered_pages_and_pictures_replace_only_what_attnviz_made(tmp_path: Path) -> None:
+    asked: tuple[object, ...] = ("self", "a b", "c d", *OWN, "-q", "-f", "none")
+    for option, suffix in (
+        ("--html", ".html"),
+        ("--grid", ".png"),
+        ("--grid", ".svg"),
+        ("--grid", ".pdf"),
+    ):
+        path, first = tmp_path / f"pg{suffix}", tmp_path / f"pg-0{suffix}"
+        first.write_bytes(b"mine: attnviz")
+        done = attnviz(*asked, option, path)
+        assert done.status == 2
+        assert done.mistake.startswith(f"'{first}' is there, and not by attnviz: name another file")
+        assert first.read_bytes() == b"mine: attnviz"
+        if suffix == ".html":
+            assert attnviz(*asked, option, path, "--overwrite").status == 0
+        else:
+            first.unlink()
+            assert attnviz(*asked, option, path).status == 0
+        made_before = first.read_bytes()
+        first.write_bytes(made_before + b" ")
+        assert attnviz(*asked, option, path).status == 0
+        assert len(first.read_bytes()) <= len(made_before)
+
+
+def test_options_say_what_was_given_unless_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Options] = []
+
+    def take(*_: object, options: Options, **__: object) -> int:
+        found.append(options)
+        return 0
+
+    monkeypatch.setattr("attnviz.cli.run.run_texts", take)
+    attnviz("self", "a b", "--seed", "3", "--weights", "w", "-o", "o", "--rejects", "r")
+    assert {value for _, value in found[0].given} > {"a b", "w"}
+    assert not {value for _, value in found[0].given} & {"o", "r", "3"}
