@@ -178,7 +178,7 @@ def shape_of(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """The array of a member, where it fits into memory; nothing in it is run."""
     check_room(archive.getinfo(name).file_size, f"member '{name}'")
-    with archive.open(name) as member:
+    with archive.open(name) as member, warnings.catch_warnings(action="ignore"):
         found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
         return found
 
@@ -186,7 +186,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(member)
     read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
-    with warnings.catch_warnings(action="error"):  # of a kind that numpy gives up
+    with warnings.catch_warnings(action="ignore"):  # of a kind that numpy gives up, or of Python 2
         shape, _, kind = getattr(np.lib.format, read)(member)
     return shape, kind
 

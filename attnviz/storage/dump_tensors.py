@@ -70,7 +70,7 @@ def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> D
                 _tokens(found, _names_for(match["stream"] or "self", what), size, what, where)
         value = found[name] if match else None
         if match and _is_views(value):
-            views = [_from_view(view, where) for view in value]
+            views = [_from_view(view, where) for view in value or ()]
             return _attention(views, where, identity)
         if match:
             streams.setdefault(match["stream"] or "self", {})[match["layer"]] = value

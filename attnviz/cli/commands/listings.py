@@ -28,7 +28,6 @@ def listing(
 
     from attnviz.renderers.printable import printable
     from attnviz.renderers.reports import Data
-    from attnviz.storage.documents import spelt
 
     def spelled(cell: Any) -> str:
         """A number in three digits; a name may come from a folder, which anything may be called."""
@@ -45,11 +44,16 @@ def listing(
             for row in shown[: display.rows or None]
         ) + display.left_out(len(shown))
 
-    found = [dict(zip(columns, row, strict=True)) for row in values]
+    def document() -> str:
+        from attnviz.storage.documents import spelt
+
+        found = [dict(zip(columns, row, strict=True)) for row in values]
+        return spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
+
     return Data(
         text=table,
         rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
-        document=lambda: spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n",
+        document=document,
     )
 
 
