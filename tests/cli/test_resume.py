@@ -300,7 +300,9 @@ def test_killed_behind_its_end_it_ends_with_the_same_status(
     )
     journal = tmp_path / "out" / f".{name}.journal"
     assert json.loads(journal.read_bytes())["ended"]
-    assert attnviz(*asked, "--resume").status == 1
+    done = attnviz(*asked, "--resume", "-q")
+    assert done.status == 1
+    assert "came to nothing in the run that this one continues" in done.err
     assert {*left(tmp_path / "out")} == {name, "rejects.jsonl"}
 
 

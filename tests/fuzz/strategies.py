@@ -98,7 +98,7 @@ class Draws:
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
-        self.files: dict[str, bytes | None] = {}
+        self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""
 
     def pick(self, items: Any) -> Any:
@@ -244,6 +244,10 @@ def a_file(made: Draws, kinds: tuple[str, ...]) -> str:
         return made.text_file(f"mine{suffix}")
     if turn == 16:
         return stdin(made, kinds)
+    if turn == 17 and made.often(0.1):
+        name = made.pick(sorted(world.bombs()))
+        made.files[name] = world.bombs()[name]
+        return str(name)
     return str(made.pick(NO_FILES))
 
 
@@ -279,9 +283,23 @@ def argument(made: Draws, command: str, parameter: Any) -> list[str]:
     if made.often(0.06):
         return [stdin(made, ("texts", "pairs"))]
     if command == "models":
-        return [made.pick(("pocket", "x", *HOSTILE[:3]))]
+        cached(made)
+        return [made.pick(("pocket", "x", *HOSTILE[:3]))] if made.often(0.4) else []
     count = made.draw(st.integers(1, 2)) if parameter.nargs == -1 else 1
     return [made.draw(texts) for _ in range(count)]
+
+
+def cached(made: Draws) -> None:
+    """Fill the cache of models, with a folder of any name."""
+    name = made.draw(words)[:60].strip(".\n") or "x"
+    files = dict(world.model_files("bert"))
+    place = f"hub/models--org--{name}".replace("/", "").replace("hub", "hub/", 1)
+    made.files[f"{place}/refs/main"] = made.pick((b"abc", b"abc", b"", b"../..", b"\xff"))
+    for file in ("config.json", "model.safetensors"):
+        data = files[file]
+        if file == "config.json" and made.often(0.5):
+            data = damage.damaged(made.draw, file, data)
+        made.files[f"{place}/snapshots/abc/{file}"] = data
 
 
 @st.composite
@@ -316,12 +334,15 @@ def wild(draw: st.DrawFn) -> Case:
     return Case(safe(groups), {**ALREADY, **made.files}, made.stdin, columns)
 
 
-ALREADY: Mapping[str, bytes | None] = {
+ALREADY: Mapping[str, bytes | str | None] = {
     "sub": None,
     "old.jsonl": b"old\n",
     "old.png": b"old",
     "old.html": b"old",
     "old-0.html": b"somebody's own page",
+    "loop.json": "loop.json",
+    "link.jsonl": "old.jsonl",
+    "broken.json": "none/out.json",
 }
 """What lies in every folder; outputs of these names replace them, where they may."""
 

@@ -7,22 +7,15 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from attnviz.core.attention_map import Focus, Link, Provenance, Token
-from attnviz.core.errors import InputError
-from attnviz.renderers import Display
-from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.storage.documents import dump_json, to_document
 from attnviz.storage.parquet import ABOUT
-from attnviz.storage.saved import read_any
-from tests.invoke import attnviz
 from tests.samples import attention_of, self_map
 
 Path_ = tuple[str | int, ...]
