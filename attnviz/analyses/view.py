@@ -117,7 +117,9 @@ CLEAR = 0.5
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
     unknown = np.full(len(item.heads), np.nan)
-    entropies = unknown if item.is_pooled else mean_entropy(item.weights)[0]
+    tokenwise = item.values == "share" and not item.is_pooled
+    entropies = mean_entropy(item.weights)[0] if tokenwise else unknown
+    masses = item.weights[0].sum(axis=-1, dtype=np.float64).mean(axis=-1)
     lines = []
     layer = item.layers[0]
     for place, head in enumerate(item.heads):
@@ -127,7 +129,8 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
         )
         pattern, weight = describe(one)
         profile = one.weights[0, 0].mean(axis=0, dtype=np.float64)
-        lines.append(HeadLine(head, profile, pattern, weight, float(entropies[place])))
+        numbers = float(entropies[place]), float(masses[place])
+        lines.append(HeadLine(head, profile, pattern, weight, *numbers))
     return tuple(lines)
 
 

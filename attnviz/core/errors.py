@@ -19,6 +19,10 @@ class InputError(AttnvizError):
     """A text, a file or a record that cannot be read or used."""
 
 
+class NotFiniteError(InputError):
+    """Attention of one text that is NaN or infinite, and so means nothing."""
+
+
 class ModelError(AttnvizError):
     """A model or tokenizer that cannot be found, loaded or run."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attnviz.core.attention_map import Link as Link
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -97,6 +97,20 @@ class Meaning:
     top: float
 
 
+DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
+"""Measures of a row as a distribution, whatever it sums to."""
+
+
+def mass_note(measures: Iterable[Meaning]) -> str:
+    """What a reader must know where rows do not sum to 1; empty where they do."""
+    names = [meaning.name for meaning in measures]
+    if "mass" not in names:
+        return ""
+    told = [name for name in DISTRIBUTIONS if name in names]
+    none = "; rows that attend to nothing (empty) are left out of them" if "empty" in names else ""
+    return f"rows do not sum to 1 (mass): {', '.join(told)} are of rows made to sum to 1{none}"
+
+
 @dataclass(frozen=True, slots=True)
 class HeadReport:
     """Every head of a run, as sorted.
@@ -121,8 +135,9 @@ class HeadLine:
         profile: what each key receives on average, shape (keys,).
         pattern: what it does in words ("each → the one before"), or its sharpest link.
         weight: how much of a row's attention that pattern or link holds.
-        entropy: mean over its rows, in nats; 0: every query attends to one key; NaN where rows and
-            columns are blocks of tokens.
+        entropy: mean over its rows, each made to sum to 1, in nats; 0: every query attends to one
+            key; NaN where rows and columns are blocks of tokens, or values are signed.
+        mass: the mean sum of a row.
     """
 
     head: str
@@ -130,6 +145,7 @@ class HeadLine:
     pattern: str
     weight: float
     entropy: float
+    mass: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

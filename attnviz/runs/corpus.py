@@ -23,7 +23,7 @@ from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary, WordCounts, vocabulary_of
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, InputError, OutputError, is_number
-from attnviz.core.notices import kind_of, notify
+from attnviz.core.notices import joined, kind_of, notify
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.journal import check_same_options
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
@@ -108,11 +108,11 @@ class CorpusState:
         self.records += len(chunk)
 
     def _add_notes(self, notes: Mapping[str, int]) -> None:
-        """Of notes that differ in their numbers only the first stands for all."""
-        kinds = {kind_of(text): text for text in self.notes}
+        """Notes that differ in their numbers only become one, with ranges."""
         for text, count in notes.items():
-            first = kinds.setdefault(kind_of(text), text)
-            self.notes[first] = self.notes.get(first, 0) + count
+            same = next((one for one in self.notes if kind_of(one) == kind_of(text)), text)
+            before = self.notes.pop(same, 0)
+            self.notes[joined(same, text)] = before + count
 
 
 def study(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from attnviz.renderers.reports import Data
 
 
-def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bool = False) -> Data:
-    """Rows as data: an aligned table, tab-separated lines, JSON objects."""
+def listing(
+    columns: Sequence[str], values: Sequence[Sequence[Any]], *, titled: bool = False
+) -> Data:
+    """Rows as data: an aligned table, tab-separated lines, JSON objects.
+
+    Shares stay numbers in JSON; elsewhere they have three digits.
+    """
     import json
 
     from attnviz.renderers.printable import printable
@@ -26,21 +31,25 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bo
     from attnviz.renderers.text.console import more_rows
     from attnviz.storage.documents import spelt
 
-    # A name may come from a folder, which anything may be called.
-    shown_rows = [[printable(cell) if cell else "" for cell in row] for row in rows]
+    def spelled(cell: Any) -> str:
+        """A number in three digits; a name may come from a folder, which anything may be called."""
+        text = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+        return printable(text) if text else ""
+
+    rows = [list(map(spelled, row)) for row in values]
 
     def table(display: Display) -> str:
-        shown = [columns, *shown_rows] if titled else shown_rows
+        shown = [columns, *rows] if titled else rows
         widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
             for row in shown[: display.rows or None]
         ) + more_rows(len(shown), display)
 
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    found = [dict(zip(columns, row, strict=True)) for row in values]
     return Data(
         text=table,
-        rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *shown_rows]),
+        rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
         document=lambda: spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n",
     )
 
