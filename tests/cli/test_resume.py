@@ -276,7 +276,10 @@ def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> N
         before = left(tmp_path)
         done = attnviz(*asked)
         assert (done.status, done.out) == (1, b"")  # of two bad lines
-        assert done.err == f"note: '{path}' is complete: nothing is left to do\n"
+        assert done.err == (
+            f"note: '{path}' is complete: nothing is left to do\n"
+            "attnviz: error: 2 records came to nothing in the run that this one continues\n"
+        )
         assert left(tmp_path) == before
 
 

@@ -22,14 +22,14 @@ from tests.samples import ODD
 
 HOSTILE = (
     *(word for word in ODD if "\x00" not in word and word != "\n"),
-    "\udcff\udc80", "\udced\udca0\udc80", "a" * 300, "é" * 200, "x" * 5000, " ", "", "\n", "-",
+    "\udcff\udc80", "\udced\udca0\udc80", "a" * 300, "é" * 200, "x" * 1000, " ", "", "\n", "-",
     "--", "---",
     "-1", "None", "null", "NaN", "%s", "{0}", "{{", "${HOME}", "~", "*", "[red]x[/red]", "[link=x]",
     "<script>alert(1)</script>", "</script>", "</style>", "]]>", "&amp;", "'; DROP", "\\",
     "\\u0041",
     "9" * 400, "9" * 5000, "²", "٣", "1e309", "0x10", "inf", "..", ".", "CON", "a|b", "||| b",
     "a ||| b",
-    "\U0010ffff", "\ufffe", "\u0300", "\u0300" * 50, "ﷺ" * 40, "👍🏽", "\u200d", "ß", "ŉ", "İ",
+    "\U0010ffff", "\ufffe", "\u0300", "\u0300" * 50, "ﷺ" * 8, "👍🏽", "\u200d", "ß", "ŉ", "İ",
 )  # fmt: skip
 """Words that have broken a program somewhere; no shell can pass NUL."""
 NUMBERS = (
