@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ WEIGHT_NAMES = (
 )
 """Where weights are looked for, best first; an index names the files of a model in several."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+COMMIT = re.compile(r"[A-Za-z0-9][\w.-]*")
 PATIENCE = 10.0
 """Seconds to wait for the hub's answer."""
 GENERIC = re.compile(
@@ -110,9 +112,13 @@ def _cached_snapshot(name: str, revision: str | None = None) -> Path | None:
     """The cached folder of a hub id at a branch, tag or commit; None where there is none."""
     repository = cache_folder() / f"models--{name.replace('/', '--')}"
     reference = repository / "refs" / (revision or "main")
-    commit = reference.read_text().strip() if reference.is_file() else revision
-    folder = repository / "snapshots" / commit if commit else None
-    return folder if folder and folder.is_dir() else None
+    with suppress(OSError, ValueError):  # no text, or no name that a file can have
+        commit = reference.read_text().strip() if reference.is_file() else revision
+        # A name with a slash, or dots, would lead out of the model's own folder.
+        if commit and COMMIT.fullmatch(commit):
+            folder = repository / "snapshots" / commit
+            return folder if folder.is_dir() else None
+    return None
 
 
 def _is_complete(folder: Path) -> bool:
