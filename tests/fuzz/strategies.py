@@ -96,8 +96,9 @@ MODEL_SHARE = 0.12
 class Draws:
     """A case in the making."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
-        self.draw = draw
+    def __init__(self, draw: st.DrawFn, models: bool) -> None:
+        self.draw, self.models = draw, models
+        self.commands = [name for name in app.COMMANDS if models or name != "image"]
         self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""
 
@@ -260,7 +261,7 @@ def stdin(made: Draws, kinds: tuple[str, ...]) -> str:
 
 def model(made: Draws) -> str:
     """A model: the shipped one, nothing, or a tiny folder, rarely whole."""
-    if not made.often(MODEL_SHARE):
+    if not (made.models and made.often(MODEL_SHARE)):
         return str(made.pick((*["pocket"] * 4, "no", "org/no", "sub", ".", "", *HOSTILE[:4])))
     kind = made.pick(world.MODELS)
     if made.often(0.4):
@@ -283,7 +284,8 @@ def argument(made: Draws, command: str, parameter: Any) -> list[str]:
     if made.often(0.06):
         return [stdin(made, ("texts", "pairs"))]
     if command == "models":
-        cached(made)
+        if made.models:
+            cached(made)
         return [made.pick(("pocket", "x", *HOSTILE[:3]))] if made.often(0.4) else []
     count = made.draw(st.integers(1, 2)) if parameter.nargs == -1 else 1
     return [made.draw(texts) for _ in range(count)]
@@ -303,10 +305,10 @@ def cached(made: Draws) -> None:
 
 
 @st.composite
-def wild(draw: st.DrawFn) -> Case:
+def wild(draw: st.DrawFn, models: bool = True) -> Case:
     """Any command with any arguments, options and files."""
-    made = Draws(draw)
-    command = made.pick((*app.COMMANDS, "self", "self", "render", "render", "cross"))
+    made = Draws(draw, models)
+    command = made.pick((*made.commands, "self", "self", "render", "render", "cross"))
     known = parameters(command)
     groups: list[tuple[str, ...]] = []
     given: list[str] = []
@@ -402,10 +404,10 @@ COSTLY = ("--heatmap", "--grid", "--links", "--overview", "--scatter", "--plot")
 
 
 @st.composite
-def valid(draw: st.DrawFn) -> Case:
+def valid(draw: st.DrawFn, models: bool = True) -> Case:
     """A command line as the manual has it, which must succeed."""
-    made = Draws(draw)
-    command = made.pick((*app.COMMANDS, "self", "render", "cross"))
+    made = Draws(draw, models)
+    command = made.pick((*made.commands, "self", "render", "cross"))
     groups = [tuple(base(made, command))]
     known = {item.opts[0]: item for item in parameters(command) if not is_argument(item)}
     taken = [name for name in PLAIN if name in known and not clashes(groups[0], name)]
@@ -475,7 +477,7 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
                 [],
                 ["--mechanism", mechanism, "--heads", "2", "--size", "8"],
             ]
-            if made.often(0.08):
+            if made.models and made.often(0.08):
                 origins = [["--model", str(world.model(made.pick(("bert", "gpt2"))))]]
             origin = made.pick(origins)
             if command == "corpus":
@@ -511,10 +513,10 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
 
 
 @st.composite
-def bent(draw: st.DrawFn) -> Case:
+def bent(draw: st.DrawFn, models: bool = True) -> Case:
     """A command line that would succeed, but for one thing: a file, an option, a text, a model."""
-    made = Draws(draw)
-    command = made.pick((*app.COMMANDS, "render", "render", "render", "compare", "self", "heads"))
+    made = Draws(draw, models)
+    command = made.pick((*made.commands, "render", "render", "render", "compare", "self", "heads"))
     given, act = base(made, command), draw(st.integers(0, 9))
     known = [item for item in parameters(command) if not is_argument(item)]
     groups = [tuple(given)]
@@ -534,7 +536,7 @@ def bent(draw: st.DrawFn) -> Case:
         groups = [
             tuple(draw(odd_texts) if n == place and place else word for n, word in enumerate(given))
         ]
-    elif any(item.name == "model" for item in known) and "--mechanism" not in given:
+    elif models and any(item.name == "model" for item in known) and "--mechanism" not in given:
         files = checkpoints.hostile(draw, kind := "vit" if command == "image" else made.pick(("bert", "gpt2", "t5")))  # fmt: skip  # noqa: E501
         made.files |= {f"{kind}-model/{name}": data for name, data in files.items()}
         words = given[:-2] if command == "image" else given
@@ -564,9 +566,11 @@ def bent_file(made: Draws, command: str, given: list[str]) -> list[str]:
     return given
 
 
-KINDS = (valid(), valid(), valid(), bent(), bent(), bent(), bent(), wild(), wild(), wild())
+def cases(*, models: bool = True) -> st.SearchStrategy[Case]:
+    """Command lines: three in ten must succeed, four would but for one thing, three are wild.
 
-
-def cases() -> st.SearchStrategy[Case]:
-    """Command lines: three in ten must succeed, four would but for one thing, three are wild."""
-    return st.integers(0, len(KINDS) - 1).flatmap(KINDS.__getitem__)
+    Without models none loads torch.
+    """
+    kinds = [*[valid] * 3, *[bent] * 4, *[wild] * 3]
+    drawn = [kind(models) for kind in kinds]
+    return st.integers(0, len(drawn) - 1).flatmap(drawn.__getitem__)
