@@ -5,21 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.storage.texts import BadText, Text, check_text
-from attnviz.storage.texts.formats import (
-    INPUT_FORMATS,
-    SUFFIXES,
-    FileFormat,
-    check_reading,
-    format_of_file,
-    is_packed,
-    read_texts,
-)
-from attnviz.storage.texts.lines import Lines, open_lines, read_file, unbroken
+
+if TYPE_CHECKING:
+    from attnviz.storage.texts.formats import FileFormat
+    from attnviz.storage.texts.lines import Lines
 
 _open: list[Lines] = []
 """The lines of stdin once they are read; there is one stdin."""
@@ -27,6 +21,8 @@ _open: list[Lines] = []
 
 def stdin_lines() -> Iterator[bytes]:
     """The lines of stdin, unpacked where they are gzip, none later than it comes."""
+    from attnviz.storage.texts.lines import Lines, open_lines, unbroken
+
     buffer: Any = sys.stdin.buffer
     lines = open_lines(getattr(buffer, "raw", buffer), "stdin")
     _open[:] = [lines] if isinstance(lines, Lines) else []
@@ -57,6 +53,8 @@ def count_records(
     input_format: str | None = None,
 ) -> int | None:
     """How many texts, good and bad, a file gives; None of what can be read only once."""
+    from attnviz.storage.texts.formats import read_texts
+
     if file == "-" or not Path(file).is_file():
         return None
     reading = reading_of(
@@ -69,6 +67,14 @@ def reading_of(
     file: str, *, pairs: bool, keep_blank: bool, columns: str | None, input_format: str | None
 ) -> FileFormat:
     """How to read a file: as its name says, unless a format was given."""
+    from attnviz.storage.texts.formats import (
+        INPUT_FORMATS,
+        SUFFIXES,
+        FileFormat,
+        check_reading,
+        format_of_file,
+    )
+
     path = Path(file)
     if input_format is None:
         input_format = format_of_file(path)
@@ -91,6 +97,8 @@ def reading_of(
 
 def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
     """Texts as they come; that there is a file with the right columns is found out here and now."""
+    from attnviz.storage.texts.formats import read_texts
+
     if file == "-":
         return _some(read_texts(stdin_lines(), "stdin", reading), "stdin")
     from attnviz.storage.matrices import open_file
@@ -105,6 +113,9 @@ def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, opened once they are wanted; a pipe gives what it has at once."""
+    from attnviz.storage.texts.formats import is_packed
+    from attnviz.storage.texts.lines import read_file
+
     yield from read_file(path.open("rb", buffering=0), f"'{path}'", packed=is_packed(path))
 
 

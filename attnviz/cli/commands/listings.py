@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bool = False) -> Data:
     """Rows as data: an aligned table, tab-separated lines, JSON objects."""
-    import json
-
     from attnviz.renderers.reports import Data
 
     def table() -> str:
@@ -30,11 +28,16 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bo
             for row in shown
         )
 
-    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    def document() -> str:
+        import json
+
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+
     return Data(
         text=lambda display: table(),
         rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
-        document=lambda: json.dumps(found, ensure_ascii=False, indent=2) + "\n",
+        document=document,
     )
 
 

@@ -13,8 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.measures import HeadLine, Link, View
+from attnviz.core.attention_map import Attention, AttentionMap, HeadLine, Link, Token, View
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, scale_of
 from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
