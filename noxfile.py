@@ -66,6 +66,16 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Run random command lines, 1000 or `-- RUNS [--seed N]`, and report what broke.
+
+    The same seed draws the same command lines. What broke stays in the folder `.fuzz`.
+    """
+    _install(session)
+    session.run("python", "-m", "tests.fuzz.campaign", *(session.posargs or ["1000"]))
+
+
+@nox.session
 def wheel(session: nox.Session) -> None:
     """Build the wheel, install it in a clean environment and run it there."""
     with tempfile.TemporaryDirectory() as place:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.core.notices import notices_to, notify
+from attnviz.core.notices import joined, kind_of, notices_to, notify
 
 
 def test_what_is_announced_is_heard_while_somebody_listens() -> None:
@@ -23,3 +23,13 @@ def test_an_error_ends_the_listening() -> None:
         raise ValueError("stop")
     notify("after")
     assert not heard
+
+
+def test_notices_that_differ_in_numbers_and_names_are_joined_to_ranges() -> None:
+    texts = ["'a' and 'b' hold 9% of 1,204", "'a' and 'b' hold 35% of 1,204", "'c' hold 10% of 7"]
+    assert len({kind_of(text) for text in texts}) == 1
+    both = joined(texts[0], texts[1])
+    assert both == "'a' and 'b' hold 9–35% of 1,204"
+    assert kind_of(both) == kind_of(texts[0])
+    assert joined(both, texts[2]) == "'…' hold 9–35% of 7–1,204"
+    assert joined(texts[0], texts[0]) == texts[0]

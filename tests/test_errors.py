@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from attnviz.analyses.select import positions
 from attnviz.core import errors
-from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean
+from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean, is_number
+from tests.invoke import OWN, attnviz
 
 
 def test_every_error_is_of_one_family_with_a_status() -> None:
@@ -25,3 +29,46 @@ def test_a_name_that_is_not_allowed_lists_and_guesses() -> None:
         == "unknown format 'tabel': choose from table, json. Did you mean 'table'?"
     )
     assert did_you_mean("zzz", ("table", "json")) == ""
+
+
+def test_digits_without_end_are_no_number() -> None:
+    assert is_number("007")
+    assert is_number("9" * 18)
+    assert not any(map(is_number, ("9" * 19, "9" * 5000, "²", "-1", "1.0", "")))
+
+
+ENDLESS = "9" * 5000
+"""More digits than Python turns into a number."""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("self", "a b", "--layer", ENDLESS),
+        ("self", "a b", "--head", f"0-{ENDLESS}"),
+        ("self", "a b", "--model", "x", "--rows", ENDLESS),
+        ("self", "a b", "--group", "{folder}/group.txt"),
+        ("self", "--input", "{folder}/texts.tsv", "--columns", f"text={ENDLESS}"),
+        ("heads", "--treebank", "{folder}/trees.conllu"),
+        ("align", "{folder}/texts.tsv", "--score", "{folder}/links.txt"),
+        ("corpus", "{folder}/texts.tsv", "--frequencies", "{folder}/counts.txt"),
+        ("render", "{folder}/links.txt"),
+        ("render", "{folder}/map.json", "--record", ENDLESS),
+    ],
+)
+def test_a_number_without_end_is_refused_in_one_line(
+    given: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "group.txt").write_text(f"@0-{ENDLESS}\n")
+    (tmp_path / "texts.tsv").write_text("a\tb\n")
+    (tmp_path / "trees.conllu").write_text(f"1\ta\ta\tX\tX\t_\t{ENDLESS}\troot\t_\t_\n\n")
+    (tmp_path / "links.txt").write_text(f"0-{ENDLESS}\n")
+    (tmp_path / "counts.txt").write_text(f"a\t{ENDLESS}\n")
+    attnviz("self", "a b", *OWN, "-q", "-o", tmp_path / "map.json")
+    done = attnviz(*(word.replace("{folder}", str(tmp_path)) for word in given))
+    assert done.status in (1, 2)
+    assert done.mistake
+
+
+def test_a_range_without_end_is_only_as_long_as_there_are_names() -> None:
+    assert positions("1-999999999999999999", ["0", "1", "mean", "2"]) == [1, 3]

@@ -1,8 +1,8 @@
 """Which words translate each other, read off attention weights, and how wrong that is.
 
 Symmetrised word alignments and the alignment error rate follow Och & Ney 2003 (sections 3.4 and
-5.1); grow-diag-final-and follows Koehn 2005. A link is a pair (source word, target word), counted
-from 0: keys first, as in Pharaoh lines.
+5.1); grow-diag-final and grow-diag-final-and follow Koehn 2003 and 2005. A link is a pair (source
+word, target word), counted from 0: keys first, as in Pharaoh lines.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Token
-from attnviz.core.errors import InputError, choose
+from attnviz.core.errors import InputError, choose, is_number
 from attnviz.core.tokens import text_places
 
 Links = frozenset[tuple[int, int]]
@@ -24,7 +24,9 @@ SYMMETRIZATIONS: dict[str, str] = {
     "reverse": "Each source word's strongest target word, from the model run the other way.",
     "intersection": "Links that both directions find.",
     "union": "Links that either direction finds.",
-    "grow-diag-final-and": "The intersection, grown along neighbours inside the union.",
+    "grow-diag-final": "The intersection, grown along neighbours inside the union, then by words "
+    "without a link.",
+    "grow-diag-final-and": "The same, but a link is added last only between two words without one.",
     "product": "Links that are strongest both ways in the product of both directions.",
 }
 
@@ -69,8 +71,8 @@ def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
     "product" needs the weights, and is refused.
     """
     choose(how, [name for name in SYMMETRIZATIONS if name != "product"], "symmetrization")
-    if how == "grow-diag-final-and":
-        return grow_diag_final_and(forward, reverse)
+    if how.startswith("grow-diag-final"):
+        return grow_diag_final(forward, reverse, both=how.endswith("-and"))
     ways = {"forward": forward, "reverse": reverse, "intersection": forward & reverse}
     return ways.get(how, forward | reverse)
 
@@ -78,19 +80,26 @@ def symmetrize(forward: Links, reverse: Links, how: str) -> Links:
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-def grow_diag_final_and(forward: Links, reverse: Links) -> Links:
-    """The intersection, grown by neighbouring links of the union, then by free pairs of words."""
+def grow_diag_final(forward: Links, reverse: Links, *, both: bool) -> Links:
+    """The intersection, grown by neighbouring links of the union, then by links of free words.
+
+    Of a link that is added last one word is still free, or with `both` (grow-diag-final-and) both
+    are.
+    """
     union, grown = forward | reverse, set(forward & reverse)
     before = -1
     while before < len(grown):
         before = len(grown)
-        for source, target in sorted(grown):
+        # What is added is grown from in the same sweep, where it lies ahead, as Koehn does it.
+        for source, target in sorted(union):
+            if (source, target) not in grown:
+                continue
             for row, column in _NEIGHBOURS:
                 link = (source + row, target + column)
                 if link in union and _linked_words(link, grown) < 2:
                     grown.add(link)
     for link in (*sorted(forward), *sorted(reverse)):
-        if not _linked_words(link, grown):
+        if _linked_words(link, grown) < (1 if both else 2):
             grown.add(link)
     return frozenset(grown)
 
@@ -148,7 +157,7 @@ def read_pharaoh(line: str) -> Links:
     links = set()
     for part in line.split():
         source, hyphen, target = part.partition("-")
-        if not (hyphen and source.isdecimal() and target.isdecimal()):
+        if not (hyphen and is_number(source) and is_number(target)):
             raise InputError(f"'{part}' is no alignment link: write 'source-target', such as 0-1")
         links.add((int(source), int(target)))
     return frozenset(links)

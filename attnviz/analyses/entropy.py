@@ -9,9 +9,10 @@ Rows = NDArray[np.float64]
 
 
 def row_entropy(weights: NDArray[np.floating]) -> Rows:
-    """−Σ a ln a of rows (…, queries, keys), 0 ln 0 being 0, as float64 (…, queries).
+    """−Σ p ln p of rows (…, queries, keys), each made to sum to 1, as float64 (…, queries).
 
-    From 0, where one key has it all, to ln(keys), where all are equal.
+    From 0, where one key has it all, to ln(keys), where all are equal; NaN of a row that attends to
+    nothing, which is no distribution. Of a row a with the sum s it is ln s − Σ a ln a / s.
     """
     entropies = np.empty(weights.shape[:-1])
     for place in np.ndindex(weights.shape[:-2]):
@@ -21,8 +22,10 @@ def row_entropy(weights: NDArray[np.floating]) -> Rows:
         terms = np.maximum(matrix, np.finfo(matrix.dtype).tiny)
         np.log(terms, out=terms)
         terms *= matrix
-        entropies[place] = terms.sum(axis=-1, dtype=np.float64)
-    return np.maximum(-entropies, 0.0)
+        sums = matrix.sum(axis=-1, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropies[place] = np.log(sums) - terms.sum(axis=-1, dtype=np.float64) / sums
+    return np.maximum(entropies, 0.0)
 
 
 def mean_entropy(weights: NDArray[np.floating], entropies: Rows | None = None) -> Rows:
@@ -30,10 +33,15 @@ def mean_entropy(weights: NDArray[np.floating], entropies: Rows | None = None) -
 
     The entropies of the rows, (layers, heads, queries), are computed where they are not known.
     """
-    attending = weights.any(axis=-1)
-    counted = np.maximum(attending.sum(axis=-1), 1)
-    of_rows = row_entropy(weights) if entropies is None else entropies
-    means: Rows = np.where(attending, of_rows, 0).sum(axis=-1) / counted
+    return mean_known(row_entropy(weights) if entropies is None else entropies)
+
+
+def mean_known(values: Rows) -> Rows:
+    """Means over the last axis without what is NaN; NaN where all is."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=-1)
+    sums = np.where(known, values, 0.0).sum(axis=-1)
+    means: Rows = np.where(count > 0, sums / np.maximum(count, 1), np.nan)
     return means
 
 
@@ -44,8 +52,8 @@ def jensen_shannon(
 ) -> Rows:
     """H((p + q) / 2) − (H(p) + H(q)) / 2 of rows, in nats; 0: they are equal, ln 2: disjoint.
 
-    Both of a shape like (…, queries, keys), with rows that sum to 1, and broadcast; the entropies
-    of both are computed where they are not known.
+    Both of a shape like (…, queries, keys), with rows that sum to 1, and broadcast; NaN where one
+    attends to nothing. The entropies of both are computed where they are not known.
     """
     of_first, of_second = entropies or (row_entropy(first), row_entropy(second))
     divergences: Rows = row_entropy((first + second) / 2) - (of_first + of_second) / 2

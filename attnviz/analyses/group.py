@@ -32,7 +32,7 @@ from attnviz.core.errors import InputError, UsageError, did_you_mean
 Group = str | tuple[int, ...]
 """A piece of the text, or positions of tokens."""
 
-_POSITIONS = re.compile(r"@\s*\d+(-\d+)?(\s*[,\s]\s*\d+(-\d+)?)*\s*")
+_POSITIONS = re.compile(r"@\s*\d{1,18}(-\d{1,18})?(\s*[,\s]\s*\d{1,18}(-\d{1,18})?)*\s*")
 _CLOSING = "[\"'”’»)\\]]*"
 _END = re.compile(
     rf"(?<!\b(?:Mr|Ms|Dr|St|vs|cf))(?<!\bMrs)(?<!\bProf)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])\.+"

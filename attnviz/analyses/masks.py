@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import row_entropy
+from attnviz.analyses.entropy import mean_known, row_entropy
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.errors import InputError, UsageError
 
@@ -44,8 +44,22 @@ class MeasuredMap:
 
     @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:
-        """Row entropies in nats of the heads and of uniform attention, shape (…, queries)."""
+        """Row entropies in nats of the heads and of uniform attention, shape (…, queries).
+
+        Those of rows that attend to nothing are NaN.
+        """
         return row_entropy(self.item.weights), row_entropy(self.uniform)
+
+    @cached_property
+    def sums(self) -> Numbers:
+        """What each row of each head sums to, shape (layers, heads, queries)."""
+        sums: Numbers = self.item.weights.sum(axis=-1, dtype=np.float64)
+        return sums
+
+    @cached_property
+    def present(self) -> NDArray[np.bool_]:
+        """Rows that are no padding, shape (queries,)."""
+        return ~padding(self.item)
 
     def measure(
         self,
@@ -78,8 +92,11 @@ class MeasuredMap:
         return HeadMeasure(name, unit, *ends, found, np.broadcast_to(uniform, found.shape), top)
 
     def mean(self, per_row: Numbers, rows: NDArray[np.bool_]) -> Numbers:
-        """The mean of (layers, heads, queries) over some rows; NaN where no row counts."""
-        return _ratio(np.where(rows[:, None], per_row, 0.0).sum(axis=-1), rows.sum(axis=-1))
+        """The mean of (layers, heads, queries) over some rows; NaN where no row counts.
+
+        A row of which nothing is known (NaN), having attended to nothing, is left out.
+        """
+        return mean_known(np.where(rows[:, None], per_row, np.nan))
 
     def share_on(
         self, name: str, targets: NDArray[np.bool_], ends: tuple[str, str]
@@ -144,11 +161,18 @@ def visible_keys(item: AttentionMap) -> NDArray[np.bool_]:
         visible &= _triangle(item, np.any(seen, axis=0))
         for layer, of_layer in enumerate(seen):
             visible[layer] &= _window(of_layer, visible[layer])
-        empty = ~(np.any(seen, axis=(0, 1)) | np.any(seen, axis=(0, 2)))
-        visible &= ~empty
+        visible &= ~padding(item)
     # A row that attends to nothing in any head has nothing to see.
     visible &= seen.any(axis=-1, keepdims=True)
     return visible[:1] if (visible == visible[:1]).all() else visible
+
+
+def padding(item: AttentionMap) -> NDArray[np.bool_]:
+    """Positions of a text whose rows and columns are empty in every head, shape (queries,)."""
+    if not within_one_text(item):
+        return np.zeros(len(item.query_tokens), dtype=bool)
+    seen: NDArray[np.bool_] = item.weights.max(axis=(0, 1)) > 0
+    return np.asarray(~(np.any(seen, axis=0) | np.any(seen, axis=1)))
 
 
 def _triangle(item: AttentionMap, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from attnviz.analyses.lenses.flow import UNIT as FLOW
 from attnviz.analyses.select import reduce_map
 from attnviz.analyses.view import describe_run, head_lines
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import UsageError, is_number
 from attnviz.core.measures import Link, View
 from attnviz.core.registry import LENSES
 from attnviz.core.tokens import AVERAGE, check_patch, patch_grid, patch_name
@@ -46,7 +46,7 @@ def look_from_token(attention: Attention, which: str | None) -> Attention:
     """
     tokens = attention.main.query_tokens
     last = len(tokens) - 1
-    if which is not None and (not which.isdecimal() or int(which) > last):
+    if which is not None and (not is_number(which) or int(which) > last):
         listed = " ".join(f"{number}:{token.text}" for number, token in enumerate(tokens))
         raise UsageError(f"token {which} does not exist: the text has 0 to {last} ({listed[:200]})")
     place = last if which is None else int(which)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.errors import UsageError, choose
+from attnviz.core.errors import UsageError, choose, is_number
 from attnviz.core.options import Over, Reduce, names_in
 
 
@@ -16,7 +16,7 @@ def check_selection(selection: str, what: str) -> None:
     """
     for part in selection.split(","):
         low, dash, high = part.strip().partition("-")
-        fits = low.isdecimal() and (not dash or (high.isdecimal() and int(low) <= int(high)))
+        fits = is_number(low) and (not dash or (is_number(high) and int(low) <= int(high)))
         if not fits and part.strip() not in ("last", "all", "mean", "max"):
             raise UsageError(
                 f"--{what} '{selection}' is no selection: write 0, 2,5 or 0-3, last or all"
@@ -32,7 +32,8 @@ def positions(selection: str, names: Sequence[str]) -> list[int]:
         elif low == "last":
             wanted.add(names[-1])
         elif low != high:
-            wanted.update(str(number) for number in range(int(low), int(high) + 1))
+            inside = (name for name in names if is_number(name))
+            wanted.update(name for name in inside if int(low) <= int(name) <= int(high))
         else:
             wanted.add(low)
     return [place for place, name in enumerate(names) if name in wanted]
@@ -50,7 +51,7 @@ def _parts(selection: str) -> list[tuple[str, str]]:
     for part in selection.split(","):
         low, dash, high = part.strip().partition("-")
         ends = (low, high if dash else low)
-        first, last = (str(int(name)) if name.isdecimal() else name for name in ends)
+        first, last = (str(int(name)) if is_number(name) else name for name in ends)
         parts.append((first, last))
     return parts
 
@@ -86,7 +87,7 @@ def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, mod
 
 def _count(names: Sequence[str], what: str) -> str:
     """Such as "1 layer, 0", "12 layers, 0 to 11" or "2 heads, 2, 5"."""
-    first = int(names[0]) if names[0].isdecimal() else 0
+    first = int(names[0]) if is_number(names[0]) else 0
     if len(names) > 2 and list(names) == [str(first + place) for place in range(len(names))]:
         return f"{len(names)} {what}s, {names[0]} to {names[-1]}"
     return f"{len(names)} {what}{'s' * (len(names) > 1)}, {', '.join(names)}"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import jensen_shannon, row_entropy
+from attnviz.analyses.entropy import jensen_shannon, mean_known, row_entropy
 from attnviz.analyses.heads import texts_in_words
+from attnviz.analyses.lenses.layered import row_shares
 from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -20,21 +21,28 @@ Square = NDArray[np.float64]
 
 
 def head_divergences(item: AttentionMap) -> Square:
-    """Mean Jensen–Shannon divergence between the rows of every two heads, in nats."""
+    """Mean Jensen–Shannon divergence between the rows of every two heads, in nats.
+
+    Rows are made to sum to 1; NaN where two heads have no row in which both attend to anything.
+    """
     check_measurable(item)
-    heads = item.weights.reshape(-1, *item.weights.shape[2:])
+    rows = row_shares(item.weights.astype(np.float64)).astype(np.float32)
+    heads = rows.reshape(-1, *rows.shape[2:])
     entropies = row_entropy(heads)
     found = np.zeros((len(heads), len(heads)))
     for place, head in enumerate(heads):
         others = slice(place + 1, None)
         known = (entropies[place], entropies[others])
-        found[place, others] = jensen_shannon(head, heads[others], known).mean(axis=-1)
+        divergences = jensen_shannon(head, heads[others], known)
+        found[place, others] = mean_known(divergences)
     return found + found.T
 
 
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
     """Places in a plane whose squared distances come closest to the divergences."""
     count = len(divergences)
+    # Two heads that were never seen together lie as far apart as two that never agree.
+    divergences = np.where(np.isnan(divergences), np.log(2), divergences)
     centring = np.eye(count) - 1 / count
     values, vectors = np.linalg.eigh(-centring @ divergences @ centring / 2)
     largest = np.argsort(values)[::-1][:2]
@@ -53,18 +61,22 @@ class SimilarityStudy:
         self.texts = 0
         self.first: Attention | None = None
         self.total: Square | float = 0.0
+        self.counts: NDArray[np.int64] | int = 0
 
     def add(self, attention: Attention) -> None:
         """Compare the heads on one more text."""
         self.first = self.first or attention
         self.texts += 1
-        self.total = self.total + head_divergences(attention.main)
+        found = head_divergences(attention.main)
+        self.total = self.total + np.nan_to_num(found)
+        self.counts = self.counts + ~np.isnan(found)
 
     def report(self) -> SimilarityReport:
         """The mean divergences, and the places in a plane that show them best."""
         assert self.first is not None
         item = self.first.main
-        divergences: Square = np.asarray(self.total) / self.texts
+        counts = np.asarray(self.counts)
+        divergences: Square = np.where(counts > 0, self.total / np.maximum(counts, 1), np.nan)
         places, shown = plane(divergences)
         return SimilarityReport(
             caption=describe_run(self.first, item) + texts_in_words(self.texts),

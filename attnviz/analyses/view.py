@@ -27,6 +27,7 @@ from attnviz.core.attention_map import (
     View,
     check_single_tokens,
 )
+from attnviz.core.errors import InputError
 from attnviz.core.registry import LENSES
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ def pair_stream(attention: Attention, stream: str) -> Attention:
 
 
 def _part(tokens: Sequence[Token], start: int, which: str) -> tuple[slice, tuple[Token, ...]]:
-    first = next(place for place, token in enumerate(tokens) if _covers(token, start))
+    first = next((place for place, token in enumerate(tokens) if _covers(token, start)), None)
+    if first is None:
+        raise InputError(f"no token stands for the second text, from character {start}")
     if which == "a":
         return slice(0, first), tuple(tokens[:first])
     moved = (replace(t, start=max(t.start - start, 0), end=max(t.end - start, 0)) for t in tokens)
@@ -116,7 +119,9 @@ CLEAR = 0.5
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     """A line for each head of a map's first layer."""
     unknown = np.full(len(item.heads), np.nan)
-    entropies = unknown if item.is_pooled else mean_entropy(item.weights)[0]
+    tokenwise = item.values == "share" and not item.is_pooled
+    entropies = mean_entropy(item.weights)[0] if tokenwise else unknown
+    masses = item.weights[0].sum(axis=-1, dtype=np.float64).mean(axis=-1)
     lines = []
     layer = item.layers[0]
     for place, head in enumerate(item.heads):
@@ -126,7 +131,8 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
         )
         pattern, weight = describe(one)
         profile = one.weights[0, 0].mean(axis=0, dtype=np.float64)
-        lines.append(HeadLine(head, profile, pattern, weight, float(entropies[place])))
+        numbers = float(entropies[place]), float(masses[place])
+        lines.append(HeadLine(head, profile, pattern, weight, *numbers))
     return tuple(lines)
 
 

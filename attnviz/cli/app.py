@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import re
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +18,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from attnviz import __version__
-from attnviz.cli.output import received, status_of_signal
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.registry import FORMATS, Entry
 
@@ -51,8 +52,27 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
+received: list[int] = []
+"""The signals that have ended the run; a library may have made another error of the first."""
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """End the run, of either signal as Python does of Ctrl-C."""
+    received.append(number)
+    raise KeyboardInterrupt
+
+
+def status_of_signal() -> int:
+    """The exit status of a run that was interrupted, as a shell counts it: 130, or 143 by TERM."""
+    return 128 + (received[0] if received else signal.SIGINT)
+
+
 INTERRUPTED = 130
 """What typer answers to a KeyboardInterrupt, whatever signal it came by."""
+LONGEST_NAME = 200
+"""Characters of a file's name that a message shows."""
 
 
 class Commands(TyperGroup):
@@ -136,6 +156,9 @@ def _caught(run: Any) -> int:
         complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
         return 1
     except OSError as error:
+        if error.filename is not None:  # too long a name, a loop of links, gone meanwhile
+            complain(f"cannot use '{_short(str(error.filename))}': {error.strerror}")
+            return 1
         # Data is guarded where it is written; help and version are typer's to print.
         if error.errno != errno.ENOSPC:
             raise
@@ -150,6 +173,10 @@ def complain(message: str) -> None:
 
     line = " ".join(part.strip() for part in message.splitlines() if part.strip())
     sys.stderr.write(f"attnviz: error: {printable(line)}\n")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _worded(error: TyperException) -> str:

@@ -5,27 +5,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.storage.texts import BadText, Text, check_text
-
-if TYPE_CHECKING:
-    from attnviz.storage.texts.formats import FileFormat
-    from attnviz.storage.texts.lines import Lines
+from attnviz.storage.texts.formats import (
+    INPUT_FORMATS,
+    SUFFIXES,
+    FileFormat,
+    check_reading,
+    format_of_file,
+    is_packed,
+    read_texts,
+)
+from attnviz.storage.texts.lines import LONGEST, Lines, open_lines, read_file, unbroken
 
 _open: list[Lines] = []
 """The lines of stdin once they are read; there is one stdin."""
 
 
-def stdin_lines() -> Iterator[bytes]:
+def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
     """The lines of stdin, unpacked where they are gzip, none later than it comes."""
-    from attnviz.storage.texts.lines import Lines, open_lines, unbroken
-
     buffer: Any = sys.stdin.buffer
-    lines = open_lines(getattr(buffer, "raw", buffer), "stdin")
-    _open[:] = [lines] if isinstance(lines, Lines) else []
+    lines = open_lines(getattr(buffer, "raw", buffer), "stdin", longest=longest)
+    _open[:] = [] if lines.packed else [lines]
     yield from unbroken(lines, "stdin")
 
 
@@ -49,32 +53,25 @@ def count_records(
     *,
     pairs: bool = False,
     keep_blank: bool = False,
-    columns: str | None = None,
-    input_format: str | None = None,
+    **how: Any,
 ) -> int | None:
     """How many texts, good and bad, a file gives; None of what can be read only once."""
-    from attnviz.storage.texts.formats import read_texts
-
     if file == "-" or not Path(file).is_file():
         return None
-    reading = reading_of(
-        file, pairs=pairs, keep_blank=keep_blank, columns=columns, input_format=input_format
-    )
-    return sum(1 for _ in read_texts(_lines(Path(file)), f"'{file}'", reading))
+    reading = reading_of(file, pairs=pairs, keep_blank=keep_blank, **how)
+    return sum(1 for _ in read_texts(_lines(Path(file), reading), f"'{file}'", reading))
 
 
 def reading_of(
-    file: str, *, pairs: bool, keep_blank: bool, columns: str | None, input_format: str | None
+    file: str,
+    *,
+    pairs: bool,
+    keep_blank: bool,
+    columns: str | None = None,
+    input_format: str | None = None,
+    max_line: int = LONGEST >> 20,
 ) -> FileFormat:
     """How to read a file: as its name says, unless a format was given."""
-    from attnviz.storage.texts.formats import (
-        INPUT_FORMATS,
-        SUFFIXES,
-        FileFormat,
-        check_reading,
-        format_of_file,
-    )
-
     path = Path(file)
     if input_format is None:
         input_format = format_of_file(path)
@@ -90,33 +87,31 @@ def reading_of(
         from attnviz.storage.texts.tables import parse_columns
 
         asked = parse_columns(columns, pairs=pairs)
-    reading = FileFormat(input_format or "txt", pairs, keep_blank, asked)
+    reading = FileFormat(input_format or "txt", pairs, keep_blank, asked, max_line << 20)
     check_reading(reading)
     return reading
 
 
 def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
     """Texts as they come; that there is a file with the right columns is found out here and now."""
-    from attnviz.storage.texts.formats import read_texts
-
     if file == "-":
-        return _some(read_texts(stdin_lines(), "stdin", reading), "stdin")
+        return _some(read_texts(stdin_lines(reading.longest), "stdin", reading), "stdin")
     from attnviz.storage.matrices import open_file
 
     path, name = Path(file), f"'{file}'"
     if not path.is_fifo():  # opening a pipe would take what is in it
         open_file(path).close()
     if path.is_file():
-        next(read_texts(_lines(path), name, reading), None)
-    return _some(read_texts(_lines(path), name, reading), name)
+        next(read_texts(_lines(path, reading), name, reading), None)
+    return _some(read_texts(_lines(path, reading), name, reading), name)
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
     """The lines of a file, opened once they are wanted; a pipe gives what it has at once."""
-    from attnviz.storage.texts.formats import is_packed
-    from attnviz.storage.texts.lines import read_file
+    from attnviz.storage.matrices import open_file
 
-    yield from read_file(path.open("rb", buffering=0), f"'{path}'", packed=is_packed(path))
+    file = open_file(path, buffering=0)
+    yield from read_file(file, f"'{path}'", packed=is_packed(path), longest=reading.longest)
 
 
 def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
@@ -138,7 +133,7 @@ INPUT = opt(
 
 def reading(options: Options) -> dict[str, Any]:
     """How files were asked to be read, as `texts_of` takes it."""
-    return {"columns": options.many.columns, "input_format": options.many.input_format}
+    return {name: getattr(options.many, name) for name in ("columns", "input_format", "max_line")}
 
 
 def texts_of(
@@ -149,6 +144,7 @@ def texts_of(
     keep_blank: bool = False,
     columns: str | None = None,
     input_format: str | None = None,
+    max_line: int = LONGEST >> 20,
 ) -> tuple[Iterator[Text | BadText], bool]:
     """The texts that were given, and whether there may be several."""
     if file is not None and arguments:
@@ -166,6 +162,7 @@ def texts_of(
             keep_blank=keep_blank,
             columns=columns,
             input_format=input_format,
+            max_line=max_line,
         )
         return texts_of_file(file or "-", how), True
     if columns is not None or input_format is not None:

@@ -77,7 +77,11 @@ def option_of(
     if choices:
         optional = type(None) in get_args(annotation)
         annotation = one_of(choices) | None if optional else one_of(choices)
-    settings: dict[str, Any] = {"metavar": declared.metavar, "min": declared.min}
+    settings: dict[str, Any] = {
+        "metavar": declared.metavar,
+        "min": declared.min,
+        "max": declared.max,
+    }
     if declared.suggested:
         settings["autocompletion"] = completing(declared.suggested)
     words = {"choices": in_words(choices) if choices else "", "suffixes": ", ".join(suffixes)}

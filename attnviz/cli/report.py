@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ from attnviz.cli.sinks import (
     renderer_of,
 )
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.notices import kind_of, notices_to
+from attnviz.core.notices import joined, kind_of, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display
@@ -79,11 +80,12 @@ class Report(AbstractContextManager["Report"]):
         places = {name: path for name, path in pictures.items() if path is not None}
         given = [value for name, value in options.given if name not in pictures]
         self.format = check_places(options, kind, places.values(), given, many=many)
-        self.said: set[str] = set()
+        self.said, self.held = dict[str, str](), dict[str, str]()
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         names = [self.format, *([format_of(output.output, kind)] if output.output else [])]
         shown = kind not in PLAIN and any(FORMATS[name].form in ("text", "maps") for name in names)
         display = display_of_stdout(many=many) if shown else Display(many=many)
+        display = replace(display, rows=output.max_rows)
         self.resumable = resumable = (
             open_resumable(
                 options, many=many, command=command, input_file=input_file, width=display.width
@@ -98,7 +100,7 @@ class Report(AbstractContextManager["Report"]):
         with self.open:  # what fails before the run has begun leaves no draft
             self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
             if draft := self._draft(output.output, resumable):
-                plain = Display(many=many, width=display.width)
+                plain = replace(display, colors=None)
                 renderer = renderer_of(format_of(draft.path, kind), kind, plain)
                 self.sinks.append(DataSink(renderer, draft))
             for picture, path in places.items():
@@ -128,6 +130,7 @@ class Report(AbstractContextManager["Report"]):
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self._say_held()
         if self.resumable is not None:
             self.resumable.leave()
         self.open.__exit__(*error)
@@ -157,11 +160,23 @@ class Report(AbstractContextManager["Report"]):
                 self.failed = rejects.read_bytes().count(b"\n")
 
     def say(self, text: str) -> None:
-        """Say a note on stderr, once, whatever its numbers, unless --quiet was given."""
+        """Say a note on stderr, once, unless --quiet was given; if its numbers change, again."""
         kind = kind_of(text)
         if kind not in self.said and not self.options.output.quiet:
             note(text)
-        self.said.add(kind)
+        self.said.setdefault(kind, text)
+        self.hold(text)
+
+    def hold(self, text: str) -> None:
+        """Say a note when all is done, its numbers as a range over the texts."""
+        kind = kind_of(text)
+        self.held[kind] = joined(self.held.get(kind, text), text)
+
+    def _say_held(self) -> None:
+        for kind, text in self.held.items():
+            if self.said.get(kind) != text and not self.options.output.quiet:
+                note(text)
+            self.said[kind] = text
 
     def say_of(self, attention: Attention) -> None:
         """Say what a reader must know of a result."""
@@ -169,7 +184,7 @@ class Report(AbstractContextManager["Report"]):
 
         if not self.options.output.quiet:
             for text in (*attention.provenance.notes, *notable_holders(attention)):
-                self.say(text)
+                self.hold(text)
 
     def say_done(self, what: str, loaded: float | None = None) -> None:
         """Say how long the work took, if --verbose was given."""
@@ -212,6 +227,7 @@ class Report(AbstractContextManager["Report"]):
                 sink.finish()
             if self.rejects is not None:
                 self.rejects.keep()
+        self._say_held()
 
     def counted(
         self, total: Callable[[], int | None] | None

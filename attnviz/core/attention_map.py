@@ -6,13 +6,13 @@ map is made, so that renderers and analyses need none of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnviz.core.errors import InputError, choose
+from attnviz.core.errors import InputError, NotFiniteError, choose
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,6 +131,7 @@ class AttentionMap:
             )
         if weights.size == 0:
             raise InputError(f"weights of stream '{self.stream}' are empty: shape {weights.shape}")
+        check_finite(weights, self.stream, self.layers, self.heads)
         check_values(weights, self.values, self.stream)
 
     def with_weights(self, weights: NDArray[np.float32], **changes: Any) -> AttentionMap:
@@ -151,11 +152,37 @@ def check_single_tokens(item: AttentionMap, what: str) -> None:
         )
 
 
+def check_finite(
+    weights: NDArray[np.floating],
+    stream: str,
+    layers: Sequence[str],
+    heads: Sequence[str] = (),
+    dtype: str = "",
+    what: str = "attention",
+) -> None:
+    """Refuse weights (layers, heads, queries, keys) that are NaN or infinite; NotFiniteError.
+
+    `dtype` is the precision that they were computed in, where it is known; `what` what they are.
+    """
+    if not np.isfinite(float(weights.min()) + float(weights.max())):
+        layer, head = np.argwhere(~np.isfinite(weights).all(axis=(2, 3)))[0].tolist()
+        raise not_finite(stream, layers[layer], heads[head] if heads else str(head), dtype, what)
+
+
+def not_finite(
+    stream: str, layer: str, head: str, dtype: str = "", what: str = "attention"
+) -> NotFiniteError:
+    """The error where a head's attention is NaN or infinite, or `what` is."""
+    hint = ": numbers above 65,504 overflow in float16, --dtype float32 has room for them"
+    return NotFiniteError(
+        f"{what} of layer {layer} head {head} (stream '{stream}') is NaN or infinite"
+        + (hint if dtype == "float16" else "")
+    )
+
+
 def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> None:
-    """Refuse values that are not finite, or shares outside 0 to 1, with an InputError."""
+    """Refuse shares outside 0 to 1 with an InputError."""
     lowest, highest = float(weights.min()), float(weights.max())
-    if not np.isfinite(lowest + highest):
-        raise InputError(f"weights of stream '{stream}' hold values that are not finite")
     if values == "share" and (lowest < -1e-3 or highest > 1 + 1e-3):
         raise InputError(
             f"weights of stream '{stream}' run from {lowest:.4g} to {highest:.4g}, outside 0 to 1: "
@@ -335,8 +362,9 @@ class HeadLine:
         profile: what each key receives on average, shape (keys,).
         pattern: what it does in words ("each → the one before"), or its sharpest link.
         weight: how much of a row's attention that pattern or link holds.
-        entropy: mean over its rows, in nats; 0: every query attends to one key; NaN where rows and
-            columns are blocks of tokens.
+        entropy: mean over its rows, each made to sum to 1, in nats; 0: every query attends to one
+            key; NaN where rows and columns are blocks of tokens, or values are signed.
+        mass: the mean sum of a row.
     """
 
     head: str
@@ -344,6 +372,7 @@ class HeadLine:
     pattern: str
     weight: float
     entropy: float
+    mass: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

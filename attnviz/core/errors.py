@@ -19,6 +19,10 @@ class InputError(AttnvizError):
     """A text, a file or a record that cannot be read or used."""
 
 
+class NotFiniteError(InputError):
+    """Attention of one text that is NaN or infinite, and so means nothing."""
+
+
 class ModelError(AttnvizError):
     """A model or tokenizer that cannot be found, loaded or run."""
 
@@ -55,6 +59,11 @@ def choose(name: str, allowed: Iterable[str], what: str) -> str:
     raise UsageError(
         f"unknown {what} '{name}': choose from {', '.join(names)}.{did_you_mean(name, names)}"
     )
+
+
+def is_number(text: str) -> bool:
+    """Whether a text spells a whole number that could count something: of 18 digits at most."""
+    return text.isdecimal() and len(text) <= 18
 
 
 def in_words(names: Iterable[str]) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, Token
+from attnviz.core.attention_map import Attention, Token, check_finite
+from attnviz.core.errors import is_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +36,11 @@ class AttentionGradients:
     output: str
     probability: float | None = None
 
+    def __post_init__(self) -> None:
+        for item, found in zip(self.attention.maps, self.gradients, strict=True):
+            dtype = self.attention.provenance.dtype
+            check_finite(found, item.stream, item.layers, item.heads, dtype, "the gradient")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueVectors:
@@ -51,6 +57,11 @@ class ValueVectors:
     attention: Attention
     products: tuple[NDArray[np.float64], ...]
     projected: bool
+
+    def __post_init__(self) -> None:
+        for item, found in zip(self.attention.maps, self.products, strict=True):
+            of_heads, dtype = found.swapaxes(1, 2), self.attention.provenance.dtype
+            check_finite(of_heads, item.stream, item.layers, item.heads, dtype, "the value vector")
 
 
 def inner_products(
@@ -88,7 +99,7 @@ def find_token(tokens: Sequence[Token], wanted: str, first: int = 0) -> int | No
     ]
     if named:
         return named[-1]
-    if wanted.isdecimal() and first <= int(wanted) < len(tokens) + first:
+    if is_number(wanted) and first <= int(wanted) < len(tokens) + first:
         return int(wanted)
     return None
 

@@ -14,7 +14,7 @@ from attnviz.core.attention_map import Link as Link
 from attnviz.core.attention_map import View as View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -97,6 +97,20 @@ class Meaning:
     low: str
     high: str
     top: float
+
+
+DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
+"""Measures of a row as a distribution, whatever it sums to."""
+
+
+def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:
+    """What a reader must know where rows do not sum to 1; empty where they do."""
+    names = [meaning.name for meaning in measures]
+    if "mass" not in names:
+        return ""
+    told = [name for name in DISTRIBUTIONS if name in names]
+    none = "; rows that attend to nothing (empty) are left out of them" if "empty" in names else ""
+    return f"rows do not sum to 1 (mass): {', '.join(told)} are of rows made to sum to 1{none}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,26 @@ def notices_to(listener: Listener | None) -> Iterator[None]:
         _listener.reset(token)
 
 
+_NUMBER = r"\d+(?:[.,]\d+)*"
+_TOLD = re.compile(rf"{_NUMBER}(?:–{_NUMBER})?|'.*'")
+
+
 def kind_of(text: str) -> str:
     """A notice without its numbers and quoted names: such notices say the same."""
-    return re.sub(r"\d[\d.,]*|'.*'", "", text)
+    return _TOLD.sub("", text)
+
+
+def joined(text: str, other: str) -> str:
+    """Two notices of one kind as one: numbers that differ become a range ("31–40%").
+
+    Quoted names that differ are left out ('…').
+    """
+    others = iter(_TOLD.findall(other))
+    return _TOLD.sub(lambda match: _range(match[0], next(others, match[0])), text)
+
+
+def _range(one: str, other: str) -> str:
+    if one == other or "'" in one + other:
+        return one if one == other else "'…'"
+    ends = sorted((*one.split("–"), *other.split("–")), key=lambda n: float(n.replace(",", "")))
+    return f"{ends[0]}–{ends[-1]}"

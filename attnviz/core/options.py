@@ -23,6 +23,7 @@ InputFormat = Literal["txt", "jsonl", "csv", "tsv"]
 OnError = Literal["skip", "stop"]
 EngineName = Literal["local", "ray"]
 
+LARGEST_SEED = 2**64 - 1
 LENS_NAMES = ("raw", *LENSES, "all")
 """What --lens can be: the weights themselves, a lens, or all of them side by side."""
 
@@ -35,7 +36,7 @@ class Option:
         group: the options that it is offered with; of a command's own option the panel of the help.
         usage: "--format -f NAME": its names and what stands for its value; a flag has none.
         help: a noun phrase; "{choices}" stands for what the field may be.
-        min: the least number.
+        min: the least number; a seed has 64 bits at most.
         choices: the names of a table that it may be; a Literal type says so by itself.
         suggested: names that a shell completes, among other values.
     """
@@ -44,6 +45,7 @@ class Option:
     usage: str
     help: str
     min: int | None = None
+    max: int | None = None
     choices: tuple[str, ...] = ()
     suggested: tuple[str, ...] = ()
 
@@ -88,7 +90,9 @@ class Origin:
     causal: bool = opt("causal", "--causal", "Hide every later token.")
     size: int = opt("layer", "--size N", "Features of an own layer.", default=64, min=1)
     heads: int = opt("layer", "--heads N", "Heads of an own layer.", default=4, min=1)
-    seed: int = opt("layer", "--seed N", "Seed of an own layer.", default=0, min=0)
+    seed: int = opt(
+        "layer", "--seed N", "Seed of an own layer.", default=0, min=0, max=LARGEST_SEED
+    )
     device: Device = opt("compute", "--device NAME", "{choices}.", default="auto")
     device_map: DeviceMap | None = opt(
         "model",
@@ -220,6 +224,9 @@ class Output:
     )
     overwrite: bool = opt("page", "--overwrite", "Replace files FILE-0, … that others made, too.")
     open_page: bool = opt("page", "--open", "Show the interactive page in a browser.")
+    max_rows: int = opt(
+        "data", "--max-rows N", "Rows that a table shows at most; 0: all.", default=500, min=0
+    )
     quiet: bool = opt("said", "--quiet -q", "No notes and no progress on stderr.")
     verbose: bool = opt("said", "--verbose -v", "Say on stderr what is done, and how fast.")
 
@@ -235,6 +242,9 @@ class Many:
     )
     input_format: InputFormat | None = opt(
         "reading", "--input-format NAME", "{choices}, where no suffix tells (stdin is txt)."
+    )
+    max_line: int = opt(
+        "reading", "--max-line MIB", "Longest line or row to read.", default=64, min=1
     )
     on_error: OnError = opt(
         "reading", "--on-error HOW", "A line that fails: {choices} (skip says so).", default="skip"

@@ -303,6 +303,10 @@ MEASURES: dict[str, Measure] = {
     "confidence": Measure(
         "Mean of each row's largest weight, without the end token.", "spread:confidence", "conf"
     ),
+    "mass": Measure("Mean sum of a row, told where rows do not sum to 1.", "spread:mass", "mass"),
+    "empty": Measure(
+        "Rows that attend to nothing, told where there are any.", "spread:empty", "none"
+    ),
     "distance": Measure(
         "Mean distance between a token and the tokens it attends to, in tokens.",
         "distance:distance",

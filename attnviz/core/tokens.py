@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from attnviz.core.attention_map import Token
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import UsageError, is_number
 
 
 def continues_word(text: str, start: int) -> bool:
@@ -44,7 +44,7 @@ def patch_tokens(rows: int, columns: int) -> tuple[Token, ...]:
 def parse_patch(text: str) -> tuple[int, int]:
     """Row and column of "3,5"; a UsageError where it is written otherwise."""
     row, comma, column = (part.strip() for part in text.partition(","))
-    if not comma or not row.isdecimal() or not column.isdecimal():
+    if not comma or not is_number(row) or not is_number(column):
         raise UsageError(f"--patch '{text}' is no patch: write ROW,COLUMN, both from 0 (3,5)")
     return int(row), int(column)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import UsageError, is_number
 from attnviz.core.options import Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
@@ -69,7 +69,7 @@ def _check_extent(origin: Origin, command: Command) -> None:
 def parse_part(text: str, option: str) -> tuple[int, int]:
     """The first and last token that "120-140" names; "120" is one token."""
     first, dash, last = text.partition("-")
-    if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
+    if not is_number(first) or (dash and not (is_number(last) and int(first) <= int(last))):
         raise UsageError(f"{option} '{text}' is no range of tokens: write 120-140, counted from 0")
     return int(first), int(last if dash else first)
 

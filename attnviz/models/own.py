@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance, Token
+from attnviz.core.attention_map import (
+    Attention,
+    AttentionMap,
+    Projections,
+    Provenance,
+    Token,
+    check_finite,
+)
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
@@ -23,6 +30,8 @@ from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models import attend_each, check_device, check_kind, texts_of
 
+# What overflows is refused by name, and needs no warning of numpy's besides.
+overflowing = np.errstate(over="ignore", invalid="ignore")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
@@ -51,6 +60,11 @@ class SeededLayer(OneByOne):
         dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
         self.backend = Backend(check_device(origin.device), dtype)
         self.embedding = SeededEmbedding(origin.seed, origin.size)
+
+    def checked(self, stream: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The weights, unless their precision has overflowed."""
+        check_finite(weights, stream, ["0"], dtype=self.backend.dtype)
+        return weights
 
     def provenance(self) -> Provenance:
         """Where the weights come from, with the warning that they mean nothing."""
@@ -86,18 +100,21 @@ class OwnLayer(SeededLayer):
         products = inner_products(split_heads(value, self.heads), None)
         return ValueVectors(attention, (products[None],), projected=False)
 
+    @overflowing
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "self", "cross")
         if query.kind == "self":
             queries = keys = split_words(query.text)
             weights, kept = self._attend(queries, keys)
             hides_later = self.origin.causal or self.name.startswith("causal")
-            item = AttentionMap("causal" if hides_later else "self", queries, keys, weights)
+            stream = "causal" if hides_later else "self"
+            item = AttentionMap(stream, queries, keys, self.checked(stream, weights))
         elif query.target is None:
             raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
         else:
             keys, queries = split_words(query.text), split_words(query.target)
             weights, kept = self._attend(queries, keys)
+            weights = self.checked("cross", weights)
             item = AttentionMap(
                 "cross", queries, keys, weights, query_side="target", key_side="source"
             )
@@ -147,6 +164,7 @@ class OwnCoLayer(SeededLayer):
         """Drawn parameters of shape (size,)."""
         return self.backend.array(self.embedding.projection(name, 1)[:, 0] * 2)
 
+    @overflowing
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "co")
         if query.target is None:
@@ -165,7 +183,7 @@ class OwnCoLayer(SeededLayer):
                 found.stream,
                 sides[found.rows],
                 sides[found.columns],
-                to_numpy(found.weights).reshape(shape),
+                self.checked(found.stream, to_numpy(found.weights).reshape(shape)),
                 query_side=names[found.rows],
                 key_side=names[found.columns],
                 **SIGNED if found.signed else {},

@@ -27,13 +27,18 @@ PROJECTIONS = ("w_query", "w_key")
 
 
 class Matrices(OneByOne):
-    """The weights, or the projections, that a file holds; empty texts stand for its tokens."""
+    """The weights, or the projections, that a file holds; empty texts stand for its tokens.
+
+    Weights have 2 axes (queries, keys), 3 (heads first) or 4 (layers first).
+    """
 
     def __init__(self, origin: Origin, path: Path) -> None:
         self.origin, self.path = origin, path
         self.found = read_matrices(path)
         if "weights" in self.found:
-            self.found["weights"] = four_axes(self.found["weights"], path)
+            axes = len(self.found.shape("weights"))
+            if not 2 <= axes <= 4:
+                raise InputError(f"'weights' in '{path}' has {axes} axes, not 2, 3 or 4")
             if origin.causal:
                 raise UsageError(f"--causal changes nothing in '{path}': its weights are given")
         elif not all(name in self.found for name in PROJECTIONS):
@@ -69,14 +74,15 @@ class Matrices(OneByOne):
     def _weights(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
         if "weights" not in self.found:
             return self._attend(queries, keys)
-        weights: NDArray[np.float32] = self.found["weights"]
+        shape = self.found.shape("weights")
         for axis, tokens, what in ((-2, queries, "query"), (-1, keys, "key")):
-            if weights.shape[axis] != len(tokens):
+            if shape[axis] != len(tokens):
                 raise InputError(
-                    f"'{self.path}' has weights for {weights.shape[axis]} {what} tokens, "
+                    f"'{self.path}' has weights for {shape[axis]} {what} tokens, "
                     f"but there are {len(tokens)}: {' '.join(t.text for t in tokens)[:60]}"
                 )
-        return weights
+        weights: NDArray[np.float32] = self.found["weights"].astype(np.float32)
+        return weights.reshape((1,) * (4 - len(shape)) + shape)
 
     def _attend(self, queries: Sequence[Token], keys: Sequence[Token]) -> NDArray[np.float32]:
         w_query, w_key = (self.found[name] for name in PROJECTIONS)
@@ -85,11 +91,12 @@ class Matrices(OneByOne):
                 f"'w_query' of shape {w_query.shape} and 'w_key' of shape {w_key.shape} "
                 f"in '{self.path}' do not meet: both need two axes and as many columns"
             )
-        query = self._inputs(queries, w_query.shape[0]) @ w_query
-        key = self._inputs(keys, w_key.shape[0]) @ w_key
         heads = self._heads(w_query.shape[1])
-        mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
-        weights: NDArray[np.float64] = multi_head(query, key, key, mask, heads=heads)[1]
+        with np.errstate(over="ignore", invalid="ignore"):  # a map refuses what is not finite
+            query = self._inputs(queries, w_query.shape[0]) @ w_query
+            key = self._inputs(keys, w_key.shape[0]) @ w_key
+            mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
+            weights: NDArray[np.float64] = multi_head(query, key, key, mask, heads=heads)[1]
         return weights.astype(np.float32)[None]
 
     def _heads(self, size: int) -> int:
@@ -118,13 +125,6 @@ class Matrices(OneByOne):
         settings: dict[str, Any] = {} if given else {"seed": self.origin.seed}
         notes = () if given or "inputs" in self.found else ("inputs are seeded random vectors",)
         return Provenance("file", self.path.name, settings=settings, notes=notes)
-
-
-def four_axes(weights: NDArray[Any], path: Path) -> NDArray[np.float32]:
-    """Weights of 2 (queries, keys), 3 (heads first) or 4 axes (layers first) as 4."""
-    if not 2 <= weights.ndim <= 4:
-        raise InputError(f"'weights' in '{path}' has {weights.ndim} axes, not 2, 3 or 4")
-    return weights.astype(np.float32).reshape((1,) * (4 - weights.ndim) + weights.shape)
 
 
 class SavedMaps(OneByOne):

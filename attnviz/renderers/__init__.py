@@ -23,7 +23,8 @@ class Display:
     """What is known of the place where text will be read, with its colours: None for none.
 
     `first` is the number of the first text among all records of the input; `many`: several texts
-    may come; `begun`: a run that was interrupted has written the beginning already.
+    may come; `begun`: a run that was interrupted has written the beginning already; `rows`: how
+    many a table shows at most, 0: all.
     """
 
     width: int = 80
@@ -31,6 +32,7 @@ class Display:
     many: bool = False
     first: int = 0
     begun: bool = False
+    rows: int = 0
 
 
 class Renderer(Protocol):

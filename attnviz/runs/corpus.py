@@ -22,8 +22,8 @@ from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary, WordCounts, vocabulary_of
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.errors import AttnvizError, InputError, OutputError
-from attnviz.core.notices import kind_of, notify
+from attnviz.core.errors import AttnvizError, InputError, OutputError, is_number
+from attnviz.core.notices import joined, kind_of, notify
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.journal import check_same_options
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
@@ -56,12 +56,10 @@ class ShardTask:
 
     attend: AttendChunk
     vocabulary: Vocabulary
-    replicates: int
-    seed: int
 
     def empty(self) -> Aggregates:
         """Aggregates of no text, to merge others into."""
-        return Aggregates(self.vocabulary, self.replicates, self.seed)
+        return Aggregates(self.vocabulary)
 
     def __call__(self, shard: Shard) -> ShardResult:
         """The aggregates of a shard's texts."""
@@ -108,11 +106,11 @@ class CorpusState:
         self.records += len(chunk)
 
     def _add_notes(self, notes: Mapping[str, int]) -> None:
-        """Of notes that differ in their numbers only the first stands for all."""
-        kinds = {kind_of(text): text for text in self.notes}
+        """Notes that differ in their numbers only become one, with ranges."""
         for text, count in notes.items():
-            first = kinds.setdefault(kind_of(text), text)
-            self.notes[first] = self.notes.get(first, 0) + count
+            same = next((one for one in self.notes if kind_of(one) == kind_of(text)), text)
+            before = self.notes.pop(same, 0)
+            self.notes[joined(same, text)] = before + count
 
 
 def study(
@@ -236,7 +234,7 @@ def read_frequencies(path: Path) -> Vocabulary:
         with path.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, 1):
                 word, _, count = line.rstrip("\n").rpartition("\t")
-                if not word or not count.strip().isdecimal():
+                if not word or not is_number(count.strip()):
                     raise InputError(
                         f"line {number} of '{path}' is not a word, a tab and a count: "
                         f"'{line.strip()}'"

@@ -23,7 +23,7 @@ from attnviz.storage.writing import replace_durably
 SCHEMA = 1
 SAMPLE = 1 << 20
 """Bytes of an input file, at its beginning and at its end, that tell it from another."""
-DECIDING = ("columns", "input_format", "batch_size", "shard_size", "rejects")
+DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
 """What of the options of many texts decides what a file holds; who shares the work does not."""
 
 

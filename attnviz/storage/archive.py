@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import codecs
 import io
+import lzma
+import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -19,7 +22,16 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
-from attnviz.storage.documents import dump_json, from_document, identity_of, parse_json, to_document
+from attnviz.storage.documents import (
+    Shape,
+    check_room,
+    dump_json,
+    from_document,
+    identity_of,
+    parse_json,
+    read_numbers,
+    to_document,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,10 +42,13 @@ ZIP = b"PK\x03\x04"
 INDEX = "attnviz"
 ENCODINGS = {"<": "utf-32-le", ">": "utf-32-be"}
 CHUNK = 1 << 18
+LONGEST = 64 << 20
+"""Characters of a text's document without its weights at most."""
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
-    *(ValueError, LookupError, TypeError),
-    RuntimeError,  # encrypted, or of a version that zipfile does not know
+    *(ValueError, LookupError, TypeError, AttributeError),
+    *(SyntaxError, tokenize.TokenError),  # of a header, which is Python's spelling of a dictionary
+    *(RuntimeError, lzma.LZMAError),  # encrypted, or packed as zipfile or this package cannot
 )
 """What reading a damaged archive may raise; no single error of zipfile and numpy covers it."""
 
@@ -84,17 +99,18 @@ class ArchiveWriter:
 class ArchiveReader:
     """The texts of an archive, of which only what is asked for is read."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], where: str = "the .npz archive") -> None:
+        self.where = where
         try:
             self.archive = zipfile.ZipFile(file)
             self.archive.getinfo(f"{INDEX}.npy")
         except KeyError as error:
             raise InputError(
-                f"the .npz archive has no member '{INDEX}': attnviz did not write it; "
+                f"{where} has no member '{INDEX}': attnviz did not write it; "
                 "for matrices of your own use 'attnviz self --weights FILE'"
             ) from error
         except DAMAGE as error:
-            raise _damaged(error) from error
+            raise self._damaged(error) from error
 
     def ids(self) -> Iterator[str]:
         """The texts' ids in order."""
@@ -117,18 +133,56 @@ class ArchiveReader:
             with self.archive.open(f"{INDEX}.npy") as member:
                 yield from _list_items(_texts(member))
         except DAMAGE as error:
-            raise _damaged(error) from error
+            raise self._damaged(error) from error
 
     def _read(self, number: int, line: bytes) -> Attention:
-        document = parse_json(line, f"member '{INDEX}'")
-        try:
-            for position, item in enumerate(document["maps"]):
-                name = _member(number, position, item["stream"])
-                with self.archive.open(f"{name}.npy") as member:
-                    item["weights"] = np.lib.format.read_array(member, allow_pickle=False)
-        except DAMAGE as error:
-            raise _damaged(error) from error
-        return from_document(document)
+        def weights(position: int, stream: str, named: Shape) -> NDArray[Any]:
+            name = _member(number, position, stream)
+            try:
+                shape = shape_of(self.archive, f"{name}.npy")
+                if not fits(shape, named):
+                    told = ", ".join("any" if size is None else str(size) for size in named)
+                    raise ValueError(f"member '{name}' has the shape {shape}, not ({told})")
+                return read_numbers(read_member(self.archive, f"{name}.npy"), f"member '{name}'")
+            except DAMAGE as error:
+                raise InputError(f"damaged: {error}") from error
+
+        place = f"text {number} of {self.where}"
+        return from_document(parse_json(line, f"member '{INDEX}'"), place, weights)
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(f"{self.where} is damaged: {error}")
+
+
+def fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    """Whether a shape is the one wanted, of which None may be any size."""
+    sizes = zip(wanted, shape, strict=False)
+    return len(shape) == len(wanted) and all(want in (None, size) for want, size in sizes)
+
+
+def shape_of(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
+    """The shape of an array by its header alone; a ValueError where there is less than it says."""
+    with archive.open(name) as member:
+        shape, kind = _header(member)
+    needed, held = math.prod(shape) * kind.itemsize, archive.getinfo(name).file_size
+    if needed > held:
+        raise ValueError(f"member '{name}' says {needed} bytes and has {held}")
+    return shape
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """The array of a member, where it fits into memory; nothing in it is run."""
+    check_room(archive.getinfo(name).file_size, f"member '{name}'")
+    with archive.open(name) as member:
+        found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+        return found
+
+
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(member)
+    read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
+    shape, _, kind = getattr(np.lib.format, read)(member)
+    return shape, kind
 
 
 def dump_archive(attentions: Sequence[Attention]) -> bytes:
@@ -159,9 +213,7 @@ class _Packed:
 
 def _texts(member: IO[bytes]) -> Iterator[str]:
     """The one text in a numpy array, in pieces: it may be larger than memory."""
-    version = np.lib.format.read_magic(member)
-    read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
-    shape, _, kind = getattr(np.lib.format, read)(member)
+    shape, kind = _header(member)
     if shape != () or kind.kind != "U":
         raise ValueError(f"member '{INDEX}' is no text")
     decoder = codecs.getincrementaldecoder(ENCODINGS[kind.str[0]])()
@@ -188,6 +240,8 @@ def _lines(texts: Iterator[str]) -> Iterator[str]:
     rest = ""
     for text in texts:
         *complete, rest = (rest + text).split("\n")
+        if len(rest) > LONGEST:
+            raise ValueError(f"a text's document is longer than {LONGEST >> 20} MiB")
         yield from complete
     yield rest
 
@@ -219,10 +273,6 @@ class ByteBuffer(io.RawIOBase):
         taken = b"".join(self.parts)
         self.parts.clear()
         return taken
-
-
-def _damaged(error: Exception) -> InputError:
-    return InputError(f"the .npz archive is damaged: {error}")
 
 
 def _member(number: int, position: int, stream: str) -> str:

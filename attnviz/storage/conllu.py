@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.attention_map import Token
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, is_number
 
 COLUMNS = 10
 ROOT = -1
@@ -88,7 +88,7 @@ def _sentence(block: list[str], where: str) -> Sentence:
 
 
 def _head(fields: list[str], place: int) -> int | None:
-    return int(fields[place]) if fields[place].isdecimal() else None
+    return int(fields[place]) if is_number(fields[place]) else None
 
 
 Surface = tuple[Any, list[Any]]

@@ -6,9 +6,9 @@ JSON is written so that it is safe to show on a terminal.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -17,19 +17,27 @@ from attnviz.core.attention_map import (
     Attention,
     AttentionMap,
     Focus,
-    Link,
     Provenance,
     Token,
     typed_facts,
 )
 from attnviz.core.errors import InputError
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.storage.schema import MapDocument
+
 SCHEMA = 1
+Shape = tuple[int | None, int | None, int, int]
+SMALL = 1 << 26
+"""Bytes that fit into any memory."""
+WeightsReader = Callable[[int, str, Shape], Any]
 HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Control, direction and invisible characters as a range for a regular expression: data spells
 them out, so that a token can neither style nor reorder a terminal."""
 
-_UNSAFE = re.compile(f"[{HIDDEN}]")
+_UNSAFE = re.compile(f"[{HIDDEN}\ud800-\udfff]")
 _IDENTITY = re.compile(rb'\{"schema":1,"id":("(?:[^"\\]|\\.)*"),')
 """How every document begins that this package wrote."""
 
@@ -43,7 +51,12 @@ def dump_json(document: Any) -> str:
     text = data.decode()
     if data.isascii() and b"\x7f" not in data:
         return text  # as most are, whose megabytes of numbers need no second look
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return spelt(text)
+
+
+def spelt(json_text: str) -> str:
+    """JSON with its characters that hide or turn text, and halves of characters, spelt out."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text)
 
 
 def parse_json(text: str | bytes, where: str) -> Any:
@@ -58,6 +71,34 @@ def check_words(words: Any, name: str, where: str) -> None:
     """Refuse what is no list of words with an InputError."""
     if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
         raise InputError(f"'{name}' in {where} is not a list of words")
+
+
+def read_numbers(value: Any, what: str, dtype: Any = np.float32) -> NDArray[Any]:
+    """Real numbers as an array; an InputError where `what` is anything else, texts too."""
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} has rows of different lengths") from error
+    if found.dtype.kind == "c":
+        raise InputError(f"{what} holds complex numbers: store real ones")
+    if found.dtype.kind not in "biuf":
+        raise InputError(f"{what} is no matrix of numbers")
+    with np.errstate(over="ignore"):  # what is not finite is refused by whoever reads it
+        return found.astype(dtype, copy=False)
+
+
+def check_room(needed: int, what: str) -> None:
+    """Refuse to read so many bytes of numbers where they would fill the memory."""
+    if needed < SMALL:
+        return
+    import psutil
+
+    free = psutil.virtual_memory().available
+    if needed > free / 2:
+        raise InputError(
+            f"{what} holds {needed / 2**30:,.1f} GiB of numbers, more than half of the "
+            f"{free / 2**30:,.1f} GiB of memory that are free"
+        )
 
 
 def to_document(attention: Attention) -> dict[str, Any]:
@@ -108,33 +149,42 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def from_document(document: Any) -> Attention:
-    """The attention that a document holds; its weights may be nested lists or an array."""
+def from_document(
+    document: Any, where: str = "the document", read_weights: WeightsReader | None = None
+) -> Attention:
+    """The attention that a document holds.
+
+    Its weights may be nested lists or an array, also a flat one with a "shape"; or they are what
+    `read_weights` answers for the number of each map, its stream and its shape, of which None is
+    not known. An InputError names the record (`where`) and the field that does not fit.
+    """
+    from attnviz.storage.schema import Document, fit, fit_provenance
+
     if not isinstance(document, Mapping) or "maps" not in document:
-        raise InputError("this is no attnviz document: it has no 'maps'")
-    if not document["maps"]:
-        raise InputError("the document's 'maps' are empty")
+        raise InputError(f"{where} is no attnviz document: it has no 'maps'")
     if document.get("schema") != SCHEMA:
         raise InputError(
-            f"a document of schema {document.get('schema')!r}: this attnviz reads schema {SCHEMA}"
+            f"{where} is a document of schema {document.get('schema')!r}: "
+            f"this attnviz reads schema {SCHEMA}"
         )
+    found = fit(document, Document, where)
+    provenance = fit_provenance(found.provenance, where)
+    focus = fit(found.provenance.get("focus", {}), dict[str, Focus], where, "provenance.focus")
     try:
-        focus = document.get("provenance", {}).get("focus", {})
-        provenance = read_provenance(document.get("provenance", {}))
         return Attention(
-            maps=tuple(_read_map(item) for item in document["maps"]),
+            maps=tuple(
+                _read_map(number, item, read_weights) for number, item in enumerate(found.maps)
+            ),
             provenance=provenance,
-            id=str(document.get("id", "0")),
-            text=document.get("text"),
-            source=document.get("source"),
-            target=document.get("target"),
-            focus={name: Focus(**head) for name, head in focus.items()},
+            id=str(found.id),
+            text=found.text,
+            source=found.source,
+            target=found.target,
+            focus=focus,
             **typed_facts(provenance),
         )
-    except KeyError as error:
-        raise InputError(f"the document lacks {error}") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"the document does not fit its schema: {error}") from error
+    except (InputError, TypeError, ValueError) as error:
+        raise InputError(f"{where}: {error}") from error
 
 
 def identity_of(line: bytes) -> str:
@@ -146,40 +196,36 @@ def identity_of(line: bytes) -> str:
     return str(document.get("id", "0"))
 
 
-def _read_map(item: Mapping[str, Any]) -> AttentionMap:
-    values = item.get("values", "share")
-    if values not in ("share", "signed"):
-        raise InputError(f"unknown values {values!r}: a map holds 'share' or 'signed'")
+def _read_map(number: int, item: MapDocument, read_weights: WeightsReader | None) -> AttentionMap:
+    from attnviz.storage.schema import links_of, tokens_of
+
+    queries, keys = tokens_of(item.query_tokens), tokens_of(item.key_tokens)
+    if read_weights is None:
+        weights = read_numbers(item.weights, f"maps[{number}].weights")
+        if item.shape:
+            weights = weights.reshape(item.shape)
+    else:
+        named = len(item.layers) or None, len(item.heads) or None, len(queries), len(keys)
+        weights = read_weights(number, item.stream, named)
     return AttentionMap(
-        stream=str(item["stream"]),
-        query_tokens=tuple(_read_token(token) for token in item["query_tokens"]),
-        key_tokens=tuple(_read_token(token) for token in item["key_tokens"]),
-        weights=np.asarray(item["weights"], dtype=np.float32),
-        layers=tuple(map(str, item.get("layers", ()))),
-        heads=tuple(map(str, item.get("heads", ()))),
-        values=values,
-        unit=str(item.get("unit", "share of a row's attention")),
-        query_side=str(item.get("query_text", "text")),
-        key_side=str(item.get("key_text", "text")),
-        blocks=_read_numbers(item.get("blocks", (1, 1))),
-        starts=_read_numbers(item.get("starts", (0, 0))),
-        links=tuple(Link(**link) for link in item.get("links", ())),
+        stream=item.stream,
+        query_tokens=queries,
+        key_tokens=keys,
+        weights=weights,
+        layers=tuple(map(str, item.layers)),
+        heads=tuple(map(str, item.heads)),
+        values=item.values,
+        unit=item.unit,
+        query_side=item.query_text,
+        key_side=item.key_text,
+        blocks=item.blocks,
+        starts=item.starts,
+        links=links_of(item.links),
     )
 
 
-def _read_numbers(pair: Any) -> tuple[int, int]:
-    queries, keys = (int(number) for number in pair)
-    return queries, keys
-
-
-def _read_token(token: Mapping[str, Any] | str) -> Token:
-    return Token(token) if isinstance(token, str) else Token(**token)
-
-
-def read_provenance(document: Mapping[str, Any]) -> Provenance:
+def read_provenance(document: Any, where: str = "the document") -> Provenance:
     """The provenance in a document; what is missing stays unknown."""
-    known = {"source": "file", "model": "unknown", **document}
-    known.pop("focus", None)  # of one text, and no fact of where it came from
-    known["steps"] = tuple(known.get("steps", ()))
-    known["notes"] = tuple(known.get("notes", ()))
-    return Provenance(**known)
+    from attnviz.storage.schema import fit_provenance
+
+    return fit_provenance(document, where)

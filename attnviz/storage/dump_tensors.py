@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
-from attnviz.storage.documents import check_words
+from attnviz.storage.documents import check_words, read_numbers
+from attnviz.storage.matrices import Archive
 
 PLAIN = ("attention", "attentions", "weights", "attn", "layer")
 STREAMS = ("encoder", "decoder", "cross")
@@ -37,7 +38,7 @@ MARKS = frozenset(
 """Tokens that stand for no text, as common tokenizers spell them."""
 
 _NAME = re.compile(
-    rf"(?:(?P<stream>{'|'.join(STREAMS)})_attentions?|{'|'.join(PLAIN)})(?:[_.]?(?P<layer>\d+))?"
+    rf"(?:(?P<stream>{'|'.join(STREAMS)})_attentions?|{'|'.join(PLAIN)})(?:[_.]?(?P<layer>\d{{1,18}}))?"
 )
 
 
@@ -62,8 +63,12 @@ def holds_dump(names: Sequence[str]) -> bool:
 def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
     """The attention in arrays by name."""
     streams: dict[str, dict[str | None, Any]] = {}
-    for name, value in found.items():
+    for name in found:
         match = _NAME.fullmatch(name)
+        if match and isinstance(found, Archive):  # whose arrays may be larger than they should
+            for size, what in zip(found.shapes[name][-2:], ("query", "key"), strict=False):
+                _tokens(found, _names_for(match["stream"] or "self", what), size, what, where)
+        value = found[name] if match else None
         if match and _is_views(value):
             views = [_from_view(view, where) for view in value]
             return _attention(views, where, identity)
@@ -121,11 +126,14 @@ def _from_arrays(
     if None in arrays and len(arrays) > 1:
         raise InputError(f"{where} holds attention both at once and by layer: keep one")
     if None in arrays:
-        weights = _axes(_numbers(arrays[None], where), 4, "attention", where)
+        weights = _axes(read_numbers(arrays[None], f"attention in {where}"), 4, "attention", where)
         layers: tuple[str, ...] = ()
     else:
         numbers = sorted(arrays, key=lambda name: int(name or 0))
-        each = [_axes(_numbers(arrays[name], where), 3, "a layer", where) for name in numbers]
+        each = [
+            _axes(read_numbers(arrays[name], f"attention in {where}"), 3, "a layer", where)
+            for name in numbers
+        ]
         if len({array.shape for array in each}) > 1:
             shapes = ", ".join(str(array.shape) for array in each[:4])
             raise InputError(f"layers in {where} have different shapes: {shapes}")
@@ -156,13 +164,6 @@ def _names_for(stream: str, what: str) -> tuple[str, ...]:
     return QUERY_TOKENS if what == "query" else KEY_TOKENS
 
 
-def _numbers(value: Any, where: str) -> NDArray[np.float32]:
-    try:
-        return np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"attention in {where} is no regular array of numbers: {error}") from error
-
-
 def _axes(array: NDArray[np.float32], wanted: int, what: str, where: str) -> NDArray[np.float32]:
     """Axes ([layers, [batch,]] [heads,] queries, keys) as four, or those of one layer as three."""
     if array.ndim == wanted + 1:
@@ -182,7 +183,8 @@ def _tokens(
     name = next((name for name in names if name in found), None)
     if name is None:
         return None
-    words = found[name].tolist() if isinstance(found[name], np.ndarray) else found[name]
+    words = found[name]
+    words = words.tolist() if isinstance(words, np.ndarray) else words
     if isinstance(words, list) and len(words) == 1 and isinstance(words[0], list):
         words = words[0]
     check_words(words, name, where)

@@ -44,12 +44,13 @@ from attnviz.storage.dump_tensors import (
     numbered,
     token_of,
 )
-from attnviz.storage.matrices import read_npz, read_safetensors
+from attnviz.storage.matrices import Archive, read_safetensors
 
 _ROW = re.compile(r"\s*\S+(?:\s+\**\d\.\d{7})+\s*")
 _LOGGED = re.compile(r"^\[[^\]]*\]\s")
 _PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-HARD = re.compile(rf"\d+-\d+(?::{_PROBABILITY})?(?:\s+\d+-\d+(?::{_PROBABILITY})?)*")
+_LINK = rf"\d{{1,18}}-\d{{1,18}}(?::{_PROBABILITY})?"
+HARD = re.compile(rf"{_LINK}(?:\s+{_LINK})*")
 SOFT = re.compile(rf"{_PROBABILITY}(?:,{_PROBABILITY})+(?:\s+{_PROBABILITY}(?:,{_PROBABILITY})+)*")
 FAIRSEQ = re.compile(r"A-\d+\t.*")
 END = "</s>"
@@ -61,7 +62,7 @@ def read_dump(data: bytes, where: str) -> Iterator[Dump]:
     """Every text's attention in another program's file; an InputError where it is not known."""
     name = where.strip("'")
     if data.startswith(ZIP):
-        yield attention_of(read_npz(data, name), where)
+        yield attention_of(Archive(data, name), where)
     elif is_safetensors(data):
         yield attention_of(read_safetensors(data, name), where)
     elif data.lstrip().startswith((b"{", b"[")) and _is_json(data):

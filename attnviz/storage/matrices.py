@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
 from attnviz.core.errors import InputError
-from attnviz.storage.archive import DAMAGE
-from attnviz.storage.documents import check_words, parse_json
+from attnviz.storage.archive import DAMAGE, read_member, shape_of
+from attnviz.storage.documents import SMALL, check_room, check_words, parse_json, read_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,38 +24,108 @@ TEXTS = ("tokens", "query_tokens", "key_tokens")
 """Names that hold lists of words; every other name holds numbers."""
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path, buffering: int = -1) -> BinaryIO:
     """A file, open for reading; InputError where it cannot be."""
     try:
-        return path.open("rb")
+        return cast("BinaryIO", path.open("rb", buffering=buffering))
     except IsADirectoryError as error:
         raise InputError(f"'{path}' is a folder, not a file") from error
     except FileNotFoundError as error:
         raise InputError(f"there is no file '{path}'") from error
-    except OSError as error:
-        raise InputError(f"cannot read '{path}': {error.strerror}") from error
+    except (OSError, ValueError) as error:  # a ValueError of a name with a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot read '{path}': {reason}") from error
 
 
 def read_bytes(path: Path) -> bytes:
     """A file's content; InputError where it cannot be read to its end."""
     with open_file(path) as file:
         try:
+            check_room(os.fstat(file.fileno()).st_size, f"'{path}'")
             return file.read()
         except OSError as error:
             raise InputError(f"cannot read '{path}': {error.strerror}") from error
 
 
-def read_matrices(path: Path) -> dict[str, Any]:
+class Matrices(Mapping[str, Any]):
+    """Numbers and lists of words by name; large ones of an archive are read once asked for."""
+
+    def __init__(self, found: Mapping[str, Any], path: Path) -> None:
+        self.found, self.path = found, path
+        self.read: dict[str, Any] = {}
+        for name in found:
+            if not isinstance(found, Archive) or found.bytes_of(name) < SMALL:
+                self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.read:
+            value = self.found[name]
+            read = _words if name in TEXTS else _numbers
+            self.read[name] = read(value, name, self.path)
+        return self.read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The axes of an array, known before it is read."""
+        if isinstance(self.found, Archive):
+            return self.found.shapes[name]
+        shape: tuple[int, ...] = self[name].shape
+        return shape
+
+
+class Archive(Mapping[str, Any]):
+    """The arrays of an .npz archive, each read when it is asked for."""
+
+    def __init__(self, data: bytes, path: Path | str) -> None:
+        self.path = path
+        with _npz_errors(path):
+            self.archive = zipfile.ZipFile(io.BytesIO(data))
+            members = [name.removesuffix(".npy") for name in self.archive.namelist()]
+            self.shapes = {name: shape_of(self.archive, f"{name}.npy") for name in members}
+
+    def __getitem__(self, name: str) -> Any:
+        self.shapes[name]  # a KeyError where there is no such array
+        with _npz_errors(self.path):
+            return read_member(self.archive, f"{name}.npy")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shapes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def bytes_of(self, name: str) -> int:
+        """How much memory an array takes."""
+        return self.archive.getinfo(f"{name}.npy").file_size
+
+
+@contextmanager
+def _npz_errors(path: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGE as error:
+        raise InputError(f"'{path}' cannot be read as .npz: {error}") from error
+
+
+def read_matrices(path: Path) -> Matrices:
     """Numbers and lists of words by name; an InputError where a file holds anything else."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"'{path}' is none of {', '.join(SUFFIXES)}")
     data = read_bytes(path)
-    read = {".json": _read_json, ".npz": read_npz, ".safetensors": read_safetensors}[suffix]
-    return {
-        name: _words(value, name, path) if name in TEXTS else _numbers(value, name, path)
-        for name, value in read(data, path).items()
-    }
+    read = {".json": _read_json, ".npz": Archive, ".safetensors": read_safetensors}[suffix]
+    return Matrices(read(data, path), path)
 
 
 def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
@@ -60,15 +133,6 @@ def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise InputError(f"'{path}' holds no matrices by name: its JSON is not an object")
     return {name: value for name, value in document.items() if not isinstance(value, str)}
-
-
-def read_npz(data: bytes, path: Path | str) -> Mapping[str, Any]:
-    """The arrays of an archive by name; nothing in it is run."""
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except DAMAGE as error:
-        raise InputError(f"'{path}' cannot be read as .npz: {error}") from error
 
 
 def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
@@ -89,17 +153,7 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
 
 
 def _numbers(value: Any, name: str, path: Path) -> NDArray[np.float64]:
-    try:
-        found = np.asarray(value)
-    except ValueError as error:
-        raise InputError(f"'{name}' in '{path}' has rows of different lengths") from error
-    try:
-        # Texts and complex numbers would be read, or cut down, without a word.
-        numbers = np.asarray(value if found.dtype.kind in "biufO" else None, dtype=np.float64)
-        if found.size and numbers.shape != found.shape:
-            raise ValueError
-    except (TypeError, ValueError) as error:
-        raise InputError(f"'{name}' in '{path}' is no matrix of numbers") from error
+    numbers = read_numbers(value, f"'{name}' in '{path}'", np.float64)
     if not np.isfinite(numbers).all():
         raise InputError(f"'{name}' in '{path}' holds numbers that are not finite")
     return numbers

@@ -7,18 +7,25 @@ list of structs with the fields of a JSON document's maps, where "shape" says ho
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import IO, Any
-
-import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, OutputError
 from attnviz.storage.archive import ByteBuffer
-from attnviz.storage.documents import dump_json, from_document, parse_json, to_document
+from attnviz.storage.documents import (
+    check_room,
+    dump_json,
+    from_document,
+    parse_json,
+    to_document,
+)
 
 MAGIC = b"PAR1"
 VERSION = 1
+WEIGHTS = ("maps.list.element.weights.list.element", "maps.list.item.weights.list.item")
+"""What the column of weights may be called inside."""
 MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
 ROWS, BYTES = 256, 16 << 20
 """Texts and bytes of weights to a row group at most, unless a single text has more."""
@@ -73,57 +80,76 @@ class ParquetWriter:
 class ParquetReader:
     """The texts of a file, of which only what is asked for is read."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], where: str = "the Parquet file") -> None:
         try:
-            from pyarrow import ArrowException, ArrowInvalid
+            from pyarrow import ArrowException
             from pyarrow.parquet import ParquetFile
         except ImportError as error:
             raise InputError(MISSING) from error
-        self.damage = (ArrowException, OSError)
+        # What a damaged file may raise besides comes out of reading its metadata.
+        self.damage = (ArrowException, OSError, ValueError, TypeError, LookupError)
+        self.where = where
         try:
             self.file = ParquetFile(file)
-        except (ArrowInvalid, OSError) as error:
+            version = (self.file.schema_arrow.metadata or {}).get(b"attnviz.schema", b"").decode()
+        except self.damage as error:
             raise self._damaged(error) from error
-        version = (self.file.schema_arrow.metadata or {}).get(b"attnviz.schema", b"").decode()
         if version != str(VERSION):
             raise InputError(
-                f"a Parquet file of schema {version or 'unknown'}: this attnviz reads {VERSION}"
+                f"{where} is a Parquet file of schema {version or 'unknown'}: "
+                f"this attnviz reads {VERSION}"
             )
 
     def ids(self) -> Iterator[str]:
         """The texts' ids in order."""
         for number in range(self.file.num_row_groups):
             for row in self._group(number, ["id"]):
-                yield row["id"]
+                yield str(row.get("id"))
 
     def __iter__(self) -> Iterator[Attention]:
+        place = itertools.count()
         for number in range(self.file.num_row_groups):
-            yield from map(_from_row, self._group(number))
+            for row in self._group(number):
+                yield self._read(next(place), row)
 
     def at(self, wanted: int) -> Attention:
         """The attention of the text at a place, counted from 0."""
+        left = wanted
         for number in range(self.file.num_row_groups):
             count = self.file.metadata.row_group(number).num_rows
-            if wanted < count:
-                return _from_row(next(self._group(number, first=wanted)))
-            wanted -= count
+            if left < count:
+                return self._read(wanted, next(self._group(number, first=left)))
+            left -= count
         raise IndexError(wanted)
+
+    def _read(self, place: int, row: dict[str, Any]) -> Attention:
+        where, provenance = f"text {place} of {self.where}", row.get("provenance")
+        if not isinstance(provenance, str):
+            raise InputError(f"{where}: column 'provenance' holds no JSON")
+        found = parse_json(provenance, f"{where}: column 'provenance'")
+        return from_document(row | {"schema": 1, "provenance": found}, where)
 
     def _group(
         self, number: int, columns: list[str] | None = None, first: int = 0
     ) -> Iterator[dict[str, Any]]:
         try:
+            held = self.file.metadata.row_group(number)
+            parts = [held.column(place) for place in range(held.num_columns)]
+            check_room(
+                sum(4 * part.num_values for part in parts if part.path_in_schema in WEIGHTS),
+                self.where,
+            )
             rows = self.file.read_row_group(number, columns=columns).slice(first)
+            for place in range(rows.num_rows):
+                row = {name: rows[name][place] for name in rows.column_names}
+                maps = row.pop("maps", None)
+                plain = {name: value.as_py() for name, value in row.items()}
+                yield plain if maps is None else plain | {"maps": _plain(maps)}
         except self.damage as error:
             raise self._damaged(error) from error
-        for place in range(rows.num_rows):
-            row = {name: rows[name][place] for name in rows.column_names}
-            maps = row.pop("maps", None)
-            plain = {name: value.as_py() for name, value in row.items()}
-            yield plain if maps is None else plain | {"maps": list(map(_to_map, maps))}
 
     def _damaged(self, error: Exception) -> InputError:
-        return InputError(f"the Parquet file is damaged: {' '.join(str(error).split())}")
+        return InputError(f"{self.where} is damaged: {' '.join(str(error).split())}")
 
 
 def _schema() -> Any:
@@ -173,14 +199,18 @@ def _to_row(attention: Attention, record: int) -> dict[str, Any]:
     return {**document, "record": record, "provenance": provenance, "maps": maps}
 
 
-def _from_row(row: dict[str, Any]) -> Attention:
-    return from_document(
-        row | {"schema": 1, "provenance": parse_json(row["provenance"], "column 'provenance'")}
-    )
+def _plain(maps: Any) -> Any:
+    """The structs of a row as a document's maps; weights never become numbers of Python's."""
+    import pyarrow as pa
 
-
-def _to_map(item: Any) -> dict[str, Any]:
-    """One map's struct as a document's map; its weights never become numbers of Python's."""
-    found = {name: item[name].as_py() for name in item if name != "weights"}
-    weights = item["weights"].values.to_numpy()
-    return found | {"weights": np.reshape(weights, found["shape"])}
+    if not isinstance(maps, pa.ListScalar) or not pa.types.is_struct(maps.type.value_type):
+        return maps.as_py()
+    found = []
+    for item in maps if maps.is_valid else ():
+        fields = {name: item[name] for name in item if item.is_valid}
+        plain = {name: value.as_py() for name, value in fields.items() if name != "weights"}
+        weights = fields.get("weights")
+        if isinstance(weights, pa.ListScalar) and weights.is_valid:
+            plain["weights"] = weights.values.to_numpy(zero_copy_only=False)
+        found.append(plain)
+    return found

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, is_number
 from attnviz.storage.archive import DAMAGE, INDEX, ZIP, ArchiveReader
 from attnviz.storage.documents import from_document, identity_of, parse_json
 from attnviz.storage.dumps import is_dump, read_dump
@@ -66,11 +66,15 @@ class Lines:
         return self._read(*next(itertools.islice(self._lines(), wanted, None)))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        self.file.seek(0)
-        return ((number, line) for number, line in enumerate(self.file, 1) if line.strip())
+        try:
+            self.file.seek(0)
+            yield from ((number, line) for number, line in enumerate(self.file, 1) if line.strip())
+        except OSError as error:
+            raise InputError(f"cannot read {self.where}: {error.strerror}") from error
 
     def _read(self, number: int, line: bytes) -> Attention:
-        return from_document(parse_json(line, f"line {number} of {self.where}"))
+        place = f"line {number} of {self.where}"
+        return from_document(parse_json(line, place), place)
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,10 @@ def open_saved(file: IO[bytes], where: str) -> Saved:
     beginning = file.read(len(MAGIC))
     file.seek(0)
     if beginning == MAGIC:
-        return ParquetReader(file)
+        return ParquetReader(file, where)
     if beginning == ZIP:
         if _is_archive(file, damaged=True):  # so that the error says what is damaged
-            return ArchiveReader(file)
+            return ArchiveReader(file, where)
     elif beginning.startswith(b"{"):
         first = file.readline()
         if file.read(1) and holds_attention(first):
@@ -130,7 +134,7 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
             places = [place for place, found in enumerate(saved.ids()) if found == record]
             if places:
                 return [saved.at(place) for place in places]
-    left = int(record) if record.isdecimal() else -1
+    left = int(record) if is_number(record) else -1
     listed: list[str] = []
     for opened in files:
         with opened() as saved:
@@ -144,7 +148,7 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
 
 def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
     """The shards, first the one where a text is whose id is its number."""
-    if len(files) < 2 or not record.isdecimal():
+    if len(files) < 2 or not is_number(record):
         return files
     with files[0]() as saved:
         guess = int(record) // max(sum(1 for _ in saved.ids()), 1)
@@ -165,14 +169,14 @@ def read_attention(data: bytes, where: str) -> Iterator[Attention]:
         raise InputError(f"{where} is empty")
     if data.startswith((ZIP, MAGIC)):
         reader = ArchiveReader if data.startswith(ZIP) else ParquetReader
-        yield from reader(io.BytesIO(data))
+        yield from reader(io.BytesIO(data), where)
         return
-    for document in _documents(data, where):
-        yield from_document(document)
+    for place, document in _documents(data, where):
+        yield from_document(document, place)
 
 
-def _documents(data: bytes, where: str) -> Iterator[Any]:
-    """Every document in JSON text: one, a list of them, or one a line."""
+def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
+    """Every document in JSON text, and where it stands: one, a list of them, or one a line."""
     if not data.lstrip().startswith((b"{", b"[")):
         raise InputError(
             f"{where} holds no saved maps: it is neither .npz nor JSON, and "
@@ -182,10 +186,15 @@ def _documents(data: bytes, where: str) -> Iterator[Any]:
     if len(lines) > 1 and all(line.strip().startswith(b"{") for line in lines if line.strip()):
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield parse_json(line, f"line {number} of {where}")
+                place = f"line {number} of {where}"
+                yield place, parse_json(line, place)
         return
     found = parse_json(data, where)
-    yield from found if isinstance(found, list) else [found]
+    if not isinstance(found, list):
+        yield where, found
+        return
+    for number, document in enumerate(found):
+        yield f"text {number} of {where}", document
 
 
 def holds_attention(data: bytes) -> bool:
@@ -195,7 +204,7 @@ def holds_attention(data: bytes) -> bool:
     if data.startswith(MAGIC):
         return True
     try:
-        first = next(_documents(data, ""), None)
+        _, first = next(_documents(data, ""), ("", None))
     except InputError:
         return False
     return isinstance(first, Mapping) and "maps" in first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.analyses.alignment import (
@@ -12,7 +12,7 @@ from attnviz.analyses.alignment import (
     Links,
     Score,
     align,
-    grow_diag_final_and,
+    grow_diag_final,
     mutual,
     pharaoh,
     read_gold,
@@ -94,8 +94,55 @@ def test_the_sure_links_themselves_have_no_error(sure: frozenset, possible: froz
 def test_growing_stays_between_the_intersection_and_the_union(
     forward: frozenset, reverse: frozenset
 ) -> None:
-    grown = grow_diag_final_and(forward, reverse)
-    assert forward & reverse <= grown <= forward | reverse
+    for both in (False, True):
+        grown = grow_diag_final(forward, reverse, both=both)
+        assert forward & reverse <= grown <= forward | reverse
+
+
+def koehn(  # noqa: C901 - as it is published
+    e2f: frozenset, f2e: frozenset, words: int, final: str
+) -> set[tuple[int, int]]:
+    """The pseudo-code of Koehn et al. 2005 (and 2003), loop by loop."""
+    neighbouring = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+    alignment = {point for point in e2f if point in f2e}
+
+    def e_aligned(e: int) -> bool:
+        return any((e, f) in alignment for f in range(words))
+
+    def f_aligned(f: int) -> bool:
+        return any((e, f) in alignment for e in range(words))
+
+    added = True
+    while added:
+        added = False
+        for e in range(words):
+            for f in range(words):
+                if (e, f) not in alignment:
+                    continue
+                for down, across in neighbouring:
+                    new = (e + down, f + across)
+                    in_union = new in e2f or new in f2e
+                    free = not e_aligned(new[0]) or not f_aligned(new[1])
+                    if free and in_union and new not in alignment:
+                        alignment.add(new)
+                        added = True
+    for a in (e2f, f2e):
+        for e in range(words):
+            for f in range(words):
+                free = (not e_aligned(e), not f_aligned(f))
+                if (all(free) if final == "and" else any(free)) and (e, f) in a:
+                    alignment.add((e, f))
+    return alignment
+
+
+CROWDED = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=14)
+
+
+@settings(max_examples=300)
+@given(CROWDED, CROWDED)
+def test_growing_is_the_published_pseudo_code(forward: frozenset, reverse: frozenset) -> None:
+    for how, final in (("grow-diag-final", "or"), ("grow-diag-final-and", "and")):
+        assert symmetrize(forward, reverse, how) == koehn(forward, reverse, 5, final)
 
 
 @given(LINKS)
@@ -108,7 +155,13 @@ def test_two_directions_that_agree_stay_as_they_are(links: frozenset) -> None:
 def test_growing_takes_a_neighbour_and_then_a_pair_of_free_words() -> None:
     forward = frozenset({(0, 0), (1, 1), (5, 5)})
     reverse = frozenset({(0, 0), (1, 0)})
-    assert grow_diag_final_and(forward, reverse) == {(0, 0), (1, 0), (1, 1), (5, 5)}
+    assert grow_diag_final(forward, reverse, both=True) == {(0, 0), (1, 0), (1, 1), (5, 5)}
+
+
+def test_the_last_links_need_one_free_word_or_two() -> None:
+    forward, reverse = frozenset({(0, 0), (0, 5)}), frozenset({(0, 0)})
+    assert symmetrize(forward, reverse, "grow-diag-final") == {(0, 0), (0, 5)}
+    assert symmetrize(forward, reverse, "grow-diag-final-and") == {(0, 0)}
 
 
 def test_an_unknown_symmetrization_is_refused_with_the_names() -> None:

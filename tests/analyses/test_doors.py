@@ -32,7 +32,10 @@ def measured(name: str) -> HeadMeasure:
         map_of(drawn.weights, WORDS),
         drawn.with_weights(drawn.weights, query_tokens=PICTURE, key_tokens=PICTURE),
     )
-    found = (MEASURES[name].load()(MeasuredMap(item)) for item in (text, picture))
+    weights = drawn.weights / 2
+    weights[:, 0, 3] = 0
+    faint = map_of(weights, WORDS)
+    found = (MEASURES[name].load()(MeasuredMap(item)) for item in (text, picture, faint))
     made = next((measure for measure in found if measure is not None), None)
     assert made is not None, f"'{name}' says nothing of a text nor of a picture"
     return made

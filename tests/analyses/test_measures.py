@@ -26,6 +26,10 @@ BY_HAND = ("induction", "duplicate", "patch-distance")
 test_patch_distance.py."""
 
 
+SUMS = {"mass", "empty"}
+"""Measures that say something only where rows do not sum to 1."""
+
+
 def value(item: AttentionMap, name: str) -> float:
     return float(measure_heads(item)[name].values[0, 0])
 
@@ -56,7 +60,11 @@ def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray]
     length = len(words)
 
     def entropies(weights: np.ndarray) -> list[float]:
-        return [-sum(a * math.log(a) for a in row if a > 0) for row in weights.tolist()]
+        return [-sum(a * math.log(a) for a in row if a > 0) for row in shares(weights) if row]
+
+    def shares(weights: np.ndarray) -> list[list[float]]:
+        """Rows made to sum to 1; none of a row of zeros."""
+        return [[a / sum(row) for a in row] if sum(row) else [] for row in weights.tolist()]
 
     def sinks(weights: np.ndarray, visible: np.ndarray) -> float:
         scores = [
@@ -73,18 +81,26 @@ def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray]
         "entropy": lambda weights, _: mean_over(entropies(weights)),
         "relative-entropy": lambda weights, visible: mean_over(
             [
-                found / math.log(visible[row].sum())
-                for row, found in enumerate(entropies(weights))
-                if visible[row].sum() > 1
+                entropies(weights[row : row + 1])[0] / math.log(visible[row].sum())
+                for row in range(length)
+                if visible[row].sum() > 1 and weights[row].any()
             ]
         ),
         "span": lambda weights, _: mean_over([math.exp(x) for x in entropies(weights)]),
         "confidence": lambda weights, _: mean_over([max(row[:-1]) for row in weights.tolist()]),
         "distance": lambda weights, _: mean_over(
-            [sum(a * abs(i - j) for j, a in enumerate(row)) for i, row in enumerate(weights)]
+            [
+                sum(a * abs(i - j) for j, a in enumerate(row))
+                for i, row in enumerate(shares(weights))
+                if row
+            ]
         ),
         "offset": lambda weights, _: mean_over(
-            [sum(a * (j - i) for j, a in enumerate(row)) for i, row in enumerate(weights)]
+            [
+                sum(a * (j - i) for j, a in enumerate(row))
+                for i, row in enumerate(shares(weights))
+                if row
+            ]
         ),
         "previous-token": lambda weights, _: (
             sum(weights[i, i - 1] for i in range(1, length)) / (length - 1)
@@ -100,6 +116,8 @@ def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray]
         "special-token": share(lambda _, j: special[j]),
         "punctuation": share(lambda _, j: words[j] in ",."),
         "sink": sinks,
+        "mass": lambda weights, _: mean_over([sum(row) for row in weights.tolist()]),
+        "empty": lambda weights, _: float(sum(not sum(row) for row in weights.tolist())),
     }
 
 
@@ -111,7 +129,7 @@ def test_every_measure_is_its_defining_loop_for_heads_and_for_the_even_look(caus
     measures = measure_heads(item, repeated=False)
     visible = np.tri(len(words), dtype=bool) if causal else np.ones((len(words),) * 2, dtype=bool)
     loops = definitions(words)
-    assert set(measures) == set(loops) - ({"next-token"} if causal else set())
+    assert set(measures) == set(loops) - ({"next-token"} if causal else set()) - SUMS
     for name, measure in measures.items():
         for layer, heads in enumerate(item.weights.astype(np.float64)):
             for head, weights in enumerate(heads):
@@ -119,6 +137,48 @@ def test_every_measure_is_its_defining_loop_for_heads_and_for_the_even_look(caus
                 assert measure.values[layer, head] == pytest.approx(expected, abs=1e-6), name
         assert measure.uniform is not None
         assert measure.uniform[0, 0] == pytest.approx(loops[name](even_rows(visible), visible))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_rows_that_do_not_sum_to_one_are_measured_as_distributions(causal: bool) -> None:
+    words = WORDS.split()
+    drawn = random_map(len(words), causal=causal)
+    weights = drawn.weights * np.random.default_rng(1).uniform(0.05, 0.9, (2, 3, 8, 1))
+    weights[1, 2, [4, 6]] = 0
+    item = map_of(weights, WORDS, drawn.stream)
+    measures = measure_heads(item, repeated=False)
+    visible = np.tri(len(words), dtype=bool) if causal else np.ones((len(words),) * 2, dtype=bool)
+    loops = definitions(words)
+    for name, measure in measures.items():
+        for layer, head in np.ndindex(2, 3):
+            expected = loops[name](item.weights[layer, head].astype(np.float64), visible)
+            assert measure.values[layer, head] == pytest.approx(expected, abs=1e-6), name
+    assert measures["empty"].values.tolist() == [[0, 0, 0], [0, 0, 2]]
+    assert (measures["mass"].values < 0.8).all()
+    assert set(measures) >= SUMS
+    plain = measure_heads(drawn)
+    for name in ("entropy", "relative-entropy", "span", "distance", "offset"):
+        of_head, before = measures[name].values[0, 0], plain[name].values[0, 0]
+        assert of_head == pytest.approx(before, abs=1e-5), name
+
+
+def test_an_even_look_at_what_is_left_is_as_wide_as_what_is_left() -> None:
+    item = map_of(np.full((12, 12), 0.1 / 12))
+    assert value(item, "entropy") == pytest.approx(math.log(12))
+    assert value(item, "relative-entropy") == pytest.approx(1)
+    assert value(item, "span") == pytest.approx(12)
+    assert value(item, "mass") == pytest.approx(0.1)
+    assert even(item, "mass") == 1
+    assert "empty" not in measure_heads(item)
+
+
+def test_a_head_that_attends_to_nothing_has_no_entropy_and_no_distance() -> None:
+    weights = np.stack([np.eye(3), np.zeros((3, 3))])
+    measures = measure_heads(map_of(weights))
+    assert measures["empty"].values.tolist() == [[0, 3]]
+    assert measures["mass"].values.tolist() == [[1, 0]]
+    for name in ("entropy", "relative-entropy", "span", "distance", "offset"):
+        assert np.isnan(measures[name].values).tolist() == [[False, True]], name
 
 
 def test_every_measure_says_what_its_ends_mean_and_stays_between_them() -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.similarity import SimilarityStudy, head_divergences, plane
 from attnviz.core.attention_map import Attention, Provenance
+from attnviz.renderers import Display
+from attnviz.renderers.text.heads import similarity_table, similarity_tsv
 from tests.analyses.heads import map_of, random_map
 
 
@@ -104,3 +106,26 @@ def test_each_direction_of_the_plane_points_to_its_farthest_head() -> None:
     alike, shown = plane(np.zeros((3, 3)))
     assert (alike == 0).all()
     assert shown == 1
+
+
+def test_rows_are_compared_as_distributions_and_empty_ones_left_out() -> None:
+    weights = np.array([[[0.1, 0.1], [0.5, 0]], [[0.4, 0.4], [0, 0.5]], [[0, 0.9], [0, 0]]])
+    found = head_divergences(map_of(weights))
+    assert found[0, 1] == pytest.approx(math.log(2) / 2, abs=1e-6)
+    assert found[0, 2] == found[1, 2] == pytest.approx(0.2157615, abs=1e-6)
+
+
+def test_heads_that_are_never_seen_together_have_no_divergence_and_lie_far_apart() -> None:
+    item = map_of(np.stack([np.eye(2), np.zeros((2, 2)), np.eye(2)]))
+    study = SimilarityStudy()
+    study.add(Attention((item,), Provenance("file", "made up")))
+    report = study.report()
+    assert np.isnan(report.divergences).tolist() == [
+        [False, True, False],
+        [True, False, True],
+        [False, True, False],
+    ]
+    assert np.isfinite(report.places).all()
+    table = similarity_table(report, Display(width=80))
+    assert "nan" not in table
+    assert similarity_tsv(report).splitlines()[1].endswith("\t")

@@ -39,7 +39,15 @@ from training.corpus import read_pairs, read_sentences
 from training.evaluation import Evaluation, measure
 from training.finish import write_json
 
-WAYS = ("forward", "reverse", "intersection", "union", "grow-diag-final-and", "product")
+WAYS = (
+    "forward",
+    "reverse",
+    "intersection",
+    "union",
+    "grow-diag-final",
+    "grow-diag-final-and",
+    "product",
+)
 RELATIONS = 200
 """Cases below which a relation is too rare to speak of."""
 

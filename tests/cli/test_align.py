@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,24 @@ def test_a_gold_file_scores_every_head(tmp_path: Path, capfd: pytest.CaptureFixt
     assert chosen.startswith("as asked")
     assert len(heads) == 2
     assert all(row.split()[2] == "1.000" for row in heads)  # both links are possible
+
+
+def test_scores_are_numbers_in_json_and_have_three_digits_elsewhere(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gold = tmp_path / "gold"
+    gold.write_text("0-0 1-1 2-2\n")
+    found = []
+    for form in ("json", "tsv"):
+        assert cross(["a b c", "x y z", "--score", str(gold), "-f", form]) == 0
+        found.append(capfd.readouterr().out)
+    rows = json.loads(found[0])
+    lines = [line.split("\t") for line in found[1].splitlines()]
+    names = lines[0][2:]
+    for row, line in zip(rows, lines[1:], strict=True):
+        assert all(isinstance(row[name], float) for name in names)
+        assert [f"{row[name]:.3f}" for name in names] == line[2:]
+    assert any(row["recall"] in (1 / 3, 2 / 3) for row in rows)
 
 
 @pytest.mark.parametrize(

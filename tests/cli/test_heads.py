@@ -237,3 +237,34 @@ def test_an_empty_treebank_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[
     file.write_text("\n")
     assert heads("--treebank", str(file), *OWN) == 1
     assert "holds no sentence" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["heads", "corpus"])
+def test_every_output_says_what_rows_sum_to_where_they_do_not_sum_to_one(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("The cat sat on the mat\nThe dog ran\n")
+    given = ["--input", str(texts), "--no-repeat"] if command == "heads" else [str(texts)]
+    note = "rows do not sum to 1 (mass): entropy, relative-entropy, span, distance"
+    for special, told in (("drop", True), ("keep", False)):
+        picture, found = tmp_path / f"{special}.svg", []
+        for form in ("table", "json", "tsv"):
+            chosen = [*given, "--special", special, "-f", form, "--overview", str(picture)]
+            assert run([command, *chosen]) == 0
+            found.append(capfd.readouterr().out)
+        text, document, rows = found
+        assert (note in " ".join(text.split())) == told
+        assert json.loads(document).get("note", document).count(note) == told
+        assert ("\tmass" in rows) == told
+        assert (" mass" in text) == told
+        assert ("mass" in picture.read_text()) == told
+
+
+def test_the_page_says_what_rows_sum_to_and_offers_it_as_a_measure(tmp_path: Path) -> None:
+    for special, told in (("drop", True), ("keep", False)):
+        page = tmp_path / f"{special}.html"
+        given = ["self", "The cat sat", "--special", special, "-f", "none", "--html", str(page)]
+        assert run(given) == 0
+        assert ("rows do not sum to 1 (mass)" in page.read_text()) == told
+        assert ('"name":"mass"' in page.read_text().replace(" ", "")) == told

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
+from attnviz.cli.app import run
 from attnviz.cli.inputs import count_records, texts_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.storage.texts import BadText, Text
@@ -130,3 +132,16 @@ def test_the_sample_table_is_read_by_its_own_names() -> None:
     assert [text.line for text in found] == [2, 3, 5]
     assert [text.id for text in found if isinstance(text, Text)] == ["fox", "letter", "quote"]
     assert [bool(text.labels) for text in found if isinstance(text, Text)] == [True, False, False]
+
+
+@pytest.mark.parametrize("command", ["self", "heads", "corpus"])
+def test_a_note_on_many_texts_has_the_range_of_its_numbers(
+    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("The cat sat on the mat\nThe dog ran.\n")
+    given = [str(texts)] if command == "corpus" else ["--input", str(texts)]
+    assert run([command, *given, "--special", "drop", "-f", "none"]) == 0
+    said = [line for line in capfd.readouterr().err.splitlines() if "left out; they held" in line]
+    assert len(said) == 1
+    assert re.search(r"they held \d+–\d+% of encoder", said[0])

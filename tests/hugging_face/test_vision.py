@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from transformers import AutoImageProcessor, AutoModel
 
 from attnviz.core.attention_map import DECISION
-from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.errors import AttentionError, InputError, ModelError, NotFiniteError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.tokens import AVERAGE
 from attnviz.models import Explaining, Transforming, attend_query
@@ -320,3 +323,20 @@ def test_sizes_are_height_times_width(text, size):
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError, match="write 384 or HEIGHTxWIDTH"):
         parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("vit", "vit.encoder.layer.1.attention.attention.query.weight"),
+        ("swin", "encoder.layers.0.blocks.1.attention.self.query.weight"),
+    ],
+)
+def test_a_picture_whose_attention_is_not_finite_is_refused(kind, name, vision_folder, tmp_path):
+    folder = shutil.copytree(vision_folder(kind), tmp_path / kind)
+    tensors = load_file(folder / "model.safetensors")
+    tensors[name][0, 0] = float("nan")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    model = load_vision_model(str(folder), device="cpu")
+    with pytest.raises(NotFiniteError, match=r"layer 1 head 0 \(stream 'self'\) is NaN"):
+        look(model, picture())

@@ -93,6 +93,20 @@ def test_every_head_has_a_line_under_the_mean() -> None:
     assert [line.split()[0] for line in lines[start + 2 : start + 14]] == list(map(str, range(12)))
 
 
+def test_what_rows_sum_to_stands_beside_an_entropy_of_rows_made_to_sum_to_one() -> None:
+    even = np.full((1, 2, 3, 3), 1 / 3, np.float32) * np.array([0.3, 0.6]).reshape(1, 2, 1, 1)
+    item = self_map(WORDS[:3], 1, 2)
+    lines = shown(attention_of(item.with_weights(even))).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("heads of layer 0"))
+    assert lines[start].endswith("entropy: of rows scaled to 1)")
+    assert lines[start + 1].split()[-3:] == ["entropy", "row", "sum"]
+    assert [line.split()[-2:] for line in lines[start + 2 : start + 4]] == [
+        ["1.10", ".30"],
+        ["1.10", ".60"],
+    ]
+    assert "row sum" not in shown(attention_of(item))
+
+
 @pytest.mark.parametrize("colors", ["truecolor", "256", "standard"])
 def test_colour_comes_only_when_asked_for(colors: str) -> None:
     attention = attention_of(self_map(WORDS, 1, 2))

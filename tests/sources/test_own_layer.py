@@ -95,6 +95,12 @@ def test_other_precisions_agree_with_float32(name: str, dtype: str, close: float
     assert found.provenance.dtype == dtype
 
 
+def test_half_precision_that_overflows_is_refused_without_a_warning() -> None:
+    layer = OwnLayer(Origin(mechanism="naive", dtype="float16", size=70_000), "self")
+    with pytest.raises(InputError, match=r"layer 0 head 0 .*NaN or infinite: .*float16"):
+        over_itself(layer, "a b")
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_torch_agrees_with_numpy_in_co_attention(name: str) -> None:
     expected = weights_of(over_each_other(co(name, size=16), SOURCE, TARGET))

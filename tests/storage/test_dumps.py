@@ -204,7 +204,7 @@ def test_attnvizs_own_files_are_no_dumps():
         (npz(attention=3 * WEIGHTS), "outside 0 to 1"),
         (npz(attention=np.full((2, 2), np.nan)), "not finite"),
         (npz(scores=WEIGHTS), "no member 'attnviz'"),
-        (b'{"attention": [[1, 0], [1]]}', "no regular array"),
+        (b'{"attention": [[1, 0], [1]]}', "rows of different lengths"),
         (b'{"attention": [[1]], "tokens": [3]}', "not a list of words"),
         (b'{"attention": [{"left_text": ["a"]}]}', "has no 'attn'"),
         (b"0-0 1-1\nhello", "line 2 of 'dump' holds no alignment"),

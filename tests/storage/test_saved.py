@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -99,9 +99,9 @@ def test_other_texts_are_not_unpacked(
     room = "attnviz.storage.archive" if kind == "npz" else "attnviz.storage.saved"
     real = module.from_document
 
-    def noted(document: dict[str, str]) -> Attention:
+    def noted(document: dict[str, str], *rest: Any) -> Attention:
         made.append(document["id"])
-        return real(document)
+        return real(document, *rest)
 
     monkeypatch.setattr(f"{room}.from_document", noted)
     pick(files, "e", "'a'")

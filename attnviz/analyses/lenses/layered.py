@@ -35,7 +35,7 @@ def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows divided by their sums; a row of zeros stays one."""
     totals = rows.sum(axis=-1, keepdims=True)
     shares: NDArray[np.float64] = np.divide(
-        rows, totals, out=np.zeros(rows.shape), where=totals > 0
+        rows, totals, out=np.zeros(rows.shape), where=totals != 0
     )
     return shares
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.entropy import mean_known
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import Token
 from attnviz.core.measures import HeadMeasure
@@ -22,7 +23,7 @@ _PATCH = re.compile(r"(\d+),(\d+)")
 def distance(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean distance between a token and the tokens it attends to, in tokens.
 
-    Mean over the rows i of Σ_j a_ij |i − j|.
+    Mean over the rows i of Σ_j a_ij |i − j| / Σ_j a_ij.
     """
     return _weighted(subject, "distance", ("only itself", "only the far end"), np.abs)
 
@@ -30,7 +31,7 @@ def distance(subject: MeasuredMap) -> HeadMeasure | None:
 def offset(subject: MeasuredMap) -> HeadMeasure | None:
     """Mean signed distance, negative towards the past.
 
-    Mean over the rows i of Σ_j a_ij (j − i).
+    Mean over the rows i of Σ_j a_ij (j − i) / Σ_j a_ij.
     """
     return _weighted(subject, "offset", ("only the past", "only what follows"), np.positive)
 
@@ -46,7 +47,9 @@ def _weighted(
     apart = kind(positions - positions[:, None])
 
     def formula(weights: NDArray[np.floating]) -> Numbers:
-        return subject.mean(np.einsum("lhij,ij->lhi", weights, apart), subject.rows)
+        sums = weights.sum(axis=-1, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return subject.mean(np.einsum("lhij,ij->lhi", weights, apart) / sums, subject.rows)
 
     return subject.measure(name, "tokens", ends, formula, top=length - 1)
 
@@ -71,9 +74,7 @@ def patch_distance(subject: MeasuredMap) -> HeadMeasure | None:
         weighted = np.einsum("lhij,ij->lhi", kept, apart)
         # A patch that attends to nothing but the class token has no distance.
         attending = held > 0
-        sums = np.where(attending, weighted / np.where(attending, held, 1.0), 0.0).sum(axis=-1)
-        means: Numbers = sums / np.maximum(attending.sum(axis=-1), 1)
-        return means
+        return mean_known(np.where(attending, weighted / np.where(attending, held, 1.0), np.nan))
 
     ends = ("only itself", "only the far corner")
     return subject.measure("patch-distance", "patches", ends, formula, top=float(apart.max()))

@@ -1,6 +1,8 @@
 """How widely heads attend: entropy in nats, as a share of what is possible, and as keys.
 
-With v visible keys a row's entropy lies between 0 and ln v (Shannon 1948).
+With v visible keys a row's entropy lies between 0 and ln v (Shannon 1948). It is that of a
+distribution: a row that sums to less than 1, because special tokens were dropped or attention went
+to a sink outside of the map, is made to sum to 1, and its sum is told beside, as its mass.
 """
 
 from __future__ import annotations
@@ -8,10 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import mean_entropy
+from attnviz.analyses.entropy import mean_known
 from attnviz.analyses.masks import MeasuredMap, Numbers
 from attnviz.core.measures import HeadMeasure
 
+ROUNDING = 0.01
+"""How far the sum of a row of half-precision weights lies from 1 at most."""
 ENDS = ("every query attends to one key", "uniform attention over all keys")
 
 
@@ -20,8 +24,8 @@ def entropy(subject: MeasuredMap) -> HeadMeasure:
 
     The first row of a causal map has 0 whatever the head does.
     """
-    heads, uniform = subject.entropies
-    values = mean_entropy(subject.item.weights, heads), mean_entropy(subject.uniform, uniform)
+    heads, uniform = (subject.mean(found, subject.rows) for found in subject.entropies)
+    values = heads, uniform
     return subject.compare("entropy", "nats", ENDS, values, top=_most(np.log(_keys(subject))))
 
 
@@ -47,6 +51,35 @@ def span(subject: MeasuredMap) -> HeadMeasure:
     heads, uniform = (subject.mean(np.exp(found), subject.rows) for found in subject.entropies)
     ends = ("every query attends to one key", "uniform attention over as many keys")
     return subject.compare("span", "keys", ends, (heads, uniform), top=_most(_keys(subject)))
+
+
+def mass(subject: MeasuredMap) -> HeadMeasure | None:
+    """Mean sum of a row, told where rows do not sum to 1.
+
+    Entropy, span, distance and the like are then of rows made to sum to 1, shares of rows as they
+    stand. Rows that attend to nothing count with 0; padding does not count.
+    """
+    sums = subject.sums
+    if not (subject.present & (np.abs(sums - 1) > ROUNDING)).any():
+        return None
+    values = mean_known(np.where(subject.present, sums, np.nan))
+    ends = ("all attention is elsewhere", "none is elsewhere")
+    top = max(float(sums.max()), 1.0)
+    return subject.compare("mass", "share", ends, (values, np.ones_like(values)), top)
+
+
+def empty(subject: MeasuredMap) -> HeadMeasure | None:
+    """Rows that attend to nothing, told where there are any.
+
+    They have no entropy, span or distance, and are left out of these means.
+    """
+    nothing = subject.present & (subject.sums == 0)
+    if not nothing.any():
+        return None
+    counts = nothing.sum(axis=-1).astype(np.float64)
+    ends = ("every row attends to something", "no row does")
+    uniform = np.zeros_like(counts)
+    return subject.compare("empty", "rows", ends, (counts, uniform), float(nothing.shape[-1]))
 
 
 def _keys(subject: MeasuredMap) -> NDArray[np.int64]:

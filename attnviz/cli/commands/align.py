@@ -128,8 +128,7 @@ def write_scores(
     rows = [("as asked", "", scores.chosen), *scores.rows()]
     columns = ("layer", "head", "precision", "recall", "alignment_error")
     cells = [
-        (layer, head, *(f"{x:.3f}" for x in (score.precision, score.recall, score.error)))
-        for layer, head, score in rows
+        (layer, head, score.precision, score.recall, score.error) for layer, head, score in rows
     ]
     report.add(listing(columns, cells, titled=True))
 

@@ -163,7 +163,7 @@ def _measured(
         report.skip(record, error)
         return None
     for note in found.provenance.notes:
-        report.say(note)
+        report.hold(note)
     return found
 
 
@@ -239,7 +239,7 @@ def relations(file: str, options: Options) -> int:
                     report.skip(None, InputError(f"the sentence at {sentence.where}: {error}"))
                     continue
                 for note in found.provenance.notes:
-                    report.say(note)
+                    report.hold(note)
         if not study.sentences:
             raise InputError(f"'{file}' holds no sentence that could be used")
         result = study.report()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,31 +13,44 @@ from attnviz.core.options import Options
 from attnviz.core.registry import MECHANISMS
 
 if TYPE_CHECKING:
+    from attnviz.renderers import Display
     from attnviz.renderers.reports import Data
 
 
-def listing(columns: Sequence[str], rows: Sequence[Sequence[str]], *, titled: bool = False) -> Data:
-    """Rows as data: an aligned table, tab-separated lines, JSON objects."""
-    from attnviz.renderers.reports import Data
+def listing(
+    columns: Sequence[str], values: Sequence[Sequence[Any]], *, titled: bool = False
+) -> Data:
+    """Rows as data: an aligned table, tab-separated lines, JSON objects.
 
-    def table() -> str:
-        shown = [columns, *rows] if titled else list(rows)
+    Shares stay numbers in JSON; elsewhere they have three digits.
+    """
+    import json
+
+    from attnviz.renderers.printable import printable
+    from attnviz.renderers.reports import Data
+    from attnviz.renderers.text.console import more_rows
+    from attnviz.storage.documents import spelt
+
+    def spelled(cell: Any) -> str:
+        """A number in three digits; a name may come from a folder, which anything may be called."""
+        text = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+        return printable(text) if text else ""
+
+    rows = [list(map(spelled, row)) for row in values]
+
+    def table(display: Display) -> str:
+        shown = [columns, *rows] if titled else rows
         widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
-            for row in shown
-        )
+            for row in shown[: display.rows or None]
+        ) + more_rows(len(shown), display)
 
-    def document() -> str:
-        import json
-
-        found = [dict(zip(columns, row, strict=True)) for row in rows]
-        return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
-
+    found = [dict(zip(columns, row, strict=True)) for row in values]
     return Data(
-        text=lambda display: table(),
+        text=table,
         rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
-        document=document,
+        document=lambda: spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n",
     )
 
 

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import AttentionError, AttnvizError
+from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError
 from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.kernel import switched_to_eager
@@ -148,6 +148,8 @@ class BatchRunner:
             alike = off <= self.allowed(batch[0], off)
         except NotEnoughMemoryError:
             return self._halve(batch)
+        except NotFiniteError:
+            return []  # read by itself, each text says whether it is to blame
         except AttnvizError as error:
             if proven:
                 return []

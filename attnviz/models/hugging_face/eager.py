@@ -88,7 +88,7 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
     for stream, axes in encoded.axes.items():
         layers = list(given[stream] or ())
         plain = [None if layer is None else layer.detach() for layer in layers]
-        arrays = read_layers(plain, eager.part, encoded.sides[stream])
+        arrays = read_layers(plain, eager.part, encoded.sides[stream], stream)
         maps += [as_map(item, encoded.tokens, *axes) for item in group(stream, arrays)]
         attending += [(stream, layer) for layer in layers if layer is not None]
     provenance = with_routes(encoded.attention.provenance, [EAGER_ROUTE])

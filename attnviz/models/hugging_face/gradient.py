@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean
+from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean, is_number
 from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
 from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -215,7 +215,7 @@ def _class_number(names: list[str], wanted: str) -> int:
     folded = [name.casefold() for name in names]
     if wanted.casefold() in folded:
         return folded.index(wanted.casefold())
-    if wanted.isdecimal() and int(wanted) < len(names):
+    if is_number(wanted) and int(wanted) < len(names):
         return int(wanted)
     listed = ", ".join(f"{number} {name}" for number, name in enumerate(names[:20]))
     raise UsageError(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
+from attnviz.core.measures import mass_note
 from attnviz.renderers.data.heads import plain
 from attnviz.renderers.data.maps import tsv
 from attnviz.storage.documents import dump_json
@@ -143,6 +144,7 @@ def _stream_document(stream: StreamReport) -> dict[str, Any]:
         "tokens": stream.tokens,
         "paired": stream.paired,
         "measures": [asdict(meaning) for meaning in stream.measures],
+        "note": mass_note(stream.measures),
         "heads": list(heads.values()),
     }
 

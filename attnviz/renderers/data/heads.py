@@ -6,7 +6,14 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from attnviz.core.measures import HeadReport, HeadRow, Role, SimilarityReport, TreebankReport
+from attnviz.core.measures import (
+    HeadReport,
+    HeadRow,
+    Role,
+    SimilarityReport,
+    TreebankReport,
+    mass_note,
+)
 from attnviz.renderers.data.maps import tsv
 from attnviz.storage.documents import dump_json
 
@@ -32,6 +39,7 @@ def measures_json(report: HeadReport) -> str:
         report,
         texts=report.texts,
         sinks=report.sinks,
+        note=mass_note(report.measures),
         measures=[asdict(meaning) for meaning in report.measures],
         heads=[_document(row) for row in report.rows],
     )

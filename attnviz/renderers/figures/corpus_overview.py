@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnviz.core.measures import mass_note
 from attnviz.renderers.colors import FAINT, INK
 from attnviz.renderers.figures.canvas import EDGE as _EDGE
 from attnviz.renderers.figures.canvas import full_canvas
@@ -70,4 +71,5 @@ def _notes(report: CorpusReport) -> list[str]:
         f"measures: heads in the order of their means; dark: {report.interval}; pale: one standard "
         "deviation between texts; dashed: uniform attention"
     )
-    return [text for text in (told, only, failed) if text]
+    mass = mass_note(report.streams[0].measures)
+    return [text for text in (told, mass, only, failed) if text]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.patches import Rectangle
 
+from attnviz.core.measures import mass_note
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, colors_of, ink_on
 from attnviz.renderers.figures.canvas import EDGE as _EDGE
 from attnviz.renderers.figures.canvas import Canvas, full_canvas
@@ -212,4 +213,5 @@ def _notes(report: HeadReport) -> list[str]:
         text += "; offset: orange towards the past, blue towards what follows"
     streams = list(dict.fromkeys(row.stream for row in report.rows))
     only = f"stream {streams[0]} of {', '.join(streams)}" if len(streams) > 1 else ""
-    return [item for item in (text, report.sinks, only) if item]
+    told = mass_note(report.measures)
+    return [item for item in (text, told, report.sinks, only) if item]

@@ -67,12 +67,20 @@ def written(console: Console) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
 
 
-def shown(parts: Iterable[RenderableType], display: Display) -> str:
-    """The parts one below the other, as the display would show them."""
+def shown(parts: Sequence[RenderableType], display: Display) -> str:
+    """The parts one below the other, as many as the display shows."""
     console = console_of(display)
-    for part in parts:
+    for part in parts[: display.rows or None]:
         console.print(part)
-    return written(console)
+    return written(console) + more_rows(len(parts), display)
+
+
+def more_rows(count: int, display: Display) -> str:
+    """A line about the rows of a table that are left out, if any are."""
+    if not display.rows or count <= display.rows:
+        return ""
+    told = f"{display.rows:,} of {count:,} rows: --max-rows {count} shows all"
+    return f"{told}; -f tsv and -f json have them as data\n"
 
 
 def paragraph(text: str, width: int, style: str = "") -> list[Text]:

@@ -17,6 +17,7 @@ from attnviz.core.measures import (
     Relation,
     SimilarityReport,
     TreebankReport,
+    mass_note,
 )
 from attnviz.renderers import Display
 from attnviz.renderers.data.heads import SCHEMA, head_document, plain
@@ -27,7 +28,7 @@ from attnviz.storage.documents import dump_json
 
 # What a narrow table keeps first.
 _FIRST = (
-    *("previous-token", "next-token", "self", "first-token", "special-token", "induction"),
+    *("mass", "previous-token", "next-token", "self", "first-token", "special-token", "induction"),
     *("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate"),
 )
 
@@ -49,7 +50,8 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     kept = [meaning for meaning in report.measures if meaning.name not in left_out]
     others = in_units(kept)
     told = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
-    reading = f"uniform: all it may see attended to alike; {told}"
+    note = mass_note(report.measures)
+    reading = f"uniform: all it may see attended to alike; {told}{note and f'; {note}'}"
     parts = paragraph(printable(report.caption), display.width, "bold")
     parts += [*paragraph(reading, display.width, "dim"), Text(), *lines]
     if report.sinks:
@@ -85,7 +87,10 @@ def _role(row: HeadRow) -> str:
     return ", ".join(parts)
 
 
-_READING = "divergence of where two heads look, in nats; 0: alike, .69: never at the same key"
+_READING = (
+    "divergence of where two heads look, in nats, rows made to sum to 1; 0: alike, .69: never at "
+    "the same key"
+)
 
 
 def similarity_table(report: SimilarityReport, display: Display) -> str:
@@ -100,7 +105,8 @@ def similarity_table(report: SimilarityReport, display: Display) -> str:
     apart = report.divergences + np.diag(np.full(len(names), np.inf))
     for name, row in zip(names, apart, strict=True):
         line = Text(f"{name.rjust(width)}  ", no_wrap=True)
-        for other in np.argsort(row, kind="stable")[: min(count, len(names) - 1)].tolist():
+        known = [place for place in np.argsort(row, kind="stable") if row[place] < np.inf]
+        for other in known[:count]:
             line.append(names[other].rjust(width), style="bold")
             line.append(f" {two_digits(float(row[other]))}".ljust(7))
         parts.append(line)

@@ -17,7 +17,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, HeadLine, Link, 
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, scale_of
 from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer, cell
+from attnviz.renderers.text.console import TextRenderer, cell, more_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -248,11 +248,18 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
     ]
     if view.orientation:
         lines.append(Text(printable(view.orientation), style="dim"))
-    lines += [Text(), *matrix(view.map, width, colored=display.colors is not None)]
+    most = display.rows or None
+    item = view.map.with_weights(
+        view.map.weights[:, :, :most], query_tokens=view.map.query_tokens[:most]
+    )
+    lines += [Text(), *matrix(item, width, colored=display.colors is not None)]
+    if left_out := more_rows(len(view.map.query_tokens), display):
+        lines.append(Text(left_out.rstrip(), style="dim"))
     if view.heads:
         layer = view.map.layers[0]
         named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"
-        told = f"{printable(named)} (bars: what each key receives)"
+        entropy = "; entropy: of rows scaled to 1" if sums_told(view.heads) else ""
+        told = f"{printable(named)} (bars: what each key receives{entropy})"
         lines += [Text(), Text(told, style="dim"), head_table(view.heads, width)]
     if view.strongest:
         lines.append(strongest_line(view.strongest))
@@ -295,7 +302,10 @@ def head_table(heads: Sequence[HeadLine], width: int) -> Table:
     table.add_column("does most", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True, min_width=5)
     table.add_column("entropy", justify="right", no_wrap=True, min_width=7)
-    room = max(width - numbers - max(bars, 4) - 12 - 8, 4)
+    massive = sums_told(heads)
+    if massive:
+        table.add_column("row sum", justify="right", no_wrap=True, min_width=7)
+    room = max(width - numbers - max(bars, 4) - 12 - 8 - 9 * massive, 4)
     top = max(float(line.profile.max()) for line in heads)
     for line in heads:
         table.add_row(
@@ -304,8 +314,14 @@ def head_table(heads: Sequence[HeadLine], width: int) -> Table:
             Text(shorten(printable(line.pattern), room)),
             two_digits(line.weight),
             "–" if np.isnan(line.entropy) else f"{line.entropy:.2f}",
+            *([two_digits(line.mass)] if massive else []),
         )
     return table
+
+
+def sums_told(heads: Sequence[HeadLine]) -> bool:
+    """True where rows do not sum to 1: they are made to for the entropy, and their sum is told."""
+    return any(abs(line.mass - 1) > 0.01 and not np.isnan(line.entropy) for line in heads)
 
 
 def sparkline(profile: NDArray[np.float64], width: int, top: float) -> str:

@@ -10,6 +10,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.options import InputFormat, names_in
 from attnviz.storage.texts import BadText, Text
 from attnviz.storage.texts.lines import (
+    LONGEST,
     BrokenFileError,
     json_text,
     make_texts,
@@ -30,12 +31,14 @@ class FileFormat:
             header, they stand to the left and right of a tab or |||.
         keep_blank: a blank line is a BadText too, for output that stays line by line.
         columns: which column of a table, or key of an object, holds what; from `parse_columns`.
+        longest: bytes of a line or row at most.
     """
 
     input_format: str = "txt"
     pairs: bool = False
     keep_blank: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
+    longest: int = LONGEST
 
 
 def is_packed(path: PurePath) -> bool:
@@ -79,7 +82,7 @@ def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[T
 
         bare = reading.input_format == "tsv"
         return read_table(
-            (tsv_rows if bare else csv_rows)(lines, name),
+            tsv_rows(lines, name) if bare else csv_rows(lines, name, reading.longest),
             name,
             columns=columns,
             pairs=pairs,

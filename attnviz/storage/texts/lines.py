@@ -8,6 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from attnviz.core.errors import InputError
@@ -15,6 +16,8 @@ from attnviz.storage.texts import BadText, Text, check_text, is_utf8
 
 MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
+LONGEST = 64 << 20
+"""Bytes of a line at most, unless --max-line says otherwise."""
 
 
 class BrokenFileError(InputError):
@@ -40,8 +43,10 @@ class Lines:
     waiting for one: of a pipe, each line is shown as soon as it comes.
     """
 
-    def __init__(self, stream: Readable, start: bytes = b"") -> None:
-        self.stream, self.start = stream, start
+    def __init__(
+        self, stream: Readable, start: bytes = b"", longest: int = LONGEST, *, packed: bool = False
+    ) -> None:
+        self.stream, self.start, self.longest, self.packed = stream, start, longest, packed
         self.complete: deque[bytes] = deque()
 
     @property
@@ -51,6 +56,7 @@ class Lines:
 
     def __iter__(self) -> Iterator[bytes]:
         pieces: list[bytes] = []
+        held = 0
         while chunk := self.start or _read(self.stream):
             self.start = b""
             *ended, last = chunk.split(b"\n")
@@ -58,7 +64,13 @@ class Lines:
                 self.complete.append(b"".join((*pieces, line, b"\n")))
                 pieces.clear()
             if last:
+                held = held * bool(pieces) + len(last)
                 pieces.append(last)
+                if held > self.longest:
+                    raise OverflowError(
+                        f"the next one is longer than {self.longest >> 20} MiB: "
+                        "--max-line reads longer ones"
+                    )
             while self.complete:
                 yield self.complete.popleft()
         if pieces:
@@ -87,7 +99,9 @@ class _Rejoined(io.RawIOBase):
         return len(chunk)
 
 
-def open_lines(stream: Readable, name: str, *, packed: bool = False) -> Lines | gzip.GzipFile:
+def open_lines(
+    stream: Readable, name: str, *, packed: bool = False, longest: int = LONGEST
+) -> Lines:
     """The lines of a stream, unpacked where it is gzip, as it has to be where it is `packed`.
 
     A BrokenFileError says that it is not.
@@ -96,13 +110,15 @@ def open_lines(stream: Readable, name: str, *, packed: bool = False) -> Lines | 
     while len(start) < len(MAGIC) and (more := _read(stream)):
         start += more
     if start.startswith(MAGIC):
-        return gzip.GzipFile(fileobj=io.BufferedReader(_Rejoined(start, stream), CHUNK), mode="rb")
+        file = io.BufferedReader(_Rejoined(start, stream), CHUNK)
+        unpacked: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
+        return Lines(unpacked, b"", longest, packed=True)
     if packed:
         raise BrokenFileError(name, 0, "it is not gzip")
-    return Lines(stream, start)
+    return Lines(stream, start, longest)
 
 
-def unbroken(lines: Lines | gzip.GzipFile, name: str) -> Iterator[bytes]:
+def unbroken(lines: Lines, name: str) -> Iterator[bytes]:
     """The lines; a last one that is cut off in the middle of gzip is none.
 
     Raises:
@@ -117,14 +133,17 @@ def unbroken(lines: Lines | gzip.GzipFile, name: str) -> Iterator[bytes]:
         raise BrokenFileError(name, number, "its gzip ends too early") from error
     except (zlib.error, gzip.BadGzipFile) as error:
         raise BrokenFileError(name, number, f"its gzip is damaged ({error})") from error
-    except OSError as error:
-        raise BrokenFileError(name, number, str(error.strerror or error)) from error
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BrokenFileError(name, number, str(reason)) from error
 
 
-def read_file(file: BinaryIO, name: str, *, packed: bool = False) -> Iterator[bytes]:
+def read_file(
+    file: BinaryIO, name: str, *, packed: bool = False, longest: int = LONGEST
+) -> Iterator[bytes]:
     """The lines of an open file, plain or gzip, which is closed at their end."""
     with file:
-        yield from unbroken(open_lines(file, name, packed=packed), name)
+        yield from unbroken(open_lines(file, name, packed=packed, longest=longest), name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from attnviz.core.errors import InputError, UsageError, choose, did_you_mean
+from attnviz.core.errors import InputError, UsageError, choose, did_you_mean, is_number
 from attnviz.storage.texts import BadText, Text, check_text
-from attnviz.storage.texts.lines import Line, decode_lines, make_texts, number_lines, plain_text
+from attnviz.storage.texts.lines import (
+    LONGEST,
+    Line,
+    decode_lines,
+    make_texts,
+    number_lines,
+    plain_text,
+)
 
 SHOWN = 8
 """Columns of a file that a message names at most."""
@@ -36,7 +43,7 @@ def tsv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
         yield Row(line.number, line.line, line.raw, name, tuple(line.raw.split("\t")))
 
 
-def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+def csv_rows(lines: Iterable[bytes], name: str, longest: int = LONGEST) -> Iterator[Row]:
     """Each row; where a quote goes wrong only the line that opened it is lost, and is a problem.
 
     The lines after it are read again. Where one of them opens a quote that its own end does not
@@ -49,10 +56,12 @@ def csv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
     taken: list[str] = []
 
     def feed() -> Iterator[str]:
-        while len(taken) < (1 if doomed else ROW_LINES):
+        held = 0
+        while len(taken) < (1 if doomed else ROW_LINES) and held <= longest:
             line = again.popleft() if again else next(source, None)
             if line is None:
                 return
+            held = (held if taken else 0) + len(line)
             taken.append(line)
             yield line
 
@@ -98,7 +107,7 @@ def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
         if role in found:
             raise UsageError(f"--columns names a column for '{role}' twice: give one")
         found[role] = column
-    numbers = [column.isdecimal() for column in found.values()]
+    numbers = [is_number(column) for column in found.values()]
     if any(numbers) and not all(numbers):
         raise UsageError(
             "--columns mixes names and numbers: give names where the first line is a header, "
@@ -181,7 +190,7 @@ def _find_places(
 ) -> tuple[bool, dict[str, int]]:
     """Whether the first row is a header and no record, and where each role stands, from 0."""
     fields, pairs = first.fields, main == "source"
-    header = not asked or not all(column.isdecimal() for column in asked.values())
+    header = not asked or not all(is_number(column) for column in asked.values())
     if header:
         places = _by_name([field.strip() for field in fields], asked, main, name)
     else:

@@ -122,7 +122,7 @@ def _probed(
     found = dict[str, list[Captured]]()
     for stream, layers in probe_layers(model, inputs, sides, specs).items():
         for name, layer in layers.items():
-            check_rows(layer.weights[0], name, model)
+            check_rows(layer.weights[0], name, model, stream)
         projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
         found[stream] = group(
             stream,
@@ -142,7 +142,7 @@ def _eager(
     for stream, layers in eager_layers(model, inputs, sides).items():
         spec, arrays, links = specs[stream], {}, {}
         for name, (weights,) in layers.items():
-            check_rows(weights, name, model)
+            check_rows(weights, name, model, stream)
             arrays[name] = pool_array(weights, spec.grid)
             if spec.links:
                 links[name] = tuple(strongest_in(weights, spec.ignored, spec.links))
@@ -192,9 +192,10 @@ def capture_many(
             own = {
                 name: array[number, :, :queries, :keys] for name, array in layers[stream].items()
             }
+            for name, array in own.items():
+                check_rows(array, name, model, stream)
             grid = PooledGrid(each_token(queries), each_token(keys))
             for item in group(stream, own, grid=grid, route=route):
-                check_rows(item.weights, ", ".join(item.layers), model)
                 items.append(item)
         found.append(items)
     return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.attention_map import check_finite, not_finite
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.exact_links import (
     Bounds,
@@ -29,7 +30,7 @@ from attnviz.models.hugging_face.capture.kernel import (
     stream_of,
     watch_kernels,
 )
-from attnviz.models.hugging_face.capture.probe import read_grid
+from attnviz.models.hugging_face.capture.probe import broken_head, read_grid
 from attnviz.models.hugging_face.capture.projections import Projected, project_call
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
@@ -70,6 +71,7 @@ class CallWeights:
     links: tuple[Strongest, ...] = ()  # of each head
     projected: Projected | None = None
     how: str = "probed"  # or "given by its kernel"
+    broken: int | None = None  # a head whose attention is not finite: nothing was read
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass, and is no error
@@ -108,6 +110,9 @@ def probe_layers(
     for stream in sides:
         own = [item for item in found if match_stream(stream_of(item.path), sides) == stream]
         names = layer_names([item.path for item in own], _attending(model.config))
+        for name, item in zip(names, own, strict=True):
+            if item.broken is not None:
+                raise not_finite(stream, name, str(item.broken), dtype_of(model))
         if own:
             layers[stream] = dict(zip(names, own, strict=True))
     return layers
@@ -140,6 +145,9 @@ def read_calls(
 
 def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
     """One call's attention."""
+    broken = broken_head(call)
+    if broken is not None:
+        return CallWeights(path, np.empty(0, dtype=np.float32), broken=broken)
     if spec.given and call.weights is not None:
         check_mixture(path, call, call.weights, spec.first)
         return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
@@ -203,13 +211,13 @@ def _check_memory(model: Any, sides: Sides, batch: int) -> None:
 
 
 def read_layers(
-    layers: Sequence[Any] | None, model: Any, side: tuple[int, int]
+    layers: Sequence[Any] | None, model: Any, side: tuple[int, int], stream: str
 ) -> dict[str, NDArray[np.float32]]:
     """Each layer's weights of one text, shape (heads, queries, keys), by the layer's number."""
     batch = _read_batch(layers, model.config, side)
     arrays = {number: array[0] for number, array in batch.items()}
     for number, array in arrays.items():
-        check_rows(array, number, model)
+        check_rows(array, number, model, stream)
     return arrays
 
 
@@ -242,9 +250,18 @@ def _wrong_shape(
     )
 
 
-def check_rows(array: NDArray[np.float32], number: str, model: Any) -> None:
-    """Refuse numbers that are no shares of attention (scores before the softmax, for one)."""
-    most = 1 + TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-3)
+def dtype_of(model: Any) -> str:
+    """The precision that a model runs in, such as "float32"."""
+    return str(model.dtype).removeprefix("torch.")
+
+
+def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str) -> None:
+    """Refuse numbers that are no shares of attention (scores before the softmax, for one).
+
+    They are of one layer, (heads, queries, keys).
+    """
+    check_finite(array[None], stream, [number], dtype=dtype_of(model))
+    most = 1 + TOLERANCE.get(dtype_of(model), 1e-3)
     lowest, largest = float(array.min()), float(array.sum(axis=-1).max())
     if not (lowest >= 0 and largest <= most):
         raise AttentionError(

@@ -31,6 +31,36 @@ DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
 elsewhere 1e-4."""
 
 
+def broken_head(call: Call) -> int | None:
+    """The first head of a call whose attention is not finite; None: all are.
+
+    Fast kernels answer 0 where a row's scores are NaN or all overflowed, as they do where the mask
+    hides every key. So it is told by what went in: queries and keys that are not finite, or a row
+    of 0 that the mask does not explain and whose scores are too large for their type.
+    """
+    import torch
+
+    batch, heads, length, size = call.query.shape
+    output = call.output.reshape(batch, length, heads, -1).transpose(1, 2)
+    for side in (call.query, call.key, call.value, output):
+        if not side.isfinite().all():
+            fine = side.isfinite().flatten(2).all(-1).all(0)
+            return int(fine.logical_not().nonzero()[0]) * int(heads // len(fine))
+    empty = (output == 0).all(-1)
+    if not empty.any():
+        return None
+    mask = call.mask
+    if isinstance(mask, torch.Tensor) and mask.ndim == 4:
+        shows = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min
+        empty = empty & shows.any(-1)
+    largest = call.key.double().norm(dim=-1).amax(-1)
+    largest = largest.repeat_interleave(heads // largest.shape[1], 1)
+    scaling = call.options.get("scaling") or size**-0.5
+    scores = call.query.double().norm(dim=-1) * largest[..., None] * scaling
+    broken = (empty & (scores > torch.finfo(call.query.dtype).max)).any(-1).any(0).nonzero()
+    return int(broken[0]) if len(broken) else None
+
+
 def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | None = None) -> Any:
     """One call's attention, shape (batch, heads, query blocks, key blocks), float32 on the CPU.
 

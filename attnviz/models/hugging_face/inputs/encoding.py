@@ -32,7 +32,14 @@ from attnviz.models.hugging_face.inputs.generation import (
     generated_target,
     given_target,
 )
-from attnviz.models.hugging_face.inputs.tokens import TokenizedText, check_text, label, tokenize
+from attnviz.models.hugging_face.inputs.tokens import (
+    TokenizedText,
+    check_text,
+    label,
+    tokenize,
+    tokenizing,
+)
+from attnviz.models.hugging_face.load.errors import silent_panics
 from attnviz.models.hugging_face.load.tasks import Task, show_decision
 from attnviz.models.hugging_face.model import LoadedModel, vocabulary_size
 
@@ -206,10 +213,16 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
             "the model's tokenizer (written in Python) does not say which text of a pair a token "
             "is of: give one text"
         )
-    encoded = tokenizer(
-        first, second, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False
-    )
-    parts = encoded.sequence_ids()
+    with tokenizing(tokenizer), silent_panics():
+        encoded = tokenizer(
+            first,
+            second,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            verbose=False,
+        )
+        parts = encoded.sequence_ids()
+        pieces = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
     inputs = {name: list(row) for name, row in encoded.items()}
     offsets = inputs.pop("offset_mapping")
     added = inputs.pop("special_tokens_mask")
@@ -222,7 +235,6 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
         (begin + start, end + start) if part == 1 else (begin, end)
         for (begin, end), part in zip(offsets, parts, strict=True)
     ]
-    pieces = tokenizer.convert_ids_to_tokens(inputs["input_ids"])
     tokens = label(pieces, moved, added, joined(first, second), tokenizer.unk_token)
     return TokenizedText(tokens, inputs)
 

@@ -6,12 +6,14 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import continues_word
+from attnviz.models.hugging_face.load.errors import foreign, silent_panics
 from attnviz.storage.texts import is_utf8
 
 Span = tuple[int, int]
@@ -100,6 +102,11 @@ class TokenizedText:
         return self.inputs["input_ids"]
 
 
+def tokenizing(tokenizer: Any) -> AbstractContextManager[None]:
+    """Turn what a tokenizer raises, whose files may say anything, into one line."""
+    return foreign(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
+
+
 def tokenize(
     tokenizer: Any, text: str, *, as_target: bool = False, marked: bool = False
 ) -> TokenizedText:
@@ -108,11 +115,12 @@ def tokenize(
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
         named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-    encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
+    with tokenizing(tokenizer), silent_panics():
+        encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
+        pieces = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
     offsets = encoded.pop("offset_mapping", None)
     added = encoded.pop("special_tokens_mask", None)
     ids = encoded["input_ids"]
-    pieces = tokenizer.convert_ids_to_tokens(ids)
     if marked:
         marks = {n for n, token in tokenizer.added_tokens_decoder.items() if token.special}
         added = [int(number in marks) for number in ids]
@@ -142,7 +150,8 @@ def check_text(text: str) -> None:
 
 def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
     """The text that generated tokens read as, and the tokens with their places in it."""
-    text = tokenizer.decode(ids, skip_special_tokens=True).strip()
+    with tokenizing(tokenizer):
+        text = tokenizer.decode(ids, skip_special_tokens=True).strip()
     return text, label_ids(tokenizer, ids, text)
 
 
@@ -151,7 +160,9 @@ def label_ids(
 ) -> tuple[Token, ...]:
     """The tokens of a text that is known by its ids, with their places behind another text."""
     pieces, added = list[str](), list[int]()
-    for number, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True):
+    with tokenizing(tokenizer):
+        named = tokenizer.convert_ids_to_tokens(list(ids))
+    for number, piece in zip(ids, named, strict=True):
         # A model may number more tokens than its tokenizer knows; those stand for no text.
         pieces.append(f"<{number}>" if piece is None else piece)
         added.append(int(piece is None or number in tokenizer.all_special_ids))
@@ -172,7 +183,8 @@ def locate_pieces(
     surfaces, sizes, waiting = list[str | None](), list[int](), list[str]()
     for position, (piece, special) in enumerate(zip(pieces, added, strict=True), 1):
         waiting.append(piece)
-        surface = None if special else tokenizer.convert_tokens_to_string(waiting)
+        with tokenizing(tokenizer):
+            surface = None if special else tokenizer.convert_tokens_to_string(waiting)
         ends = position == len(pieces) or added[position] or piece in PIECE_MARKS
         if ends or surface is None or (surface and "\ufffd" not in surface):
             surfaces.append(surface and surface.removeprefix("##"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -13,6 +14,24 @@ from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES
 
 POINTER = b"version https://git-lfs"
+LONGEST_JSON = 1 << 26
+"""Bytes of a configuration or an index; the largest real ones have some hundred thousand."""
+DEEPEST_JSON = 64
+"""Levels of a configuration; real ones have five."""
+LONGEST_HEADER = 100_000_000
+"""Bytes of a safetensors header, as that library itself allows."""
+TENSOR_BYTES = 100
+"""Bytes that a tensor takes in a pickle at the least, with its name and its place."""
+CLAIMS = (
+    (re.compile(r"(layers?|blocks?|depths?|stages|group_num|hidden_groups)$"), 100, "tensors"),
+    (re.compile(r"(experts|heads?|groups)$"), 1000, "largest"),
+    (re.compile(r"labels$"), 1 << 16, "largest"),
+    (re.compile(r"positions?(_embeddings)?$"), 1 << 22, "numbers"),
+    (re.compile(r"^(?!.*(theta|seed|base|length|index|_ids?$))"), 1 << 24, "numbers"),
+)
+"""What numbers of a configuration, by the ends of their names, cannot be more than: that many, and
+what is stored. It is bounded from above only, since layers may share weights and positions need
+none; a model that asks for a little too much is refused once it is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +43,18 @@ class Checkpoint:
     pickled: bool  # else the weights are safetensors
     dtypes: tuple[str, ...]  # as safetensors spells them ("F32", "BF16")
     numbers: int  # how many weights are stored, 0 where that is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """How much a checkpoint holds; of a pickle, which is not opened, at most."""
+
+    tensors: int
+    numbers: int
+    largest: int  # axis of a tensor
+
+    def __str__(self) -> str:
+        return f"{self.numbers:,} numbers in {self.tensors:,} tensors"
 
 
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
@@ -39,10 +70,14 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
             "--allow-pickle if you trust it, or use a model with safetensors"
         )
     files = shards(folder / name) if name.endswith(".index.json") else [folder / name]
-    for file in files:
-        _check_file(file)
-    headers = [] if pickled else [_read_header(file) for file in files]
+    try:
+        for file in files:
+            _check_file(file)
+        headers = [] if pickled else [_read_header(file) for file in files]
+    except OSError as error:
+        raise ModelError(f"the weights in '{folder}' cannot be read: {error.strerror}") from error
     tensors = [tensor for header in headers for tensor in header.values()]
+    check_claims(folder, config, _stored_in(tensors, files))
     return Checkpoint(
         folder,
         config,
@@ -50,6 +85,44 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
         tuple(sorted({tensor["dtype"] for tensor in tensors if "F" in tensor["dtype"]})),
         sum(prod(tensor["shape"]) for tensor in tensors),
     )
+
+
+def _stored_in(tensors: list[dict[str, Any]], files: list[Path]) -> Stored:
+    if not tensors:
+        size = sum(file.stat().st_size for file in files)
+        return Stored(size // TENSOR_BYTES, size, size)
+    shapes = [tensor["shape"] for tensor in tensors if prod(tensor["shape"])]
+    largest = max((side for shape in shapes for side in shape), default=1)
+    return Stored(len(shapes), sum(map(prod, shapes)), largest)
+
+
+def check_claims(folder: Path, config: Mapping[str, Any], stored: Stored) -> None:
+    """Refuse a configuration that asks for far more than is stored, before anything is built.
+
+    A billion layers would be built one by one, a billion labels named, a table of a billion
+    positions filled, until the memory ends.
+    """
+    for name, number in _numbers_in(config):
+        for ends, most, measure in CLAIMS:
+            if ends.search(name):
+                if number > max(most, getattr(stored, measure)):
+                    raise ModelError(
+                        f"'{folder}' does not hold what its configuration asks for: '{name}' is "
+                        f"{number:,}, and its weights are {stored}"
+                    )
+                break
+
+
+def _numbers_in(config: Any, name: str = "") -> Iterator[tuple[str, int]]:
+    """The whole numbers of a configuration, each by the nearest name."""
+    if isinstance(config, dict):
+        for key, item in config.items():
+            yield from _numbers_in(item, key)
+    elif isinstance(config, list):
+        for item in config:
+            yield from _numbers_in(item, name)
+    elif isinstance(config, int) and not isinstance(config, bool):
+        yield name, config
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -62,6 +135,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     config = _read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")
+    named = config.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise ModelError(f"'{path}' says 'architectures' by something else than a list of names")
+    for key, kernel in config.items():
+        if key.endswith("attn_implementation") and "/" in str(kernel):
+            raise ModelError(f"'{path}' asks for a kernel from elsewhere: '{key}' is '{kernel}'")
     return config
 
 
@@ -81,16 +160,41 @@ def contents(folder: Path) -> str:
 
 
 def _read_json(path: Path) -> Any:
+    deep = f"'{path}' is nested deeper than {DEEPEST_JSON} levels: it is no model's"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        if (size := path.stat().st_size) > LONGEST_JSON:
+            raise ModelError(
+                f"'{path}' has {size:,} bytes, and at most {LONGEST_JSON:,} are read of such a file"
+            )
+        found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ModelError(f"'{path}' is not valid JSON: {error}") from error
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be read: {error.strerror}") from error
+    except RecursionError as error:
+        raise ModelError(deep) from error
+    level = [found]
+    for _ in range(DEEPEST_JSON):
+        nested = [item for item in level if isinstance(item, dict | list)]
+        level = [
+            part for item in nested for part in (item.values() if isinstance(item, dict) else item)
+        ]
+    if level:
+        raise ModelError(deep)
+    return found
 
 
 def shards(index: Path) -> list[Path]:
-    """The files that an index names."""
-    weight_map = _read_json(index).get("weight_map") or {}
-    names = sorted(set(weight_map.values()))
+    """The files that an index names, which must lie in its folder."""
+    found = _read_json(index)
+    weight_map = found.get("weight_map") if isinstance(found, dict) else None
+    named = weight_map.values() if isinstance(weight_map, dict) else []
+    if not all(isinstance(name, str) for name in named):
+        raise ModelError(f"'{index}' names files that are no text: download it again")
+    names = sorted(set(named))
+    for name in names:
+        if _lies_outside(index.parent, name):
+            raise ModelError(f"'{index}' names a file outside its folder: '{name}'")
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing or not names:
         raise ModelError(
@@ -98,6 +202,22 @@ def shards(index: Path) -> list[Path]:
             f"its {index.name} names: {', '.join(missing[:3])}"
         )
     return [index.parent / name for name in names]
+
+
+def _lies_outside(folder: Path, name: str) -> bool:
+    """True for a file that is not in the folder, nor where its hub cache keeps what it links to."""
+    if not name.strip() or "\0" in name:
+        return True
+    around = folder.resolve()
+    places = [around]
+    if around.parent.name == "snapshots":
+        places.append(around.parent.parent / "blobs")
+    try:
+        file = (folder / name).resolve()
+    except (OSError, RuntimeError):  # a loop of links
+        return True
+    steps_out = Path(name).is_absolute() or ".." in Path(name).parts
+    return steps_out or not any(file.is_relative_to(place) for place in places)
 
 
 def _check_file(file: Path) -> None:
@@ -114,12 +234,18 @@ def _read_header(file: Path) -> dict[str, dict[str, Any]]:
     size = file.stat().st_size
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
-        text = stream.read(length) if length < size else b""
+        text = stream.read(length) if length < min(size, LONGEST_HEADER) else b""
     try:
         header = {name: item for name, item in json.loads(text).items() if name != "__metadata__"}
-        ends = (int(tensor["data_offsets"][1]) for tensor in header.values())
-        end = 8 + length + max(ends, default=0)
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        end = 8 + length
+        for tensor in header.values():
+            first, last = map(int, tensor["data_offsets"])
+            shape = [int(side) for side in tensor["shape"]]
+            if not 0 <= prod(shape) <= 2 * (last - first):  # a byte holds two numbers at most
+                raise ValueError("a shape and its place do not agree")
+            end = max(end, 8 + length + last)
+            tensor |= {"dtype": str(tensor["dtype"]), "shape": shape}
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
         raise ModelError(
             f"'{file}' is not a complete safetensors file: download it again"
         ) from error

@@ -145,27 +145,65 @@ def quiet() -> Iterator[None]:
                 logging.enable_progress_bar()
 
 
+LONGEST_CAUSE = 300
+"""Characters of another library's error that are shown: it may quote a whole file."""
+
+
 def first_line(error: BaseException) -> str:
     """What an error of another library says, cut to one line."""
-    lines = str(error).strip().splitlines()
-    return lines[0].strip().rstrip(".") if lines else type(error).__name__
+    lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    # What ends in a colon announces the cause.
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    cut = f"{said[:LONGEST_CAUSE]}…" if len(said) > LONGEST_CAUSE else said
+    return cut.rstrip(".")
+
+
+@contextmanager
+def foreign(what: str) -> Iterator[None]:
+    """Turn whatever another library raises in a block of calls to it into one line.
+
+    The block holds such calls only: what files of a model can make a library raise has no end
+    (strict fields, divisions by zero, assertions, panics of Rust, which are no `Exception`), while
+    a bug of attnviz is to keep its traceback.
+    """
+    try:
+        yield
+    except (AttnvizError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise ModelError(f"{what}: {first_line(error)}") from error
+
+
+@contextmanager
+def silent_panics() -> Iterator[None]:
+    """Keep off stderr what Rust prints of a panic; what else is written there comes out after."""
+    import os
+    import tempfile
+
+    panicked = False
+    with tempfile.TemporaryFile() as kept:
+        stderr = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException as error:
+            panicked = type(error).__name__ == "PanicException"
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            kept.seek(0)
+            if not panicked and (written := kept.read()):
+                os.write(2, written)
 
 
 @contextmanager
 def loading(name: str) -> Iterator[None]:
     """Turn what transformers and its parts raise while they load a model into one line."""
-    from pickle import UnpicklingError
-
-    from safetensors import SafetensorError
-
-    foreign = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError)
-    try:
-        with memory_errors(f"'{name}'", "use a smaller model"):
-            yield
-    except AttnvizError:
-        raise
-    except (*foreign, ImportError, EOFError, UnpicklingError, SafetensorError) as error:
-        raise ModelError(f"'{name}' cannot be loaded: {first_line(error)}") from error
+    with foreign(f"'{name}' cannot be loaded"), memory_errors(f"'{name}'", "use a smaller model"):
+        yield
 
 
 @contextmanager
@@ -175,8 +213,21 @@ def running(model: Any, what: str = "text") -> Iterator[None]:
     try:
         with memory_errors(f"'{kind}' on '{model.device}'", remedy(model, what)):
             yield
-    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except AttnvizError:
+        raise
+    except Exception as error:
+        usual = RuntimeError, ValueError, LookupError, TypeError, AttributeError
+        if not isinstance(error, usual) and _is_own(error):
+            raise
         raise ModelError(f"'{kind}' cannot run on this {what}: {first_line(error)}") from error
+
+
+def _is_own(error: BaseException) -> bool:
+    """True where it was code of attnviz that raised an error."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and str(last.tb_frame.f_globals.get("__name__")).startswith("attnviz.")
 
 
 def remedy(model: Any, what: str = "text") -> str:

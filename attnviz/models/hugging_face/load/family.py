@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attnviz.core.errors import AttentionError
+from attnviz.core.errors import AttentionError, ModelError
 
 Family = Literal["encoder-only", "decoder-only", "encoder–decoder"]
 
@@ -39,6 +39,12 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if positions:
         limits.append(positions - _reserved_positions(model))
+    for limit in limits:
+        if isinstance(limit, bool) or not isinstance(limit, int | float):
+            raise ModelError(
+                f"the model's folder says that it reads {limit!r} tokens (model_max_length, "
+                "max_position_embeddings): that is no number"
+            )
     known = [int(limit) for limit in limits if 0 < limit < UNLIMITED]
     return min(known, default=None)
 

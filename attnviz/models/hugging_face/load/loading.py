@@ -22,7 +22,13 @@ from attnviz.models.hugging_face.load.devices import (
     choose_device,
     choose_dtype,
 )
-from attnviz.models.hugging_face.load.errors import first_line, loading, quick_imports, quiet
+from attnviz.models.hugging_face.load.errors import (
+    foreign,
+    loading,
+    quick_imports,
+    quiet,
+    silent_panics,
+)
 from attnviz.models.hugging_face.load.family import left_over_layers
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
@@ -79,24 +85,26 @@ def load_parts(
             f"'{name}' in {precision}",
             "use a smaller model, --dtype bfloat16, or --device-map auto",
         )
-    with quiet(), loading(name):
+    with quiet():
         with quick_imports():
             config = _load_config(checkpoint, name, allow_code=options.allow_code)
             reader = load_reader(folder, name)
             kind = class_of(config)
-        model, report = kind.from_pretrained(
-            folder,
-            config=config,
-            dtype=getattr(torch, precision),
-            use_safetensors=not checkpoint.pickled,
-            local_files_only=True,
-            trust_remote_code=options.allow_code,
-            output_loading_info=True,
-            **({"device_map": options.device_map} if options.device_map else {}),
-        )
+        with loading(name):
+            model, report = kind.from_pretrained(
+                folder,
+                config=config,
+                dtype=getattr(torch, precision),
+                use_safetensors=not checkpoint.pickled,
+                local_files_only=True,
+                trust_remote_code=options.allow_code,
+                output_loading_info=True,
+                **({"device_map": options.device_map} if options.device_map else {}),
+            )
         _check_report(report, name)
-        # accelerate has put each layer where it belongs, and moving all of them would undo it.
-        model = (model if options.device_map else model.to(device)).eval()
+        with loading(name):
+            # accelerate has put each layer where it belongs, and moving all would undo it.
+            model = (model if options.device_map else model.to(device)).eval()
     task, provenance = _trained_task(model, report, _describe(name, checkpoint, model, report))
     return LoadedParts(model, reader, provenance, report, task)
 
@@ -116,9 +124,10 @@ def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
             f"transformers {transformers.__version__} does not know the architecture '{kind}' of "
             f"'{name}'.{did_you_mean(kind, CONFIG_MAPPING)}"
         )
-    return AutoConfig.from_pretrained(
-        checkpoint.folder, local_files_only=True, trust_remote_code=allow_code
-    )
+    with loading(name):
+        return AutoConfig.from_pretrained(
+            checkpoint.folder, local_files_only=True, trust_remote_code=allow_code
+        )
 
 
 def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
@@ -130,15 +139,14 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"
     )
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=allow_code
-        )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+        with foreign(f"the tokenizer of '{name}' cannot be loaded"), silent_panics():
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=allow_code
+            )
+    except ModelError as error:
         if not any(folder.glob("*token*")) and not any(folder.glob("*vocab*")):
             raise missing from error
-        raise ModelError(
-            f"the tokenizer of '{name}' cannot be loaded: {first_line(error)}"
-        ) from error
+        raise
     if _lacks_files(folder, type(tokenizer).vocab_files_names):
         raise missing
     return tokenizer
@@ -177,8 +185,9 @@ def model_class(config: Any, *, with_head: bool = False) -> Any:
         MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING.get(type(config), None)
         return AutoModelForSeq2SeqLM
     MODEL_MAPPING.get(type(config), None)
-    if with_head and hasattr(transformers, (config.architectures or [""])[0]):
-        return getattr(transformers, config.architectures[0])
+    own = getattr(transformers, (config.architectures or [""])[0], None)
+    if with_head and getattr(own, "config_class", None) is type(config):
+        return own
     return AutoModel if task is None else getattr(transformers, task.loader)
 
 

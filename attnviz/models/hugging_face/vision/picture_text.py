@@ -17,10 +17,17 @@ from attnviz.models import attend_each
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.inputs.generation import apply_chat_template
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids
-from attnviz.models.hugging_face.load.errors import first_line, quiet
+from attnviz.models.hugging_face.load.errors import foreign, quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.vision.pictures import SIDE, pair, picture_of, seen_box
+from attnviz.models.hugging_face.vision.pictures import (
+    SIDE,
+    check_sides,
+    pair,
+    picture_of,
+    seen_box,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +53,9 @@ class PictureTextModel:
         check_text(query.text)
         with quiet():
             prompt = self.prompt(query.text)
-            inputs = self.processor(text=prompt, images=picture, return_tensors="pt")
+            check_sides(self.processor.image_processor)
+            with foreign(f"the processor of '{self.name}' fails"):
+                inputs = self.processor(text=prompt, images=picture, return_tensors="pt")
             device, dtype = self.model.device, self.model.dtype
             inputs = {
                 name: row.to(device, dtype if row.is_floating_point() else row.dtype)
@@ -88,13 +97,7 @@ class PictureTextModel:
         """The picture, then the text, as the model was taught to read them."""
         if getattr(self.processor, "chat_template", None):
             content = [{"type": "image"}, {"type": "text", "text": text}]
-            return str(
-                self.processor.apply_chat_template(
-                    [{"role": "user", "content": content}],
-                    tokenize=False,
-                    add_generation_prompt=True,
-                )
-            )
+            return apply_chat_template(self.processor.tokenizer, content, self.name, self.processor)
         return f"{self.processor.image_token}\n{text}"
 
     def grid(self, inputs: dict[str, Any], count: int) -> tuple[int, int]:
@@ -138,9 +141,5 @@ def _load_both(folder: Path, name: str) -> Any:
     import transformers
 
     auto: Any = transformers.AutoProcessor
-    try:
+    with foreign(f"the processor of '{name}' cannot be loaded"):
         return auto.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
-        raise ModelError(
-            f"the processor of '{name}' cannot be loaded: {first_line(error)}"
-        ) from error

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
-from attnviz.models.hugging_face.load.errors import first_line, running
+from attnviz.models.hugging_face.load.errors import first_line, foreign, running
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -47,7 +47,7 @@ def picture_of(query: Query, name: str) -> Picture:
 def parse_size(text: str) -> tuple[int, int]:
     """Height and width in pixels of "384" or "224x336"."""
     parts = text.lower().split("x")
-    if not 1 <= len(parts) <= 2 or not all(part.isdecimal() and int(part) for part in parts):
+    if not 1 <= len(parts) <= 2 or not all(is_number(part) and int(part) for part in parts):
         raise UsageError(f"--image-size '{text}' is no size: write 384 or HEIGHTxWIDTH (224x336)")
     return int(parts[0]), int(parts[-1])
 
@@ -64,7 +64,8 @@ def load_processor(folder: Path, name: str) -> Any:
             "resize and normalise a picture for it"
         )
     auto: Any = transformers.AutoImageProcessor
-    return auto.from_pretrained(folder, local_files_only=True)
+    with foreign(f"the image processor of '{name}' cannot be loaded"):
+        return auto.from_pretrained(folder, local_files_only=True)
 
 
 def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
@@ -72,7 +73,26 @@ def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
     wanted: dict[str, Any] = {}
     if size is not None:
         wanted = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
-    return processor(picture, return_tensors="pt", **wanted)["pixel_values"]
+    else:
+        check_sides(processor)
+    with foreign("the image processor in the model's folder fails"):
+        return processor(picture, return_tensors="pt", **wanted)["pixel_values"]
+
+
+MOST_PIXELS = 1 << 14
+"""The longest side that an image processor may make by itself; `--image-size` may ask for more."""
+
+
+def check_sides(processor: Any) -> None:
+    """Refuse a processor whose pictures would fill the memory, or have no size."""
+    for name in ("size", "crop_size"):
+        for side, number in dict(getattr(processor, name, None) or {}).items():
+            whole = isinstance(number, int) and not isinstance(number, bool)
+            if number is not None and not (whole and 0 < number <= MOST_PIXELS):
+                raise ModelError(
+                    f"the image processor in the model's folder says '{name}' '{side}' {number!r}: "
+                    f"1 to {MOST_PIXELS:,} pixels are allowed"
+                )
 
 
 def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Box:
@@ -80,8 +100,11 @@ def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Bo
     width, height = picture.size
     if size is not None or not getattr(processor, "do_center_crop", False):
         return 0.0, 0.0, float(width), float(height)
+    crop = dict(processor.crop_size)
+    named = {side for side, number in dict(processor.size).items() if number}
+    if not {"height", "width"} <= crop.keys() or not ("shortest_edge" in named or "width" in named):
+        raise ModelError("the image processor in the model's folder does not say what it cuts out")
     resized = _resized_size(processor.size, width, height)
-    crop = processor.crop_size
     across, down = crop["width"] / resized[0], crop["height"] / resized[1]
     return (
         (1 - across) / 2 * width,

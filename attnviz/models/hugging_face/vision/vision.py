@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Token, not_finite
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
@@ -25,7 +25,8 @@ from attnviz.models import attend_each
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
-from attnviz.models.hugging_face.capture.probe import key_masses
+from attnviz.models.hugging_face.capture.passes import dtype_of
+from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
@@ -205,6 +206,9 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
     def look(call: Call) -> None:
         layer = layers[id(call.module)]
         rows, columns = grids[id(layer)]
+        broken = broken_head(call)
+        if broken is not None:
+            raise not_finite("self", str(len(found)), str(broken), dtype_of(model))
         slots = call.key.shape[-2]
         masses = torch.cat([part for _, part in key_masses(call, each_token(slots))], dim=-1)
         weights = masses.transpose(1, 2).float().cpu().numpy()

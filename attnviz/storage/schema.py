@@ -1,0 +1,109 @@
+"""What a saved document may hold: checked here for every format and every command that reads one.
+
+The layout is told in docs/files.md. Fields that are not known are left unread.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, Struct, ValidationError, convert, structs
+
+from attnviz.core.attention_map import Link, Provenance, Token, Values
+from attnviz.core.errors import InputError
+
+Made = TypeVar("Made")
+Position = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+Name = str | int
+Fact = str | int | float | bool | None
+_AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
+
+
+class TokenDocument(Struct):
+    """A token; a bare text stands for one too."""
+
+    text: str
+    start: Position = 0
+    end: Position = 0
+    special: bool = False
+    label: str | None = None
+
+
+class LinkDocument(Struct):
+    """One of the strongest links beside a map of blocks."""
+
+    query: str
+    key: str
+    weight: float
+    layer: str
+    head: str
+    query_position: Position
+    key_position: Position
+
+
+class MapDocument(Struct):
+    """One stream; its weights stand here, or else where the format keeps them."""
+
+    stream: str
+    query_tokens: list[TokenDocument | str]
+    key_tokens: list[TokenDocument | str]
+    weights: Any = None
+    shape: tuple[Position, Position, Position, Position] | None = None
+    layers: list[Name] = []
+    heads: list[Name] = []
+    values: Values = "share"
+    unit: str = "share of a row's attention"
+    query_text: str = "text"
+    key_text: str = "text"
+    blocks: tuple[Count, Count] = (1, 1)
+    starts: tuple[Position, Position] = (0, 0)
+    links: list[LinkDocument] = []
+
+
+class Document(Struct):
+    """One text."""
+
+    maps: Annotated[list[MapDocument], Meta(min_length=1)]
+    provenance: dict[str, Any] = {}
+    id: Name | float = "0"
+    text: str | None = None
+    source: str | None = None
+    target: str | None = None
+
+
+def fit(value: Any, kind: type[Made], where: str, under: str = "") -> Made:
+    """The value as that type; an InputError names the field's path, what it is and should be."""
+    try:
+        return convert(value, kind)
+    except ValidationError as error:
+        found = _AT.fullmatch(str(error))
+        assert found
+        path = ".".join(part for part in (under, found[2]) if part)
+        told = found[1][:1].lower() + found[1][1:].replace("`", "'")
+        raise InputError(f"{where}: {path}{': ' * bool(path)}{told}") from error
+
+
+def fit_provenance(found: Any, where: str) -> Provenance:
+    """The provenance in a document; what is missing stays unknown."""
+    known = {"source": "file", "model": "unknown", **fit(found, dict[str, Any], where)}
+    place = "provenance"
+    # Deep values could not be written again, nor shown.
+    fit(known.get("settings", {}), dict[str, Fact | list[Fact]], where, f"{place}.settings")
+    return fit(known, Provenance, where, place)
+
+
+def tokens_of(found: list[TokenDocument | str]) -> tuple[Token, ...]:
+    """Tokens as maps have them."""
+    return tuple(
+        Token(item)
+        if isinstance(item, str)
+        else Token(item.text, item.start, item.end, item.special, item.label)
+        for item in found
+    )
+
+
+def links_of(found: list[LinkDocument]) -> tuple[Link, ...]:
+    """Links as maps have them."""
+    return tuple(Link(**structs.asdict(item)) for item in found)

@@ -1,0 +1,352 @@
+"""What holds of every run, whatever it was given: each a function that says what is wrong, or None.
+
+A new one is a function of a `Ran` here, decorated with `@invariant`, and a run in
+`test_invariants.py` that breaks it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import signal
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import PurePosixPath
+
+import numpy as np
+from PIL import Image
+
+from attnviz.core.registry import FORMATS
+from tests.fuzz.run import MOST_RESIDENT, Ran, TookTooLong
+from tests.samples import RAW
+
+WORK = "a/b/work/"
+STATUSES = {0, 1, 2, 130, 128 + signal.SIGTERM}
+GONE_ON = "--resume"
+"""What the note on an unfinished file says; then, and only then, may one stay."""
+
+INVARIANTS: dict[str, Callable[[Ran], str | None]] = {}
+"""Every invariant by name."""
+
+
+def invariant(check: Callable[[Ran], str | None]) -> Callable[[Ran], str | None]:
+    """Have every run checked by this function."""
+    INVARIANTS[check.__name__] = check
+    return check
+
+
+def broken(ran: Ran) -> list[tuple[str, str]]:
+    """The invariants that a run breaks, each with what is wrong."""
+    return [
+        (name, wrong) for name, check in INVARIANTS.items() if (wrong := check(ran)) is not None
+    ]
+
+
+@invariant
+def ends_by_itself(ran: Ran) -> str | None:
+    """In time."""
+    return str(ran.error) if isinstance(ran.error, TookTooLong) else None
+
+
+@invariant
+def raises_nothing(ran: Ran) -> str | None:
+    """What goes wrong is told, not raised."""
+    if ran.error is None or isinstance(ran.error, TookTooLong):
+        return None
+    return f"{type(ran.error).__name__}: {str(ran.error)[:200]}"
+
+
+@invariant
+def ends_with_a_known_status(ran: Ran) -> str | None:
+    """Done, failed, asked wrongly, interrupted or stopped."""
+    return None if ran.error or ran.status in STATUSES else f"status {ran.status}"
+
+
+@invariant
+def succeeds_where_it_must(ran: Ran) -> str | None:
+    """A valid command line ends with status 0."""
+    if not ran.case.valid or ran.error or ran.status == 0:
+        return None
+    return f"status {ran.status}: {_told(ran)}"
+
+
+@invariant
+def says_why_it_failed(ran: Ran) -> str | None:
+    """stderr is empty only if nothing failed."""
+    return "stderr is empty" if ran.status > 0 and not ran.err.strip() and not ran.error else None
+
+
+@invariant
+def says_it_plainly(ran: Ran) -> str | None:
+    """stderr holds notes and errors: no traceback, no library's warning, no control character."""
+    told = ran.err.decode("utf-8", "backslashreplace")
+    for line in told.splitlines():
+        if re.match(
+            r"Traceback |\s+File \"|thread '.*' panicked|.*\bWarning\b.*:|Exception ignored", line
+        ):
+            return line[:200]
+    for line in told.rstrip("\n").split("\n") if told else []:
+        if not line.startswith(("attnviz: error: ", "note: ")):
+            return f"neither a note nor an error: {line[:200]!r}"
+    found = RAW.search(told)
+    return f"{found[0]!r} on stderr" if found else None
+
+
+@invariant
+def tells_one_error(ran: Ran) -> str | None:
+    """A command that was asked wrongly says so in one line, and writes nothing."""
+    errors = ran.err.count(b"attnviz: error: ")
+    if ran.status == 2 and not ran.error and (errors != 1 or ran.out):
+        return f"{errors} errors and {len(ran.out)} bytes on stdout"
+    return None
+
+
+@invariant
+def keeps_the_terminal_clean(ran: Ran) -> str | None:
+    """Nothing on stdout hides, styles or turns what is shown."""
+    if _binary(ran) or _helps(ran):
+        return None
+    try:
+        told = ran.out.decode()
+    except UnicodeDecodeError as error:
+        return f"stdout is not UTF-8: {error.object[error.start : error.end]!r}"
+    found = RAW.search(told)
+    return f"{found[0]!r} on stdout" if found else None
+
+
+@invariant
+def writes_its_format(ran: Ran) -> str | None:
+    """stdout and every file that was written can be read as what they are called."""
+    try:
+        name = asked_format(ran)
+        if ran.status == 0 and ran.out and name and not _helps(ran):
+            READERS[name](ran.out)
+        for path, data in ran.after.items():
+            suffix = PurePosixPath(path).suffix.lower()
+            if (
+                path.startswith(WORK)
+                and path[len(WORK) :] not in ran.case.files
+                and not _hidden(path)
+            ):
+                FILES.get(suffix, bytes)(data)
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    return None
+
+
+@invariant
+def leaves_inputs_alone(ran: Ran) -> str | None:
+    """What was in the folder is as it was, but for outputs of an earlier run that are replaced."""
+    for name, data in ran.case.files.items():
+        if data is not None and not name.startswith("old") and ran.after.get(WORK + name) != data:
+            return f"'{PurePosixPath(name).suffix}' input was {'changed' if WORK + name in ran.after else 'removed'}"  # noqa: E501  # fmt: skip
+    return None
+
+
+@invariant
+def writes_nowhere_else(ran: Ran) -> str | None:
+    """A new file is one that was asked for, by its name, one of its numbers or as a shard of it."""
+    asked = [PurePosixPath(word.rpartition("=")[2]) for word in ran.case.argv]
+    names = {(place.stem, place.suffix) for place in asked} | {(place.name, "") for place in asked}
+    for path in ran.after:
+        inside = path.removeprefix(WORK)
+        if inside in ran.case.files or _hidden(path) or path.startswith("tmp/"):
+            continue
+        new = PurePosixPath(path)
+        whole = {new.stem, re.sub(r"-\d+$", "", new.stem)}
+        if not any((stem, new.suffix) in names for stem in whole) and (new.name, "") not in names:
+            return f"'{new.suffix}' file that nobody asked for"
+    return None
+
+
+@invariant
+def leaves_nothing_behind(ran: Ran) -> str | None:
+    """No file in the making stays, unless it is said that it can be continued."""
+    if GONE_ON in ran.err.decode("utf-8", "replace"):
+        return None
+    left = [
+        path
+        for path in ran.after
+        if _hidden(path) and path.removeprefix(WORK) not in ran.case.files
+    ]
+    if "--open" not in ran.case.argv:
+        left += [path for path in ran.after if path.startswith("tmp/")]
+    kinds = sorted(
+        {re.sub(r"[A-Za-z0-9_]{8}$", "", PurePosixPath(path).name)[-20:] for path in left}
+    )
+    return f"left: {kinds}" if left else None
+
+
+@invariant
+def stays_small(ran: Ran) -> str | None:
+    """Memory is in proportion to what was asked."""
+    return f"{ran.resident >> 20} MiB" if ran.resident > MOST_RESIDENT else None
+
+
+@invariant
+def asks_no_network(ran: Ran) -> str | None:
+    """Models come from folders, pages from themselves."""
+    if "--ray-address" in ran.case.argv:
+        return None
+    return ", ".join(sorted({act for act in ran.acts if act.startswith("socket.")})) or None
+
+
+@invariant
+def runs_nothing_foreign(ran: Ran) -> str | None:
+    """No code of a file's, no pickle and no other program, unless an option says so."""
+    asked = {word for word in ran.case.argv if word in TRUSTING}
+    acts = {act for act in ran.acts if not act.startswith("socket.")} if not asked else ()
+    return ", ".join(sorted(acts)) or None
+
+
+TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers"}
+"""What asks for a file's code, a browser or processes, which send each other pickles."""
+
+
+def _told(ran: Ran) -> str:
+    return ran.err.decode("utf-8", "replace").strip().split("\n")[-1][:200]
+
+
+def _hidden(path: str) -> bool:
+    # What is hidden because it was asked for is a result.
+    return PurePosixPath(path).name.startswith(".") and PurePosixPath(path).name not in (".json",)
+
+
+def _helps(ran: Ran) -> bool:
+    return any(word in ("--help", "-h") for word in ran.case.argv)
+
+
+def asked_format(ran: Ran) -> str | None:
+    """What --format asks for; None: nothing, so that stdout is for the eye."""
+    argv = ran.case.argv
+    if "--diagram" in argv:
+        return None
+    found = None
+    for option, value in pairwise(argv):
+        if option in ("-f", "--format"):
+            found = value
+    return found if found in FORMATS else None
+
+
+def _binary(ran: Ran) -> bool:
+    name = asked_format(ran)
+    return bool(name and FORMATS[name].binary)
+
+
+# Readers raise where the bytes are not what they are called.
+
+
+def _json(data: bytes) -> None:
+    json.loads(data)
+
+
+def _json_lines(data: bytes) -> None:
+    for line in data.splitlines():
+        json.loads(line)
+
+
+def _rows(data: bytes) -> None:
+    lines = data.decode().split("\n")
+    widths = {line.count("\t") for line in lines[:-1]}
+    assert lines[-1] == "", "the last line does not end"
+    assert len(widths) == 1, f"rows of {sorted(widths)} tabs"
+
+
+def _comma_rows(data: bytes) -> None:
+    widths = {len(row) for row in csv.reader(io.StringIO(data.decode()), strict=True)}
+    assert len(widths) == 1, f"rows of {sorted(widths)} fields"
+
+
+def _archive(data: bytes) -> None:
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        for name in archive.files:
+            archive[name]
+
+
+def _parquet(data: bytes) -> None:
+    import pyarrow.parquet as pq
+
+    pq.read_table(io.BytesIO(data))
+
+
+def _links(data: bytes) -> None:
+    for line in data.decode().splitlines():
+        assert re.fullmatch(r"(\d+-\d+( \d+-\d+)*)?", line), f"no links: {line[:80]!r}"
+
+
+def _nothing(data: bytes) -> None:
+    assert not data, "something was written"
+
+
+def _text(data: bytes) -> None:
+    data.decode()
+
+
+def _picture(data: bytes) -> None:
+    Image.open(io.BytesIO(data)).load()
+
+
+def _svg(data: bytes) -> None:
+    for item in ElementTree.fromstring(data).iter():
+        assert not item.tag.endswith("script"), "a script in a picture"
+        for name, value in item.attrib.items():
+            asks = name.endswith("href") and not value.startswith(("#", "data:"))
+            assert not asks, f"a picture that asks for {value[:80]!r}"
+            assert not name.startswith("on"), f"a picture that acts: {name}"
+
+
+def _pdf(data: bytes) -> None:
+    assert data.startswith(b"%PDF-"), "no PDF"
+    assert data.rstrip().endswith(b"%%EOF"), "a PDF without its end"
+    assert b"/JavaScript" not in data, "a script in a PDF"
+
+
+class _Page(HTMLParser):
+    """Refuses whatever a page would ask a network for, and tags that no page of ours holds."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("iframe", "object", "embed", "base", "form"), f"<{tag}> in a page"
+        for name, value in attrs:
+            asks = name in ("src", "href", "action", "srcset") and not (value or "").startswith(("#", "data:"))  # noqa: E501  # fmt: skip
+            assert not asks, f"a page that asks for {str(value)[:80]!r}"
+            assert not name.startswith("on"), f"a page that acts: {name}"
+
+
+def page(data: bytes) -> None:
+    """Refuse a page that asks for something, or that a token has added a tag to."""
+    text = data.decode()
+    reader = _Page()
+    reader.feed(text)
+    reader.close()
+    assert text.rstrip().endswith("</html>"), "a page without its end"
+
+
+READERS: dict[str, Callable[[bytes], None]] = {
+    "json": _json,
+    "jsonl": _json_lines,
+    "csv": _comma_rows,
+    "tsv": _rows,
+    "npz": _archive,
+    "parquet": _parquet,
+    "pharaoh": _links,
+    "none": _nothing,
+    **dict.fromkeys(("table", "heatmap", "grid", "links"), _text),
+}
+"""What reads each format; a new one without a reader fails in `test_invariants.py`."""
+FILES: dict[str, Callable[[bytes], object]] = {
+    **{
+        entry.suffix: READERS[name]
+        for name, entry in FORMATS.items()
+        if entry.suffix and name not in ("table", "pharaoh")
+    },
+    ".txt": _text,
+    ".png": _picture,
+    ".svg": _svg,
+    ".pdf": _pdf,
+    ".html": page,
+    ".htm": page,
+}

@@ -1,0 +1,182 @@
+"""Each invariant can fail, and so can what the campaign sees a run with."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnviz.core.registry import FORMATS
+from tests.fuzz import run as harness
+from tests.fuzz.invariants import FILES, INVARIANTS, READERS, WORK, broken, page
+from tests.fuzz.run import Case, Ran, TookTooLong, observed, prepare, run
+
+GOOD = Case((("self", "a b"), ("-o", "out.json")), {"t.txt": b"a"}, valid=True)
+
+
+def ran(case: Case = GOOD, **more: Any) -> Ran:
+    """A run as it ought to be, but for what is said."""
+    usual: dict[str, Any] = {
+        "status": 0, "out": b"", "err": b"", "error": None, "frame": "", "acts": (), "seconds": 0.0,
+        "resident": 0,
+        "after": {WORK + "t.txt": b"a", WORK + "out.json": b"{}"},
+    }  # fmt: skip
+    return Ran(case, **(usual | more))
+
+
+BREAKING: dict[str, tuple[Ran, ...]] = {
+    "ends_by_itself": (ran(error=TookTooLong("SIGPROF")),),
+    "raises_nothing": (ran(error=KeyError("x")),),
+    "ends_with_a_known_status": (ran(status=3), ran(status=-11)),
+    "succeeds_where_it_must": (ran(status=2, err=b"attnviz: error: no\n"),),
+    "says_why_it_failed": (ran(Case(()), status=1), ran(Case(()), status=130, err=b" \n")),
+    "says_it_plainly": (
+        ran(err=b"Traceback (most recent call last):\n"),
+        ran(err=b"/x.py:3: RuntimeWarning: invalid value\n"),
+        ran(err=b"thread '<unnamed>' panicked at x\n"),
+        ran(err=b"note: a\x1b[31mb\n"),
+        ran(err="note: a\u202eb\n".encode()),
+        ran(err=b"something else\n"),
+    ),
+    "tells_one_error": (
+        ran(Case(()), status=2, err=b"attnviz: error: a\nattnviz: error: b\n"),
+        ran(Case(()), status=2, err=b"attnviz: error: a\n", out=b"x"),
+    ),
+    "keeps_the_terminal_clean": (
+        ran(out=b"a\x1b[0m"),
+        ran(out="\u2066".encode()),
+        ran(out=b"\xff"),
+    ),
+    "writes_its_format": (
+        ran(Case((("self", "-f", "json"),)), out=b"{"),
+        ran(Case((("self", "-f", "tsv"),)), out=b"a\tb\nc\n"),
+        ran(Case((("self", "-f", "none"),)), out=b"x"),
+        ran(after={WORK + "out.json": b"{"}),
+        ran(after={WORK + "out.pdf": b"%PDF-1.4\n"}),
+        ran(after={WORK + "out.png": b"\x89PNG"}),
+    ),
+    "leaves_inputs_alone": (ran(after={WORK + "t.txt": b"b"}), ran(after={})),
+    "writes_nowhere_else": (ran(after={WORK + "t.txt": b"a", WORK + "other.json": b"{}"}),),
+    "leaves_nothing_behind": (
+        ran(after={WORK + ".out.json.unfinished": b""}),
+        ran(after={"tmp/x": b""}),
+    ),
+    "asks_no_network": (ran(acts=("socket.connect",)),),
+    "runs_nothing_foreign": (ran(acts=("exec",)), ran(acts=("pickle.find_class", "exec"))),
+    "stays_small": (ran(resident=1 << 40),),
+}
+
+
+def test_nothing_is_held_against_a_good_run() -> None:
+    assert broken(ran()) == []
+
+
+@pytest.mark.parametrize("name", INVARIANTS)
+def test_an_invariant_can_fail(name: str) -> None:
+    for bad in BREAKING[name]:
+        assert INVARIANTS[name](bad), bad
+    assert INVARIANTS[name](ran()) is None
+
+
+def test_every_format_and_file_can_be_read() -> None:
+    assert set(READERS) == set(FORMATS)
+    assert {entry.suffix for entry in FORMATS.values() if entry.suffix} <= set(FILES)
+
+
+def test_a_page_that_asks_or_acts_is_refused() -> None:
+    page(b"<!doctype html><html><p>a</p></html>")
+    for bad in (
+        b'<script src="https://a/x.js"></script>',
+        b'<img src="//a">',
+        b"<p onclick=x>",
+        b"<iframe>",
+    ):
+        with pytest.raises(AssertionError):
+            page(b"<html>" + bad + b"</html>")
+
+
+def seen(work: Callable[[], Any], tmp_path: Path, files: dict[str, bytes] | None = None) -> Ran:
+    """A run of something else than the program."""
+    case = Case((("x",),), files or {})
+    prepare(tmp_path, case.files)
+    return observed(tmp_path, case, lambda: work() or 0)
+
+
+def test_what_is_printed_past_python_is_seen(tmp_path: Path) -> None:
+    found = seen(lambda: os.write(2, b"panic\n") and os.write(1, b"out") and None, tmp_path)
+    assert (found.out, found.err) == (b"out", b"panic\n")
+
+
+def test_a_warning_is_seen_each_time(tmp_path: Path) -> None:
+    for number in range(2):
+        found = seen(
+            lambda: warnings.warn("odd", RuntimeWarning, stacklevel=1), tmp_path / str(number)
+        )
+        assert b"RuntimeWarning: odd" in found.err
+        assert "says_it_plainly" in dict(broken(found))
+
+
+def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path: Path) -> None:
+    def litter() -> None:
+        Path(".out.json.abc").touch()
+        Path("../up.json").touch()
+        Path(tempfile.mkstemp()[1]).touch()
+
+    wrong = dict(broken(seen(litter, tmp_path)))
+    assert {"leaves_nothing_behind", "writes_nowhere_else"} <= set(wrong)
+
+
+def test_sockets_pickles_programs_and_code_of_the_folder_are_seen(tmp_path: Path) -> None:
+    def act() -> None:
+        Path("own.py").write_text("value = 1")
+        exec(compile(Path("own.py").read_text(), str(Path("own.py").resolve()), "exec"), {})
+        pickle.loads(pickle.dumps(Path))
+        subprocess.run(["true"], check=True)
+        with socket.socket() as made, suppress(OSError):
+            made.connect(("127.0.0.1", 1))
+
+    found = seen(act, tmp_path / "a")
+    assert {"exec", "pickle.find_class", "subprocess.Popen", "socket.connect"} <= set(found.acts)
+    assert {"asks_no_network", "runs_nothing_foreign"} <= set(dict(broken(found)))
+    assert seen(lambda: None, tmp_path / "b").acts == ()
+
+
+def test_an_endless_run_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "CPU_SECONDS", 0.05)
+
+    def endless() -> None:
+        while True:
+            pass
+
+    assert "ends_by_itself" in dict(broken(seen(endless, tmp_path)))
+
+
+def test_a_run_that_fills_the_memory_is_seen_and_held_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.fuzz.invariants.MOST_RESIDENT", 32 << 20)
+    found = seen(lambda: bool(b"x" * (64 << 20)) and None, tmp_path / "a")
+    assert "stays_small" in dict(broken(found))
+    found = seen(lambda: bytearray(2 * harness.ROOM) and None, tmp_path / "b")
+    assert isinstance(found.error, MemoryError)
+
+
+def test_the_real_command_line_is_run() -> None:
+    done = run(
+        Case((("self", "the cat"), ("-f", "json"), ("-o", "out.tsv")), {"t.txt": b""}, valid=True)
+    )
+    assert broken(done) == []
+    assert done.out.startswith(b"{")
+    assert WORK + "out.tsv" in done.after
+    wrong = run(Case((("self", "the cat"), ("--sice", "3")), valid=True))
+    assert wrong.status == 2
+    assert list(dict(broken(wrong))) == ["succeeds_where_it_must"]

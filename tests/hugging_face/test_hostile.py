@@ -1,0 +1,444 @@
+"""Folders of models that were made to do harm: one line, a status, and nothing built or spent."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from attnviz.models.hugging_face.inputs import generation
+from attnviz.models.hugging_face.load import checkpoint, errors
+from tests.hugging_face.tiny_vision import picture, vit
+from tests.invoke import attnviz
+
+CONFIG, TOKENIZER, WORDS = "config.json", "tokenizer_config.json", "tokenizer.json"
+PIXELS, WRITING = "preprocessor_config.json", "generation_config.json"
+DEEP = "[" * 100_000 + "]" * 100_000
+HUGE = 10**9
+
+# What is asked for far beyond what is stored: nothing may be built for it.
+CLAIMS: list[tuple[str, str, Any]] = [
+    ("bert", "num_hidden_layers", 200_000),
+    ("bert", "num_hidden_layers", HUGE),
+    ("bert", "hidden_size", HUGE),
+    ("bert", "intermediate_size", HUGE),
+    ("bert", "vocab_size", HUGE),
+    ("bert", "max_position_embeddings", HUGE),
+    ("bert", "num_attention_heads", HUGE),
+    ("bert", "num_labels", HUGE),
+    ("bert", "num_hidden_layers", 10**30),
+    ("gpt2", "n_layer", 200_000),
+    ("gpt2", "n_head", HUGE),
+    ("gpt2", "n_positions", HUGE),
+    ("gpt2", "n_embd", HUGE),
+    ("llama", "num_hidden_layers", HUGE),
+    ("llama", "num_key_value_heads", HUGE),
+    ("llama", "max_position_embeddings", HUGE),
+    ("t5", "num_layers", 200_000),
+    ("t5", "num_decoder_layers", HUGE),
+    ("t5", "d_model", HUGE),
+    ("marian", "encoder_layers", 200_000),
+    ("marian", "decoder_layers", HUGE),
+    ("marian", "max_position_embeddings", HUGE),
+    ("vit", "num_hidden_layers", 200_000),
+    ("vit", "image_size", HUGE),
+    ("vit", "text_config", {"num_hidden_layers": HUGE}),
+    ("vit", "depths", [2, HUGE]),
+]
+
+# What is of a wrong kind or size, and what the line says; the value DEEP is put in as it stands.
+WRONG: list[tuple[str, str, str, Any, str]] = [
+    ("bert", CONFIG, "hidden_size", 0, "cannot be loaded"),
+    ("bert", CONFIG, "hidden_size", None, "'hidden_size'"),
+    ("bert", CONFIG, "hidden_size", "x", "'hidden_size'"),
+    ("bert", CONFIG, "hidden_size", -1, "cannot be loaded"),
+    ("bert", CONFIG, "hidden_size", DEEP, "nested deeper than 64 levels"),
+    ("bert", CONFIG, "num_attention_heads", 0, "cannot be loaded: .*zero"),
+    ("bert", CONFIG, "vocab_size", 0, "cannot be loaded"),
+    ("bert", CONFIG, "hidden_act", None, "'hidden_act'"),
+    ("bert", CONFIG, "hidden_act", "nonsense", "cannot be loaded: .*nonsense"),
+    ("bert", CONFIG, "architectures", {"a": 1}, "'architectures'"),
+    ("bert", CONFIG, "architectures", [[1]], "'architectures'"),
+    ("bert", CONFIG, "id2label", ["a"], "cannot be loaded"),
+    ("bert", CONFIG, "id2label", {"x": "a"}, "cannot be loaded"),
+    ("bert", CONFIG, "attn_implementation", "someone/kernel", "a kernel from elsewhere"),
+    ("bert", CONFIG, "model_type", [], "names no 'model_type'"),
+    ("bert", CONFIG, "dtype", "float1", "cannot be loaded|float1"),
+    ("gpt2", CONFIG, "n_head", 0, "cannot be loaded|cannot run"),
+    ("gpt2", CONFIG, "n_embd", [1], "'n_embd'"),
+    ("gpt2", CONFIG, "n_layer", "3", "'n_layer'"),
+    ("gpt2", CONFIG, "eos_token_id", {}, "'eos_token_id'"),
+    ("llama", CONFIG, "num_key_value_heads", 0, "cannot"),
+    ("llama", CONFIG, "rope_parameters", "x", "cannot be loaded"),
+    ("llama", CONFIG, "rope_parameters", {"rope_type": "nonsense"}, "cannot be loaded"),
+    ("t5", CONFIG, "d_kv", 0, "cannot"),
+    ("t5", CONFIG, "num_heads", None, "cannot be loaded"),
+    ("t5", CONFIG, "feed_forward_proj", "a-b-c", "cannot be loaded"),
+    ("t5", CONFIG, "relative_attention_num_buckets", -1, "cannot"),
+    ("marian", CONFIG, "d_model", "x", "'d_model'"),
+    ("marian", CONFIG, "encoder_attention_heads", 0, "cannot be loaded"),
+    ("vit", CONFIG, "patch_size", 0, "cannot be loaded"),
+    ("vit", CONFIG, "num_channels", None, "'num_channels'"),
+    ("vit", CONFIG, "image_size", {}, "'image_size'"),
+    ("bert", TOKENIZER, "model_max_length", "x", "model_max_length|cannot be loaded"),
+    ("bert", TOKENIZER, "tokenizer_class", DEEP, "tokenizer of .* cannot be loaded"),
+    ("bert", TOKENIZER, "added_tokens_decoder", [1], "tokenizer of .* cannot be loaded"),
+    ("bert", TOKENIZER, "unk_token", 7, "tokenizer"),
+    ("bert", TOKENIZER, "unk_token", {"a": None}, "tokenizer"),
+    ("bert", WORDS, "model", None, "tokenizer of .* cannot be loaded"),
+    ("bert", WORDS, "model", DEEP, "tokenizer of .* cannot be loaded"),
+    ("bert", WORDS, "added_tokens", "x", "tokenizer of .* cannot be loaded"),
+    ("bert", WORDS, "normalizer", {"type": "nonsense"}, "tokenizer of .* cannot be loaded"),
+    ("gpt2", WORDS, "pre_tokenizer", 0, "tokenizer of .* cannot be loaded"),
+    ("gpt2", WORDS, "post_processor", {"type": "x"}, "tokenizer of .* cannot be loaded"),
+    ("t5", WORDS, "decoder", [], "tokenizer of .* cannot be loaded"),
+    ("marian", WRITING, "forced_bos_token_id", 99_999, "cannot run"),
+    ("marian", WRITING, "repetition_penalty", "x", "cannot"),
+    ("t5", WRITING, "no_repeat_ngram_size", "x", "cannot"),
+    ("t5", WRITING, "decoder_start_token_id", 99_999, "cannot run"),
+    ("t5", WRITING, "cache_implementation", "nonsense", "cannot"),
+    ("vit", PIXELS, "size", {"height": HUGE, "width": 32}, "1 to 16,384 pixels"),
+    ("vit", PIXELS, "size", {"height": 0, "width": 32}, "1 to 16,384 pixels"),
+    ("vit", PIXELS, "size", None, "image processor"),
+    ("vit", PIXELS, "image_mean", None, "image processor .*fails"),
+    ("vit", PIXELS, "image_std", "x", "image processor .*fails"),
+    ("vit", PIXELS, "resample", HUGE, "image processor .*fails"),
+    ("vit", PIXELS, "rescale_factor", {}, "image processor .*fails"),
+    ("vit", PIXELS, "do_center_crop", True, "image processor .*fails"),
+    ("vit", PIXELS, "image_processor_type", 3, "image processor"),
+]
+
+
+@pytest.fixture(scope="session")
+def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("photo") / "p.png"
+    picture().save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return vit(tmp_path_factory.mktemp("vit"))
+
+
+@pytest.fixture
+def broken(folder_of: Any, tiny_vit: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A copy of a tiny model's folder with entries of one file changed."""
+
+    def spoil(family: str, file: str, changes: Mapping[str, Any]) -> Path:
+        source = tiny_vit if family == "vit" else folder_of(family)
+        folder = Path(shutil.copytree(source, tmp_path / family))
+        path = folder / file
+        entries = json.loads(path.read_text()) if path.exists() else {}
+        text = json.dumps(entries | changes)
+        path.write_text(text.replace(json.dumps(DEEP), DEEP))
+        return folder
+
+    return spoil
+
+
+def ask(family: str, folder: Path, photo: Path, *more: str) -> Any:
+    if family == "vit":
+        return attnviz("image", photo, "--model", folder)
+    command = "cross" if family in ("t5", "marian") else "self"
+    return attnviz(command, "the red car", "--model", folder, *more)
+
+
+def refused(done: Any, what: str) -> str:
+    import re
+
+    assert done.status in (1, 2)
+    assert re.search(what, done.mistake), done.mistake
+    assert len(done.mistake) < 700
+    return str(done.mistake)
+
+
+@pytest.mark.parametrize(("family", "name", "value"), CLAIMS)
+def test_more_than_is_stored_is_refused_before_anything_is_built(
+    family: str, name: str, value: Any, broken: Any, photo: Path, monkeypatch: Any
+) -> None:
+    import transformers
+
+    def never(*arguments: Any, **named: Any) -> None:
+        raise SystemError("this was read")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", never)
+    folder = broken(family, CONFIG, {name: value})
+    line = refused(ask(family, folder, photo), r"is [\d,]+, and its weights are [\d,]+ numbers")
+    assert str(folder) in line
+
+
+def but_slow(rows: list[Any]) -> list[Any]:
+    """Rows of a table, those of three families in the whole suite only."""
+    return [
+        pytest.param(*row, marks=() if row[0] in ("bert", "gpt2", "t5") else pytest.mark.slow)
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize(("family", "file", "name", "value", "what"), but_slow(WRONG))
+def test_a_wrong_entry_is_one_line(
+    family: str, file: str, name: str, value: Any, what: str, broken: Any, photo: Path
+) -> None:
+    refused(ask(family, broken(family, file, {name: value}), photo), what)
+
+
+@pytest.mark.parametrize("file", [CONFIG, TOKENIZER, WORDS])
+@pytest.mark.parametrize("text", ["", "[]", "null", "3", '"x"', "{", DEEP, "\udc80"])
+def test_a_file_of_something_else_is_one_line(
+    file: str, text: str, broken: Any, photo: Path
+) -> None:
+    folder = broken("bert", file, {})
+    (folder / file).write_bytes(text.encode(errors="surrogateescape"))
+    refused(ask("bert", folder, photo), "cannot be loaded|not valid JSON|model_type|deeper")
+
+
+def test_a_greedy_output_heeds_no_other_way_of_writing(broken: Any, photo: Path) -> None:
+    wild = {"num_return_sequences": 10**6, "return_dict_in_generate": True, "num_beams": 10**6}
+    wild |= {"do_sample": True, "temperature": float("nan"), "max_length": HUGE}
+    folder = broken("gpt2", WRITING, wild)
+    assert ask("gpt2", folder, photo, "--generate", "3").status == 0
+
+
+def test_tokens_beyond_the_embeddings_are_refused(broken: Any, photo: Path) -> None:
+    folder = broken("bert", CONFIG, {"vocab_size": 12})
+    tensors = load_file(folder / "model.safetensors")
+    name = "embeddings.word_embeddings.weight"
+    tensors[name] = tensors[name][:12].clone()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    refused(ask("bert", folder, photo), r"the tokenizer does not belong .*knows 0 to 11")
+
+
+def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, capfd: Any) -> None:
+    folder = broken("bert", WORDS, {})
+    entries = json.loads((folder / WORDS).read_text())
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
+    entries["pre_tokenizer"] = slow | {"invert": False}
+    (folder / WORDS).write_text(json.dumps(entries))
+    done = attnviz("self", "a" * 40 + "!", "--model", folder)
+    refused(done, "the tokenizer in .* fails on this text: .*retry-limit")
+    assert capfd.readouterr().err == ""  # where Rust writes its own trace
+
+
+def test_what_others_write_while_a_panic_is_awaited_is_kept(capfd: Any) -> None:
+    import os
+
+    with errors.silent_panics():
+        os.write(2, b"a word")
+    assert capfd.readouterr().err == "a word"
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "~no-such-user/x", "a\0b"])
+def test_a_name_that_no_folder_can_have_is_one_line(name: str) -> None:
+    refused(attnviz("self", "a", "--model", name), "there (is|can be) no folder")
+
+
+@pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../..", b""])
+def test_a_reference_that_is_no_commit_leads_nowhere(
+    commit: bytes, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    (tmp_path / "models--a" / "refs").mkdir(parents=True)
+    (tmp_path / "models--a" / "snapshots").mkdir()
+    (tmp_path / "models--a" / "refs" / "main").write_bytes(commit)
+    assert len(attnviz("models").lines) == 1
+    refused(attnviz("self", "a", "--model", "a"), "is neither a folder nor in the local cache")
+
+
+def test_a_shape_larger_than_its_place_is_refused(broken: Any, photo: Path) -> None:
+    folder = broken("bert", CONFIG, {})
+    header = {"x": {"dtype": "F32", "shape": [HUGE, HUGE], "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    weights = len(text).to_bytes(8, "little") + text + bytes(4)
+    (folder / "model.safetensors").write_bytes(weights)
+    refused(ask("bert", folder, photo), "not a complete safetensors file")
+
+
+def test_claims_are_compared_with_all_shards(broken: Any, photo: Path) -> None:
+    folder = broken("bert", CONFIG, {"num_hidden_layers": 200_000})
+    split(folder, "{}")
+    line = refused(ask("bert", folder, photo), "'num_hidden_layers' is 200,000")
+    whole = len(load_file(folder / "0.safetensors")) + len(load_file(folder / "1.safetensors"))
+    assert f"{whole} tensors" in line
+
+
+def test_claims_are_compared_with_the_size_of_a_pickle(broken: Any, photo: Path) -> None:
+    folder = broken("bert", CONFIG, {"num_hidden_layers": 200_000})
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    refused(ask("bert", folder, photo, "--allow-pickle"), "'num_hidden_layers' is 200,000")
+
+
+class Bomb:
+    """What a pickle may hold: a call."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.mark,)
+
+
+def test_a_pickle_runs_no_code_even_where_it_is_allowed(
+    broken: Any, photo: Path, tmp_path: Path
+) -> None:
+    folder = broken("bert", CONFIG, {})
+    torch.save({"x": Bomb(tmp_path / "ran")}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    refused(ask("bert", folder, photo), "--allow-pickle")
+    refused(ask("bert", folder, photo, "--allow-pickle"), "cannot be loaded")
+    assert not (tmp_path / "ran").exists()
+
+
+def split(folder: Path, where: str, to: Path | None = None) -> None:
+    """Put a model's weights into two files, named by an index as `where` puts it."""
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = dict[str, str]()
+    for half in (0, 1):
+        part = dict(list(tensors.items())[half::2])
+        file = f"{half}.safetensors"
+        save_file(part, (to or folder) / file, metadata={"format": "pt"})
+        names |= dict.fromkeys(part, where.format(file))
+    index = {"metadata": {}, "weight_map": names}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize("where", ["../{}", "{}/..", "/{}", "a/../../{}", " ", "a\0b", "link{}"])
+def test_an_index_may_not_point_outside_its_folder(
+    where: str, broken: Any, photo: Path, tmp_path: Path
+) -> None:
+    folder = broken("bert", CONFIG, {})
+    split(folder, where if where[:1] != "/" else f"{tmp_path}/{{}}", to=tmp_path)
+    for half in (0, 1):
+        (folder / f"link{half}.safetensors").symlink_to(tmp_path / f"{half}.safetensors")
+    refused(ask("bert", folder, photo), "names a file outside its folder")
+
+
+@pytest.mark.parametrize("weights", [[], "x", {"a": 3}, {"a": ["0.safetensors"]}, None, {}])
+def test_an_index_must_name_files(weights: Any, broken: Any, photo: Path) -> None:
+    folder = broken("bert", CONFIG, {})
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weights}))
+    refused(ask("bert", folder, photo), "lacks 0 of the 0|names files that are no text")
+
+
+def test_a_hub_cache_may_link_to_its_blobs(folder_of: Any, tmp_path: Path, photo: Path) -> None:
+    blobs, folder = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
+    folder.parent.mkdir()
+    shutil.copytree(folder_of("bert"), folder)
+    split(folder, "{}")
+    shutil.copytree(folder, blobs)
+    for path in list(folder.iterdir()):
+        path.unlink()
+        path.symlink_to(f"../../blobs/{path.name}")
+    assert ask("bert", folder, photo).status == 0
+
+
+TEMPLATES = {
+    "{{ ''.__class__.__mro__ }}": "unsafe",
+    "{{ messages.append(1) }}": "unsafe",
+    "{{ range(10**9) }}": "Range too big",
+    "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}": "recursion",
+    "{% if %}": "Expected an expression",
+    "{{ 'a' * 10**10 }}": "MemoryError",
+    "{{ 'a' * 2 * 10**7 }}": "20,000,000 characters",
+}
+ENDLESS = "{% for i in range(9**5) %}" * 4 + "{% endfor %}" * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_hostile_template_is_refused(template: str, broken: Any, photo: Path) -> None:
+    folder = broken("gpt2", TOKENIZER, {"chat_template": template})
+    line = refused(ask("gpt2", folder, photo, "--chat"), TEMPLATES[template])
+    assert f"the chat template of '{folder}' fails" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", [ENDLESS, "{{ 9**(9**9) }}"])
+def test_an_endless_template_is_stopped(
+    template: str, broken: Any, photo: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(generation, "TEMPLATE_SECONDS", 1)  # of the processor, not of the clock
+    folder = broken("gpt2", TOKENIZER, {"chat_template": template})
+    refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
+
+
+@pytest.mark.slow
+def test_a_template_process_makes_what_transformers_makes(folder_of: Any) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder_of("gpt2"))
+    tokenizer.chat_template = (
+        "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n"
+        "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    for text in ("The car", "a\nb “c” \x85\u2028", "{{ 1 }}"):
+        turn = [{"role": "user", "content": text}]
+        expected = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        assert generation.apply_chat_template(tokenizer, text, "x") == expected
+
+
+NAME = "mo\x1b[31mdel\u202e\x85\t\n"
+
+
+def test_names_of_models_reach_no_terminal_raw(
+    folder_of: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    repository = tmp_path / f"models--{NAME}\udc80"
+    folder = repository / "snapshots" / "abc"
+    shutil.copytree(folder_of("bert"), folder)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    shown = [attnviz("models", "-f", name) for name in ("table", "tsv", "json")]
+    assert [done.status for done in shown] == [0, 0, 0]
+    for done in shown:
+        assert not set(done.text) & {"\x1b", "\x85", "\u202e"}
+        assert len(done.lines) in (2, 3, 12)
+    assert shown[2].json()[1]["model"] == f"{NAME}\udc80"
+
+
+def test_the_name_of_a_folder_reaches_no_output_raw(folder_of: Any, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folder_of("bert"), tmp_path / NAME))
+    for options in (["-f", "json"], ["-f", "table"], ["--html", tmp_path / "p.html"]):
+        done = attnviz("self", "the car", "--model", folder, *options)
+        assert done.status == 0
+        assert not set(done.text) & {"\x1b", "\x85", "\u202e"}
+    assert not set((tmp_path / "p.html").read_text()) & {"\x1b", "\x85", "\u202e"}
+    assert "␛[31m" in attnviz("self", "x " * 90, "--model", folder).mistake
+
+
+def test_a_panic_of_another_library_is_one_line() -> None:
+    class PanicException(BaseException):
+        pass
+
+    with pytest.raises(errors.ModelError, match="it fails: of Rust"), errors.foreign("it fails"):
+        raise PanicException("of Rust\nsecond line")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_is_no_failure_of_a_library(kind: type[BaseException]) -> None:
+    with pytest.raises(kind), errors.foreign("it fails"):
+        raise kind
+
+
+def test_a_bug_of_attnviz_keeps_its_traceback(broken: Any, photo: Path, monkeypatch: Any) -> None:
+    def bug(*arguments: Any) -> None:
+        raise AssertionError("a bug")
+
+    monkeypatch.setattr(checkpoint, "check_claims", bug)
+    with pytest.raises(AssertionError, match="a bug"):
+        ask("bert", broken("bert", CONFIG, {}), photo)
+    monkeypatch.undo()
+    monkeypatch.setattr("attnviz.models.hugging_face.load.loading.task_of", bug)
+    with pytest.raises(AssertionError, match="a bug"):
+        ask("bert", broken("gpt2", CONFIG, {}), photo)

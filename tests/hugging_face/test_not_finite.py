@@ -1,0 +1,121 @@
+"""Models whose attention is NaN or infinite: refused by layer and head, never shown as zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import NotFiniteError
+from attnviz.core.query import Query
+from attnviz.models.hugging_face import HuggingFaceModel, load_model
+from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.probe import broken_head
+from tests.hugging_face.ask import attend, gradients, values
+
+TEXT = "The red car is fast."
+KINDS = {
+    "bert": "encoder.layer.1.attention.self.query.weight",
+    "gpt2": "transformer.h.1.attn.c_attn.weight",
+    "llama": "model.layers.1.self_attn.q_proj.weight",
+    "t5": "encoder.block.1.layer.0.SelfAttention.q.weight",
+}
+STREAMS = {"bert": "self", "gpt2": "causal", "llama": "causal", "t5": "encoder"}
+Break = Callable[[torch.Tensor], torch.Tensor]
+WAYS: dict[str, Break] = {
+    "NaN": lambda weights: weights.index_fill(-1, torch.tensor([1]), float("nan")),
+    "infinite": lambda weights: weights.index_fill(0, torch.tensor([1]), float("inf")),
+    "overflowing": lambda weights: weights.sign() * 3e38,
+}
+
+
+@pytest.fixture
+def broken(copy_of: Callable[[str], Path]) -> Callable[..., HuggingFaceModel]:
+    """A tiny model one of whose parameters is spoilt."""
+
+    def make(kind: str, name: str, way: Break, dtype: str | None = None) -> HuggingFaceModel:
+        file = copy_of(kind) / "model.safetensors"
+        tensors = load_file(file)
+        tensors[name] = way(tensors[name].clone())
+        save_file(tensors, file, metadata={"format": "pt"})
+        return load_model(str(file.parent), device="cpu", dtype=dtype)
+
+    return make
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_layer_that_is_not_finite_is_named(kind, way, broken):
+    stream = f"layer 1 head 0 \\(stream '{STREAMS[kind]}'\\) is NaN or infinite$"
+    with pytest.raises(NotFiniteError, match=stream):
+        attend(broken(kind, KINDS[kind], WAYS[way]), TEXT)
+
+
+def test_lenses_refuse_it_too(broken):
+    model = broken("bert", KINDS["bert"], WAYS["NaN"])
+    for ask in (gradients, values):
+        with pytest.raises(NotFiniteError, match="layer 1 head 0"):
+            ask(model, TEXT)
+
+
+def test_half_precision_that_overflows_is_named_as_the_cause(broken):
+    model = broken("bert", KINDS["bert"], lambda weights: weights * 1e6, "float16")
+    with pytest.raises(NotFiniteError, match="overflow in float16, --dtype float32 has room"):
+        attend(model, TEXT)
+
+
+def test_in_a_batch_only_the_text_with_the_broken_token_fails(copy_of, loaded):
+    folder, texts = copy_of("bert"), ["blue", "the red car", "fast", "a student", "paper", "and"]
+    (place,) = loaded("bert").tokenizer("red", add_special_tokens=False)["input_ids"]
+    tensors = load_file(folder / "model.safetensors")
+    name = "embeddings.word_embeddings.weight"
+    tensors[name] = tensors[name].index_fill(0, torch.tensor([place]), float("nan"))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    model = load_model(str(folder), device="cpu")
+    found = list(model.attend([Query(text) for text in texts]))
+    assert [isinstance(item, NotFiniteError) for item in found] == [False, True, *[False] * 4]
+    for item in found:
+        assert not isinstance(item, Attention) or item.weights.sum(-1) == pytest.approx(1.0)
+
+
+def _call(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> Call:
+    def kernel(module, query, key, value, mask, **options):
+        output = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, mask, scale=options["scaling"], enable_gqa=True
+        )
+        return output.transpose(1, 2), None
+
+    value, options = torch.ones_like(key), {"scaling": 0.5}
+    output = kernel(None, query, key, value, mask, **options)[0]
+    return Call(kernel, None, query, key, value, mask, options, output)
+
+
+def test_a_row_that_the_mask_hides_is_empty_and_not_broken():
+    query, key = torch.ones(1, 4, 3, 4), torch.ones(1, 2, 3, 4)
+    mask = torch.ones(1, 1, 3, 3, dtype=torch.bool)
+    mask[..., 1, :] = False
+    for scale in (1.0, 1e30):
+        call = _call(query * scale, key * scale * torch.tensor([[[[1.0]], [[-1.0]]]]), mask)
+        expected = None if scale == 1 else 0
+        assert broken_head(call) == expected
+
+
+@pytest.mark.parametrize("head", [0, 3])
+def test_the_head_with_a_query_or_key_that_is_no_number_is_found(head):
+    query, key = torch.ones(1, 4, 3, 4), torch.ones(1, 2, 3, 4)
+    query[0, head, 1, 0] = torch.nan
+    assert broken_head(_call(query, key, None)) == head
+    query[0, head, 1, 0], key[0, head // 2, 2, 1] = 1, torch.inf
+    assert broken_head(_call(query, key, None)) == head // 2 * 2
+
+
+def test_a_row_whose_scores_all_overflow_downwards_is_broken_and_not_empty():
+    query, key = torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4)
+    query[0, 1, 2] = -1e38
+    call = _call(query, key * 1e30, None)
+    assert call.output.isfinite().all()
+    assert broken_head(call) == 1
