@@ -134,6 +134,9 @@ class Report(AbstractContextManager["Report"]):
         if self.resumable is not None:
             self.resumable.leave()
         self.open.__exit__(*error)
+        if self.failed and not self.last_failure and error[0] is None:
+            records = f"{self.failed} record{'s' * (self.failed > 1)}"
+            complain(f"{records} came to nothing in the run that this one continues")
 
     @property
     def done(self) -> int:

@@ -8,6 +8,7 @@ import io
 import json
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -148,6 +149,31 @@ def others() -> dict[str, bytes]:
     }
 
 
+@cache
+def bombs() -> dict[str, bytes]:
+    """Small files that hold, or claim to hold, what fills a memory."""
+    zeros = gzip.compress(b"a" * (100 << 20), 1, mtime=0)
+    header = b"\x93NUMPY\1\0v\0" + (
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 300000, 300000), }".ljust(117)
+        + b"\n"
+    )
+    claims = io.BytesIO()
+    with zipfile.ZipFile(claims, "w") as archive:
+        archive.writestr("weights.npy", header + b"\0" * 64)
+    filled = io.BytesIO()
+    np.savez_compressed(filled, weights=np.zeros((1, 4, 6000, 6000), np.float32))
+    deep = b"[" * 100_000
+    return {
+        "line.txt.gz": zeros,
+        "line.jsonl.gz": zeros,
+        "claims.npz": claims.getvalue(),
+        "filled.npz": filled.getvalue(),
+        "deep.json": deep,
+        "deep.jsonl": b'{"maps": ' + deep,
+        "rows.tsv": b"a\tb\n" * 20_000,
+    }
+
+
 KINDS = {
     "texts": texts,
     "pairs": pairs,
@@ -166,6 +192,7 @@ def files(kind: str) -> Mapping[str, bytes]:
 
 def make() -> None:
     """Make everything now, so that no run pays for it and none is drawn while it is made."""
+    bombs()
     for kind in KINDS:
         files(kind)
     for kind in MODELS:
