@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -277,6 +278,9 @@ def test_exact_links_are_named_by_their_tokens_layers_and_heads():
         Link("a", "z", 0.25, "0", "1", 0, 2),
     )
     assert (made.query_side, made.key_side) == ("text", "other")
+    later = replace(item, layers=("7",))
+    assert as_map(later, WORDS, "text", "other").layers == ("7",)
+    assert [link.layer for link in as_map(later, WORDS, "text", "other").links] == ["7"] * 3
 
 
 def test_what_would_fill_the_strongest_links_is_left_out_of_them():
@@ -327,3 +331,13 @@ def test_of_a_batch_the_first_text_alone_is_checked_and_padding_is_left_out(
         np.testing.assert_allclose(item.weights, alone.weights, atol=1e-5)
         assert item.route == f"{kernel}, {how}"
         assert item.layers == alone.layers
+
+
+@pytest.mark.parametrize(("calls", "ended"), [(3, True), (None, False)])
+def test_a_pass_ends_when_all_its_layers_are_read(calls, ended, loaded):
+    model, ran = copy.deepcopy(loaded("bert").model), []
+    model.register_forward_hook(lambda *_: ran.append(1))
+    ids = torch.tensor([[2, 5, 6, 7, 3]])
+    ((found,),) = capture_many(model, {"input_ids": ids}, [{"self": (5, 5)}], calls)
+    assert found.layers == ("0", "1", "2")
+    assert ran == [1] * (not ended)
