@@ -166,9 +166,8 @@ def padding(item: AttentionMap) -> NDArray[np.bool_]:
     """Positions of a text whose rows and columns are empty in every head, shape (queries,)."""
     if not within_one_text(item):
         return np.zeros(len(item.query_tokens), dtype=bool)
-    seen = item.weights.any(axis=(0, 1))
-    found: NDArray[np.bool_] = ~(seen.any(axis=0) | seen.any(axis=1))
-    return found
+    seen: NDArray[np.bool_] = item.weights.max(axis=(0, 1)) > 0
+    return np.asarray(~(np.any(seen, axis=0) | np.any(seen, axis=1)))
 
 
 def _triangle(item: AttentionMap, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import re
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +18,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from attnviz import __version__
-from attnviz.cli.output import received, status_of_signal
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.registry import FORMATS, Entry
 
@@ -49,6 +50,23 @@ COMMANDS: dict[str, Entry] = {
         "List the models found on this machine.", "attnviz.cli.commands.listings:models"
     ),
 }
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
+received: list[int] = []
+"""The signals that have ended the run; a library may have made another error of the first."""
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """End the run, of either signal as Python does of Ctrl-C."""
+    received.append(number)
+    raise KeyboardInterrupt
+
+
+def status_of_signal() -> int:
+    """The exit status of a run that was interrupted, as a shell counts it: 130, or 143 by TERM."""
+    return 128 + (received[0] if received else signal.SIGINT)
 
 
 INTERRUPTED = 130

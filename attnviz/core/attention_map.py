@@ -153,7 +153,7 @@ def check_single_tokens(item: AttentionMap, what: str) -> None:
 
 
 def check_finite(
-    weights: NDArray[np.float32],
+    weights: NDArray[np.floating],
     stream: str,
     layers: Sequence[str],
     heads: Sequence[str] = (),

@@ -101,7 +101,7 @@ DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
 """Measures of a row as a distribution, whatever it sums to."""
 
 
-def mass_note(measures: Iterable[Meaning]) -> str:
+def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:
     """What a reader must know where rows do not sum to 1; empty where they do."""
     names = [meaning.name for meaning in measures]
     if "mass" not in names:

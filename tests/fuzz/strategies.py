@@ -391,8 +391,6 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
     "--top": (("1",), ("5",)),
     "--html": (("page.html",),),
     "--labels": (("A",),),
-    "--replicates": (("20",),),
-    "--bootstrap-seed": (("3",),),
     "--on-error": (("skip",), ("stop",)),
     "--batch-size": (("1",), ("2",)),
     "--no-repeat": ((),),

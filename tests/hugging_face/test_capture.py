@@ -202,9 +202,9 @@ def test_a_second_pass_needs_each_matrix_twice(dtype, size, monkeypatch):
 )
 def test_rows_may_sum_to_a_little_more_than_one(dtype, most):
     model = SimpleNamespace(config=BertConfig(), dtype=dtype)
-    readings.check_rows(np.array([[[1 + 0.9 * most, 0.0]]]), "7", model)
+    readings.check_rows(np.array([[[1 + 0.9 * most, 0.0]]]), "7", model, "self")
     with pytest.raises(AttentionError) as caught:
-        readings.check_rows(np.array([[[0.5 + 1.1 * most, 0.5]]]), "7", model)
+        readings.check_rows(np.array([[[0.5 + 1.1 * most, 0.5]]]), "7", model, "self")
     assert str(caught.value) == (
         "layer 7 of architecture 'bert' gives out values down to 0.5 in rows that sum to as much "
         f"as {1 + 1.1 * most:.4g}: these are not attention weights"

@@ -57,8 +57,9 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
     import torch
 
     if hasattr(model, "prepare_decoder_input_ids_from_labels"):
-        own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
-        return [int(number) for number in own[0]]
+        with running(model):
+            own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
+            return [int(number) for number in own[0]]
     start = getattr(model.config, "decoder_start_token_id", None)
     if start is None:
         raise ModelError(
