@@ -18,7 +18,7 @@ from attnviz.core.measures import HeadLine, Link, View
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, scale_of
 from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer, cell, more_rows
+from attnviz.renderers.text.console import TextRenderer, cell
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -232,8 +232,8 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         view.map.weights[:, :, :most], query_tokens=view.map.query_tokens[:most]
     )
     lines += [Text(), *matrix(item, width, colored=display.colors is not None)]
-    if left_out := more_rows(len(view.map.query_tokens), display):
-        lines.append(Text(left_out.rstrip(), style="dim"))
+    if told := display.left_out(len(view.map.query_tokens)):
+        lines.append(Text(told.rstrip(), style="dim"))
     if view.heads:
         layer = view.map.layers[0]
         named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"
