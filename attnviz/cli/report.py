@@ -273,6 +273,8 @@ def check_places(
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
+    if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
+        raise UsageError(f"--rejects '{rejects}' are written as JSON lines: end it in .jsonl")
     if many and not output.overwrite:
         for path in (output.html, *pictures):
             if path is not None:
@@ -303,6 +305,8 @@ def _places(
     return places
 
 
+OTHERS = {entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")}
+"""What a file of rejects is not."""
 PLURALS: dict[DataKind, str] = {
     "maps": "attention maps",
     "heads": "measures of heads",

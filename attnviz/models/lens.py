@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Explaining, Source, Transforming
 
+if TYPE_CHECKING:
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+
 ALL_LENSES = "all"
 """The name under which every lens is shown side by side."""
 
-Ask = Callable[[Needs], AttentionGradients | ValueVectors]
+Ask: TypeAlias = "Callable[[Needs], AttentionGradients | ValueVectors]"
 """What answers with more than weights, or raises that there is no more."""
 
 

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Kind, Query
 from attnviz.core.registry import LENSES, Command, Needs
@@ -30,6 +28,8 @@ from attnviz.storage.texts import BadText, Text, check_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 NOTEBOOK_WEIGHTS = 2_500_000
 """More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
@@ -150,7 +150,10 @@ def check_choice(choice: Choice) -> None:
     if choice.explain is not None and not needs_head(choice.lens):
         raise UsageError("--target says what --lens gradient explains: add --lens gradient")
     check_special(choice.special)
-    check_group(_group_of(choice))
+    if group := _group_of(choice):
+        from attnviz.analyses.group import check_group
+
+        check_group(group)
 
 
 def check_kept(origin: Origin, choice: Choice) -> None:
@@ -246,6 +249,8 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:
+        from attnviz.analyses.group import group_attention
+
         attention = group_attention(attention, group)
     return as_result(reduce_attention(attention, choice.reduce, choice.over), choice)
 

@@ -136,3 +136,11 @@ main()
             text=True,
         )
         assert (done.returncode, said in done.stderr, done.stderr == "") == (0, True, not said)
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".npz", ".json"])
+def test_rejects_under_another_formats_name_are_refused(suffix: str, tmp_path: Path) -> None:
+    done = attnviz("self", "a b", "--rejects", tmp_path / f"r{suffix}")
+    assert done.status == 2
+    assert "are written as JSON lines: end it in .jsonl" in done.mistake
+    assert not list(tmp_path.iterdir())

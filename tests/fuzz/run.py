@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.cli import app
+from attnviz.runs.many_texts import opened
 from tests.fuzz.world import home
 
 CPU_SECONDS = 20
@@ -33,6 +34,8 @@ CPU_SECONDS = 20
 WALL_SECONDS = 120
 ROOM = 4 << 30
 """Bytes of address space that a run may add to the process."""
+OPENING = {"--model", "-m", "--weights"}
+"""Options whose files a process opens once."""
 MOST_RESIDENT = 1 << 30
 """Bytes of memory that a run may really fill."""
 
@@ -120,6 +123,8 @@ def run(case: Case) -> Ran:
 def run_in(top: Path, case: Case) -> Ran:
     """Run a command line in a folder made by `prepared`."""
     argv = [*case.argv]
+    if any(word in OPENING for word in argv):
+        opened.cache_clear()  # a process keeps what it has opened under a name; here names return
     return observed(top, case, lambda: app.run(argv))
 
 
@@ -292,6 +297,8 @@ def _listen() -> None:
                 return
         if event == "pickle.find_class" and given[0].startswith("attnviz."):
             return  # a corpus of stdin is read twice: the second time from a file of its own
+        if event == "subprocess.Popen" and given[0] == sys.executable:
+            return  # a worker, or what renders a chat template
         acts.append(event)
 
     sys.addaudithook(hear)

@@ -535,12 +535,14 @@ def bent(draw: st.DrawFn, models: bool = True) -> Case:
             tuple(draw(odd_texts) if n == place and place else word for n, word in enumerate(given))
         ]
     elif models and any(item.name == "model" for item in known) and "--mechanism" not in given:
-        files = checkpoints.hostile(draw, kind := "vit" if command == "image" else made.pick(("bert", "gpt2", "t5")))  # fmt: skip  # noqa: E501
+        kind = "vit" if command == "image" else made.pick(("bert", "gpt2", "gpt2", "t5"))
+        chats = kind == "gpt2" and any(item.name == "chat" for item in known) and made.often(0.5)
+        files = checkpoints.hostile(draw, kind, template=chats)
         made.files |= {f"{kind}-model/{name}": data for name, data in files.items()}
         words = given[:-2] if command == "image" else given
         groups = [(*words, "--model", f"{kind}-model")]
-        if kind == "gpt2" and any(item.name == "chat" for item in known):
-            groups += [("--chat",)] * made.often(0.3) + [("--generate", "3")] * made.often(0.2)
+        if chats:
+            groups += [("--chat",)] + [("--generate", "3")] * made.often(0.3)
     columns = made.pick((80, 20, 200))
     return Case(safe(groups), {**ALREADY, **made.files}, made.stdin, columns)
 

@@ -170,6 +170,17 @@ def test_a_run_that_fills_the_memory_is_seen_and_held_back(
     assert isinstance(found.error, MemoryError)
 
 
+@pytest.mark.parametrize("option", ["--weights", "--input"])
+def test_a_file_of_the_same_name_is_read_anew(option: str) -> None:
+    words = ("self", option, "a.json" if option == "--weights" else "a.txt", "-f", "json")
+    told = []
+    for text in ("one two", "three four"):
+        saved = run(Case((("self", text), ("-f", "json")))).out
+        told.append(run(Case((words,), {"a.json": saved, "a.txt": text.encode()})).out)
+    assert b"one" in told[0]
+    assert b"three" in told[1]
+
+
 def test_the_real_command_line_is_run() -> None:
     done = run(
         Case((("self", "the cat"), ("-f", "json"), ("-o", "out.tsv")), {"t.txt": b""}, valid=True)

@@ -85,6 +85,8 @@ def corpus(
         "--overview FILE",
         "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
     ),
+    replicates: Annotated[int | None, typer.Option(hidden=True)] = None,
+    bootstrap_seed: Annotated[int | None, typer.Option(hidden=True)] = None,
     *,
     options: Options,
 ) -> None:
@@ -104,6 +106,8 @@ def corpus(
         own["the checksum of --frequencies"] = checksum[:16]
     checkpoint = _checkpoint(options.output.output or overview, file, command, options, own)
     with Report(options, "corpus", pictures={"overview": overview}) as report:
+        if replicates is not None or bootstrap_seed is not None:
+            report.say("--replicates and --bootstrap-seed do nothing: intervals are a closed form")
         vocabulary, texts, total = _read(file, command, frequencies, options)
         attend = AttendChunk(options.origin, options.choice, command, options.many.batch_size)
         task = ShardTask(attend, vocabulary)

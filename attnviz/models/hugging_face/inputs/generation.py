@@ -236,7 +236,7 @@ class TemplateProcess:
         )
         limits = str(TEMPLATE_SECONDS), str(TEMPLATE_BYTES)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(sys.path), *limits],
+            [sys.executable, "-P", "-c", code, json.dumps(sys.path), *limits],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
