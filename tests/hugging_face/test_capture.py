@@ -331,6 +331,7 @@ def test_of_a_batch_the_first_text_alone_is_checked_and_padding_is_left_out(
         np.testing.assert_allclose(item.weights, alone.weights, atol=1e-5)
         assert item.route == f"{kernel}, {how}"
         assert item.layers == alone.layers
+        assert item.grid == alone.grid
 
 
 @pytest.mark.parametrize(("calls", "ended"), [(3, True), (None, False)])
@@ -341,3 +342,17 @@ def test_a_pass_ends_when_all_its_layers_are_read(calls, ended, loaded):
     ((found,),) = capture_many(model, {"input_ids": ids}, [{"self": (5, 5)}], calls)
     assert found.layers == ("0", "1", "2")
     assert ran == [1] * (not ended)
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_every_layer_is_checked_by_its_name_and_stream(by_hand, loaded, monkeypatch):
+    if by_hand:
+        monkeypatch.setattr(readings, "read_calls", lambda *_: [])
+    checked = []
+    monkeypatch.setattr(
+        "attnviz.models.hugging_face.capture.capture.check_rows",
+        lambda array, *named: checked.append((array.shape, named[0], named[2])),
+    )
+    ids = torch.tensor([[2, 5, 6, 7, 3]])
+    capture(loaded("bert").model, {"input_ids": ids}, {"self": (5, 5)})
+    assert checked == [((4, 5, 5), str(layer), "self") for layer in range(3)]
