@@ -71,6 +71,8 @@ def status_of_signal() -> int:
 
 INTERRUPTED = 130
 """What typer answers to a KeyboardInterrupt, whatever signal it came by."""
+LONGEST_SAID = 2000
+"""Characters of a line on stderr."""
 LONGEST_NAME = 200
 """Characters of a file's name that a message shows."""
 
@@ -169,10 +171,17 @@ def _caught(run: Any) -> int:
 
 def complain(message: str) -> None:
     """Say what went wrong, in one line on stderr."""
+    line = " ".join(part.strip() for part in message.splitlines() if part.strip())
+    sys.stderr.write(f"attnviz: error: {legible(line)}\n")
+
+
+def legible(text: str) -> str:
+    """What is said on stderr: nothing hidden in it, and of what quotes a whole file both ends."""
     from attnviz.renderers.printable import printable
 
-    line = " ".join(part.strip() for part in message.splitlines() if part.strip())
-    sys.stderr.write(f"attnviz: error: {printable(line)}\n")
+    half = LONGEST_SAID // 2
+    cut = text if len(text) <= LONGEST_SAID else f"{text[:half]} … {text[-half:]}"
+    return printable(cut)
 
 
 def _short(name: str) -> str:

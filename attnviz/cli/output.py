@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from attnviz.cli.app import SIGNALS, interrupt
+from attnviz.cli.app import SIGNALS, interrupt, legible
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.storage.writing import Draft as Draft
 from attnviz.storage.writing import check_writable as check_writable
@@ -178,9 +178,7 @@ def _descriptor(stream: IO[str]) -> int:
 
 def note(text: str) -> None:
     """Say something that is not data, on stderr, in one line."""
-    from attnviz.renderers.printable import printable
-
-    sys.stderr.write(f"note: {printable(text)}\n")
+    sys.stderr.write(f"note: {legible(text)}\n")
 
 
 def refuse_binary_on_terminal(format_name: str) -> None:

@@ -26,6 +26,8 @@ from tests.samples import RAW
 
 WORK = "a/b/work/"
 STATUSES = {0, 1, 2, 130, 128 + signal.SIGTERM}
+LONGEST_LINE = 20_000
+"""Characters that a line on stderr has at most, where each of a message's is spelt out."""
 GONE_ON = "--resume"
 """What the note on an unfinished file says; then, and only then, may one stay."""
 
@@ -92,6 +94,8 @@ def says_it_plainly(ran: Ran) -> str | None:
     for line in told.rstrip("\n").split("\n") if told else []:
         if not line.startswith(("attnviz: error: ", "note: ")):
             return f"neither a note nor an error: {line[:200]!r}"
+        if len(line) > LONGEST_LINE:
+            return f"a line of {len(line)} characters on stderr"
     found = RAW.search(told)
     return f"{found[0]!r} on stderr" if found else None
 

@@ -89,7 +89,7 @@ HINTS = {
 """Which kinds of files make sense where; elsewhere, and now and then here, any."""
 RARE = {"--workers": 0.02, "--open": 0.3, "--generate": 0.3, "--engine": 0.1}
 """Options that cost a process, a browser or seconds: how often they stay of those drawn."""
-PICTURE_SHARE = 0.2
+PICTURE_SHARE = 0.12
 MODEL_SHARE = 0.12
 
 
@@ -422,7 +422,7 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
             wanted = [word for word in choices_of(known[name]) if word not in ("cuda", "mps")]
             groups.append((name, made.pick(wanted)))
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]
-    if pictured and made.often(0.03):
+    if pictured and made.often(0.02):
         groups.append((made.pick(pictured), f"picture{made.pick(PICTURE_SUFFIXES)}"))
     formats = [
         name for name in choices_of(known["--format"]) if name not in special_formats(command)

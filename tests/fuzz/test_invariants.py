@@ -46,6 +46,7 @@ BREAKING: dict[str, tuple[Ran, ...]] = {
         ran(err=b"note: a\x1b[31mb\n"),
         ran(err="note: a\u202eb\n".encode()),
         ran(err=b"something else\n"),
+        ran(err=b"note: " + b"a" * 30_000 + b"\n"),
     ),
     "tells_one_error": (
         ran(Case(()), status=2, err=b"attnviz: error: a\nattnviz: error: b\n"),

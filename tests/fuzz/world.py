@@ -161,7 +161,7 @@ def bombs() -> dict[str, bytes]:
     with zipfile.ZipFile(claims, "w") as archive:
         archive.writestr("weights.npy", header + b"\0" * 64)
     filled = io.BytesIO()
-    np.savez_compressed(filled, weights=np.zeros((1, 4, 6000, 6000), np.float32))
+    np.savez_compressed(filled, weights=np.zeros((1, 4, 2500, 2500), np.float32))
     deep = b"[" * 100_000
     return {
         "line.txt.gz": zeros,
@@ -170,7 +170,7 @@ def bombs() -> dict[str, bytes]:
         "filled.npz": filled.getvalue(),
         "deep.json": deep,
         "deep.jsonl": b'{"maps": ' + deep,
-        "rows.tsv": b"a\tb\n" * 20_000,
+        "rows.tsv": b"a\tb\n" * 500,
     }
 
 
