@@ -6,6 +6,7 @@ import atexit
 import gzip
 import io
 import json
+import os
 import shutil
 import tempfile
 import zipfile
@@ -30,8 +31,9 @@ PAIRS = "The red car\tLa voiture rouge\nthe cat\tle chat\n"
 
 @cache
 def home() -> Path:
-    """A folder of this process, removed at its end."""
-    folder = Path(tempfile.mkdtemp(prefix="attnviz-fuzz-"))
+    """A folder of this process, in memory where that can be, removed at its end."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="attnviz-fuzz-", dir=memory))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
