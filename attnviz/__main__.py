@@ -20,11 +20,14 @@ def main() -> None:
     """
     _answer_signals(_leave)
     import gc
+    import warnings
 
     gc.disable()
+    if not sys.warnoptions:  # a library's, of its own code; what matters here is a note or an error
+        warnings.simplefilter("ignore")
+        sys.warnoptions.append("ignore")  # which workers inherit
     _open_closed_streams()
-    from attnviz.cli.app import run
-    from attnviz.cli.output import interrupt
+    from attnviz.cli.app import interrupt, run
 
     status = run(sys.argv[1:], lambda: _answer_signals(interrupt))
     _answer_signals(_leave)

@@ -7,10 +7,15 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 # One thread for each worker of pytest-xdist and each process that a test starts, set before numpy
 # and torch are imported: two threads to a core wait for each other most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# No test fails on the clock, however busy the machine is.
+settings.register_profile("without the clock", deadline=None)
+settings.load_profile("without the clock")
 
 
 def pytest_configure() -> None:

@@ -18,8 +18,11 @@ TREES = ("attnviz", "training")
 
 CALLED_FROM_OUTSIDE = (
     # the interpreter
-    "__getattr__",
     "__dir__",
+    "__class__",
+    "__path__",
+    # the process that renders a chat template, by the code it is given
+    "serve_template",
     # notebooks
     "_repr_*_",
     # typer, of its groups and of functions whose signature it reads

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from attnviz.analyses.select import positions
 from attnviz.core import errors
 from attnviz.core.errors import AttnvizError, UsageError, choose, did_you_mean, is_number
+from attnviz.storage.texts.lines import BrokenFileError
 from tests.invoke import OWN, attnviz
 
 
@@ -15,6 +17,19 @@ def test_every_error_is_of_one_family_with_a_status() -> None:
     children = [item for item in family if issubclass(item, AttnvizError)]
     assert {item.status for item in children} == {1, 2}
     assert [item for item in children if item.status == 2] == [UsageError]
+
+
+def family(kind: type[AttnvizError]) -> list[type[AttnvizError]]:
+    return [kind, *(child for own in kind.__subclasses__() for child in family(own))]
+
+
+def test_every_error_comes_back_whole_from_a_worker_or_a_file() -> None:
+    """A process sends it pickled, and a corpus out of a pipe waits in a file until it is read."""
+    assert BrokenFileError in family(AttnvizError)
+    for kind in family(AttnvizError):
+        error = BrokenFileError.after("a", 3, "cut") if kind is BrokenFileError else kind("a\nb")
+        back = pickle.loads(pickle.dumps(error))
+        assert (type(back), str(back), vars(back)) == (kind, str(error), vars(error))
 
 
 def test_a_name_that_is_allowed_is_itself() -> None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.core.attention_map import AttentionMap
-from attnviz.core.measures import Link
+from attnviz.core.attention_map import AttentionMap, Link
 from attnviz.core.sinks import word_cells
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import mean_known, row_entropy
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.measures import HeadMeasure
+
+if TYPE_CHECKING:
+    from attnviz.core.measures import HeadMeasure
 
 CAUSAL_STREAMS = ("causal", "decoder")
 
@@ -84,6 +87,8 @@ class MeasuredMap:
     ) -> HeadMeasure:
         """A measure of values already computed for the heads and for uniform attention."""
         found, uniform = values
+        from attnviz.core.measures import HeadMeasure
+
         return HeadMeasure(name, unit, *ends, found, np.broadcast_to(uniform, found.shape), top)
 
     def mean(self, per_row: Numbers, rows: NDArray[np.bool_]) -> Numbers:
@@ -166,9 +171,8 @@ def padding(item: AttentionMap) -> NDArray[np.bool_]:
     """Positions of a text whose rows and columns are empty in every head, shape (queries,)."""
     if not within_one_text(item):
         return np.zeros(len(item.query_tokens), dtype=bool)
-    seen = item.weights.any(axis=(0, 1))
-    found: NDArray[np.bool_] = ~(seen.any(axis=0) | seen.any(axis=1))
-    return found
+    seen: NDArray[np.bool_] = item.weights.max(axis=(0, 1)) > 0
+    return np.asarray(~(np.any(seen, axis=0) | np.any(seen, axis=1)))
 
 
 def _triangle(item: AttentionMap, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:

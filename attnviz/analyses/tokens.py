@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.analyses.lenses.layered import row_shares
 from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import (
@@ -166,6 +165,8 @@ def _without(item: AttentionMap, how: str) -> AttentionMap:
     queries, keys = _text_places(item.query_tokens), _text_places(item.key_tokens)
     weights = item.weights[:, :, queries][..., keys]
     if how == "renormalise":
+        from attnviz.analyses.lenses.layered import row_shares
+
         weights = row_shares(weights.astype(np.float64)).astype(np.float32)
     return item.with_weights(
         weights,

@@ -21,11 +21,13 @@ from attnviz.core.attention_map import (
     Attention,
     AttentionMap,
     Focus,
+    HeadLine,
+    Link,
     Token,
+    View,
     check_single_tokens,
 )
 from attnviz.core.errors import InputError
-from attnviz.core.measures import HeadLine, Link, View
 from attnviz.core.registry import LENSES
 
 if TYPE_CHECKING:

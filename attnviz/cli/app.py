@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import re
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +18,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from attnviz import __version__
-from attnviz.cli.output import received, status_of_signal
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.registry import FORMATS, Entry
 
@@ -55,8 +56,27 @@ COMMANDS: dict[str, Entry] = {
 }
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
+received: list[int] = []
+"""The signals that have ended the run; a library may have made another error of the first."""
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """End the run, of either signal as Python does of Ctrl-C."""
+    received.append(number)
+    raise KeyboardInterrupt
+
+
+def status_of_signal() -> int:
+    """The exit status of a run that was interrupted, as a shell counts it: 130, or 143 by TERM."""
+    return 128 + (received[0] if received else signal.SIGINT)
+
+
 INTERRUPTED = 130
 """What typer answers to a KeyboardInterrupt, whatever signal it came by."""
+LONGEST_SAID = 2000
+"""Characters of a line on stderr."""
 LONGEST_NAME = 200
 """Characters of a file's name that a message shows."""
 
@@ -155,10 +175,17 @@ def _caught(run: Any) -> int:
 
 def complain(message: str) -> None:
     """Say what went wrong, in one line on stderr."""
+    line = " ".join(part.strip() for part in message.splitlines() if part.strip())
+    sys.stderr.write(f"attnviz: error: {legible(line)}\n")
+
+
+def legible(text: str) -> str:
+    """What is said on stderr: nothing hidden in it, and of what quotes a whole file both ends."""
     from attnviz.renderers.printable import printable
 
-    line = " ".join(part.strip() for part in message.splitlines() if part.strip())
-    sys.stderr.write(f"attnviz: error: {printable(line)}\n")
+    half = LONGEST_SAID // 2
+    cut = text if len(text) <= LONGEST_SAID else f"{text[:half]} … {text[-half:]}"
+    return printable(cut)
 
 
 def _short(name: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+from attnviz.cli.app import SIGNALS, interrupt, legible
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.storage.writing import Draft as Draft
 from attnviz.storage.writing import check_writable as check_writable
@@ -38,23 +39,6 @@ def write_bytes(data: bytes) -> None:
         raise
     except OSError as error:
         raise OutputError(f"cannot write to stdout: {error.strerror}") from error
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
-received: list[int] = []
-"""The signals that have ended the run; a library may have made another error of the first."""
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """End the run, of either signal as Python does of Ctrl-C."""
-    received.append(number)
-    raise KeyboardInterrupt
-
-
-def status_of_signal() -> int:
-    """The exit status of a run that was interrupted, as a shell counts it: 130, or 143 by TERM."""
-    return 128 + (received[0] if received else signal.SIGINT)
 
 
 @contextmanager
@@ -194,9 +178,7 @@ def _descriptor(stream: IO[str]) -> int:
 
 def note(text: str) -> None:
     """Say something that is not data, on stderr, in one line."""
-    from attnviz.renderers.printable import printable
-
-    sys.stderr.write(f"note: {printable(text)}\n")
+    sys.stderr.write(f"note: {legible(text)}\n")
 
 
 def refuse_binary_on_terminal(format_name: str) -> None:

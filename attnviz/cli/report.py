@@ -134,6 +134,9 @@ class Report(AbstractContextManager["Report"]):
         if self.resumable is not None:
             self.resumable.leave()
         self.open.__exit__(*error)
+        if self.failed and not self.last_failure and error[0] is None:
+            records = f"{self.failed} record{'s' * (self.failed > 1)}"
+            complain(f"{records} came to nothing in the run that this one continues")
 
     @property
     def done(self) -> int:
@@ -270,6 +273,8 @@ def check_places(
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
+    if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
+        raise UsageError(f"--rejects '{rejects}' are written as JSON lines: end it in .jsonl")
     if many and not output.overwrite:
         for path in (output.html, *pictures):
             if path is not None:
@@ -300,6 +305,8 @@ def _places(
     return places
 
 
+OTHERS = {entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")}
+"""What a file of rejects is not."""
 PLURALS: dict[DataKind, str] = {
     "maps": "attention maps",
     "heads": "measures of heads",

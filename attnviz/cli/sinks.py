@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,6 +135,8 @@ class PageSink:
         attention = item.page or item.data
         if isinstance(attention, Data) or (self.path is None and self.count):
             return
+        import tempfile
+
         from attnviz.runs.outputs import page_html
 
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
@@ -194,6 +194,8 @@ def command_line() -> str:
     program = Path(sys.argv[0]).name if sys.argv else ""
     if program not in ("attnviz", "attnviz.exe", "__main__.py"):
         return ""
+    import shlex
+
     return shlex.join(["attnviz", *sys.argv[1:]])
 
 

@@ -189,7 +189,7 @@ def check_single_tokens(item: AttentionMap, what: str) -> None:
 
 
 def check_finite(
-    weights: NDArray[np.float32],
+    weights: NDArray[np.floating],
     stream: str,
     layers: Sequence[str],
     heads: Sequence[str] = (),
@@ -406,3 +406,51 @@ class Attention:
         """The map of one stream; a UsageError where there is none."""
         name = choose(name, [item.stream for item in self.maps], "stream")
         return next(item for item in self.maps if item.stream == name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadLine:
+    """One head in a line.
+
+    Attributes:
+        profile: what each key receives on average, of signed values their sizes, shape (keys,).
+        pattern: what it does in words ("each → the one before"), or its sharpest link.
+        weight: how much of a row's attention that pattern or link holds.
+        entropy: mean over its rows, each made to sum to 1, in nats; 0: every query attends to one
+            key; NaN where rows and columns are blocks of tokens, or values are signed.
+        mass: the mean sum of a row; of signed values the sum of all sizes.
+    """
+
+    head: str
+    profile: NDArray[np.float64]
+    pattern: str
+    weight: float
+    entropy: float
+    mass: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """One matrix to look at, and the heads behind it so that a mean never hides them.
+
+    Attributes:
+        map: one layer and one head, shape (1, 1, queries, keys).
+        caption: what was run and what of it this is; `run` and `which` are its two halves.
+        orientation: who attends to whom.
+        heads: a line for each head of the layer; empty where there is only one.
+        strongest: the strongest link over every layer and head of the stream, if any.
+        links: the strongest links of these, strongest first.
+        second: True for the mean behind the head to see first; a single picture leaves it out.
+        focus: the head that it shows and why, where that is one of several.
+    """
+
+    map: AttentionMap
+    caption: str
+    orientation: str
+    heads: tuple[HeadLine, ...] = ()
+    strongest: Link | None = None
+    run: str = ""
+    which: str = ""
+    links: tuple[Link, ...] = ()
+    second: bool = False
+    focus: Focus | None = None

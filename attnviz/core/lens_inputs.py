@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from attnviz.core.effects import Experiment
 
-ALL_OUTPUTS = "all"
-"""What to explain where it is every token that is predicted from those before it."""
 BLOCK = 256
 """Keys whose vectors exist at once: all of them would take heads × keys × size numbers."""
 

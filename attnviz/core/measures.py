@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attnviz.core.attention_map import HeadLine as HeadLine
 from attnviz.core.attention_map import Link as Link
+from attnviz.core.attention_map import View as View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import AttentionMap, Focus, Provenance
+    from attnviz.core.attention_map import AttentionMap, Provenance
     from attnviz.core.registry import RoleKind
 
 
@@ -101,7 +103,7 @@ DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
 """Measures of a row as a distribution, whatever it sums to."""
 
 
-def mass_note(measures: Iterable[Meaning]) -> str:
+def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:
     """What a reader must know where rows do not sum to 1; empty where they do."""
     names = [meaning.name for meaning in measures]
     if "mass" not in names:
@@ -125,54 +127,6 @@ class HeadReport:
     provenance: Provenance
     texts: int = 1
     sinks: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HeadLine:
-    """One head in a line.
-
-    Attributes:
-        profile: what each key receives on average, of signed values their sizes, shape (keys,).
-        pattern: what it does in words ("each → the one before"), or its sharpest link.
-        weight: how much of a row's attention that pattern or link holds.
-        entropy: mean over its rows, each made to sum to 1, in nats; 0: every query attends to one
-            key; NaN where rows and columns are blocks of tokens, or values are signed.
-        mass: the mean sum of a row; of signed values the sum of all sizes.
-    """
-
-    head: str
-    profile: NDArray[np.float64]
-    pattern: str
-    weight: float
-    entropy: float
-    mass: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class View:
-    """One matrix to look at, and the heads behind it so that a mean never hides them.
-
-    Attributes:
-        map: one layer and one head, shape (1, 1, queries, keys).
-        caption: what was run and what of it this is; `run` and `which` are its two halves.
-        orientation: who attends to whom.
-        heads: a line for each head of the layer; empty where there is only one.
-        strongest: the strongest link over every layer and head of the stream, if any.
-        links: the strongest links of these, strongest first.
-        second: True for the mean behind the head to see first; a single picture leaves it out.
-        focus: the head that it shows and why, where that is one of several.
-    """
-
-    map: AttentionMap
-    caption: str
-    orientation: str
-    heads: tuple[HeadLine, ...] = ()
-    strongest: Link | None = None
-    run: str = ""
-    which: str = ""
-    links: tuple[Link, ...] = ()
-    second: bool = False
-    focus: Focus | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
-from attnviz.core.lens_inputs import ALL_OUTPUTS, AttentionGradients, ValueVectors
-from attnviz.core.query import Query
+from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Experimenting, Explaining, Source, Transforming
+
+if TYPE_CHECKING:
+    from attnviz.core.effects import Experiment
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 ALL_LENSES = "all"
 """The name under which every lens is shown side by side."""
 
-Ask = Callable[[Needs], AttentionGradients | ValueVectors]
+Ask: TypeAlias = "Callable[[Needs], AttentionGradients | ValueVectors]"
 """What answers with more than weights, or raises that there is no more."""
 
 
@@ -144,6 +147,8 @@ def open_experiment(source: Source, query: Query, wanted: str | None = None) -> 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:
     """How the outputs of an experiment change with each weight."""
+    from attnviz.core.lens_inputs import AttentionGradients
+
     outputs = experiment.outputs
     return AttentionGradients(
         experiment.attention,

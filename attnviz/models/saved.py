@@ -91,11 +91,12 @@ class Matrices(OneByOne):
                 f"'w_query' of shape {w_query.shape} and 'w_key' of shape {w_key.shape} "
                 f"in '{self.path}' do not meet: both need two axes and as many columns"
             )
-        query = self._inputs(queries, w_query.shape[0]) @ w_query
-        key = self._inputs(keys, w_key.shape[0]) @ w_key
         heads = self._heads(w_query.shape[1])
-        mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
-        weights: NDArray[np.float64] = multi_head(query, key, key, mask, heads=heads)[1]
+        with np.errstate(over="ignore", invalid="ignore"):  # a map refuses what is not finite
+            query = self._inputs(queries, w_query.shape[0]) @ w_query
+            key = self._inputs(keys, w_key.shape[0]) @ w_key
+            mask = causal_mask(query, len(queries), len(keys)) if self.origin.causal else None
+            weights: NDArray[np.float64] = multi_head(query, key, key, mask, heads=heads)[1]
         return weights.astype(np.float32)[None]
 
     def _heads(self, size: int) -> int:

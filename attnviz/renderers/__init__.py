@@ -34,6 +34,13 @@ class Display:
     begun: bool = False
     rows: int = 0
 
+    def left_out(self, count: int) -> str:
+        """A line about how many rows of a table are not shown; empty where all are."""
+        if not self.rows or count <= self.rows:
+            return ""
+        told = f"{self.rows:,} of {count:,} rows: --max-rows {count} shows all"
+        return f"{told}; -f tsv and -f json have them as data\n"
+
 
 class Renderer(Protocol):
     """Something that turns attention into text or bytes, text by text."""

@@ -56,12 +56,10 @@ class ShardTask:
 
     attend: AttendChunk
     vocabulary: Vocabulary
-    replicates: int
-    seed: int
 
     def empty(self) -> Aggregates:
         """Aggregates of no text, to merge others into."""
-        return Aggregates(self.vocabulary, self.replicates, self.seed)
+        return Aggregates(self.vocabulary)
 
     def __call__(self, shard: Shard) -> ShardResult:
         """The aggregates of a shard's texts."""

@@ -10,17 +10,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.analyses.effects import with_contrasts, with_measured
-from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention
-from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
-from attnviz.core.lens_inputs import ALL_OUTPUTS, AttentionGradients, ValueVectors
 from attnviz.core.options import Choice, Origin
-from attnviz.core.query import Kind, Query
+from attnviz.core.query import ALL_OUTPUTS, Kind, Query
 from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
@@ -32,6 +28,9 @@ from attnviz.storage.texts import BadText, Text, check_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from attnviz.core.effects import Experiment
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 NOTEBOOK_WEIGHTS = 2_500_000
 """More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
@@ -154,7 +153,10 @@ def check_choice(choice: Choice) -> None:
             "--target says what --lens gradient or effect explains: add --lens gradient"
         )
     check_special(choice.special)
-    check_group(_group_of(choice))
+    if group := _group_of(choice):
+        from attnviz.analyses.group import check_group
+
+        check_group(group)
 
 
 def check_kept(origin: Origin, choice: Choice) -> None:
@@ -246,8 +248,9 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
 
     def ask_once(needs: Needs) -> AttentionGradients | ValueVectors:
         found = ask(needs)
-        if isinstance(found, AttentionGradients) and found.experiment is not None:
-            experiments.append(found.experiment)
+        experiment = getattr(found, "experiment", None)
+        if experiment is not None:
+            experiments.append(experiment)
         return found
 
     insisted: Needs | None = None if choice.explain is None else "gradients"
@@ -258,12 +261,16 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
     if experiments and choice.lens != ALL_LENSES:
+        from attnviz.analyses.effects import with_contrasts, with_measured
+
         attention = with_contrasts(attention, experiments[0].attention)
         if choice.check:
             attention = with_measured(attention, experiments[0], choice.check)
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:
+        from attnviz.analyses.group import group_attention
+
         attention = group_attention(attention, group)
     return as_result(reduce_attention(attention, choice.reduce, choice.over), choice)
 

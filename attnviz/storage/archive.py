@@ -13,6 +13,7 @@ import lzma
 import math
 import struct
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,11 @@ LONGEST = 64 << 20
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError, AttributeError),
-    *(SyntaxError, tokenize.TokenError),  # of a header, which is Python's spelling of a dictionary
+    *(
+        Warning,
+        SyntaxError,
+        tokenize.TokenError,
+    ),  # of a header, which is Python's spelling of a dictionary
     *(RuntimeError, lzma.LZMAError),  # encrypted, or packed as zipfile or this package cannot
 )
 """What reading a damaged archive may raise; no single error of zipfile and numpy covers it."""
@@ -173,7 +178,7 @@ def shape_of(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """The array of a member, where it fits into memory; nothing in it is run."""
     check_room(archive.getinfo(name).file_size, f"member '{name}'")
-    with archive.open(name) as member:
+    with archive.open(name) as member, warnings.catch_warnings(action="ignore"):
         found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
         return found
 
@@ -181,7 +186,8 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(member)
     read = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
-    shape, _, kind = getattr(np.lib.format, read)(member)
+    with warnings.catch_warnings(action="ignore"):  # of a kind that numpy gives up, or of Python 2
+        shape, _, kind = getattr(np.lib.format, read)(member)
     return shape, kind
 
 

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.storage.documents import check_words, read_numbers
-from attnviz.storage.matrices import Archive
 
 PLAIN = ("attention", "attentions", "weights", "attn", "layer")
 STREAMS = ("encoder", "decoder", "cross")
@@ -65,12 +64,13 @@ def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> D
     streams: dict[str, dict[str | None, Any]] = {}
     for name in found:
         match = _NAME.fullmatch(name)
-        if match and isinstance(found, Archive):  # whose arrays may be larger than they should
-            for size, what in zip(found.shapes[name][-2:], ("query", "key"), strict=False):
+        if match:  # an archive knows the shapes of its arrays before it reads them
+            shape = getattr(found, "shapes", {}).get(name, ())
+            for size, what in zip(shape[-2:], ("query", "key"), strict=False):
                 _tokens(found, _names_for(match["stream"] or "self", what), size, what, where)
         value = found[name] if match else None
         if match and _is_views(value):
-            views = [_from_view(view, where) for view in value]
+            views = [_from_view(view, where) for view in value or ()]
             return _attention(views, where, identity)
         if match:
             streams.setdefault(match["stream"] or "self", {})[match["layer"]] = value

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError
-from attnviz.storage.archive import ZIP
+from attnviz.storage.archive import DAMAGE, ZIP
 from attnviz.storage.documents import parse_json
 from attnviz.storage.dump_tensors import (
     NUMBERED,
@@ -84,7 +84,7 @@ def is_dump(data: bytes) -> bool:
         if names is not None:
             return holds_dump(names)
         lines = data.decode("utf-8-sig").splitlines()
-    except (InputError, UnicodeDecodeError, zipfile.BadZipFile):
+    except (InputError, *DAMAGE):
         return False
     return is_tables(lines) or is_alignments(lines)
 
@@ -93,7 +93,7 @@ def is_foreign(data: bytes) -> bool:
     """True for a dump that is no file of matrices, whose names are weights, w_query and w_key."""
     try:
         names = _names(data) or []
-    except (InputError, zipfile.BadZipFile):
+    except (InputError, *DAMAGE):
         return False
     return is_dump(data) and not {"weights", "w_query"}.intersection(names)
 

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -27,7 +27,7 @@ TEXTS = ("tokens", "query_tokens", "key_tokens")
 def open_file(path: Path, buffering: int = -1) -> BinaryIO:
     """A file, open for reading; InputError where it cannot be."""
     try:
-        return cast("BinaryIO", path.open("rb", buffering=buffering))
+        return path.open("rb", buffering=buffering)
     except IsADirectoryError as error:
         raise InputError(f"'{path}' is a folder, not a file") from error
     except FileNotFoundError as error:

@@ -18,6 +18,7 @@ Position = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Name = str | int
 Fact = str | int | float | bool | None
+Facts = dict[str, Fact | list[Fact] | dict[str, Fact]]
 _AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)
 
 
@@ -102,7 +103,7 @@ def fit_provenance(found: Any, where: str) -> Provenance:
     known = {"source": "file", "model": "unknown", **fit(found, dict[str, Any], where)}
     place = "provenance"
     # Deep values could not be written again, nor shown.
-    fit(known.get("settings", {}), dict[str, Fact | list[Fact]], where, f"{place}.settings")
+    fit(known.get("settings", {}), Facts, where, f"{place}.settings")
     return fit(known, Provenance, where, place)
 
 

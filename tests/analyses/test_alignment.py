@@ -165,8 +165,10 @@ def test_the_last_links_need_one_free_word_or_two() -> None:
 
 
 def test_an_unknown_symmetrization_is_refused_with_the_names() -> None:
-    with pytest.raises(UsageError, match="intersection"):
-        symmetrize(frozenset(), frozenset(), "intersect")
+    for unknown in ("intersect", "product"):
+        with pytest.raises(UsageError, match="intersection") as caught:
+            symmetrize(frozenset(), frozenset(), unknown)
+        assert str(caught.value).count("product") == (unknown == "product")
 
 
 def test_lines_name_the_source_first_in_the_order_of_the_target() -> None:
@@ -194,3 +196,12 @@ def test_no_words_on_one_side_have_no_mutual_links() -> None:
 
 def test_a_gold_line_has_sure_and_possible_links() -> None:
     assert read_gold("0-0 1?2 2-1 3p3") == ({(0, 0), (2, 1)}, {(1, 2), (3, 3)})
+
+
+def test_each_way_to_join_two_directions_by_hand() -> None:
+    forward, reverse = frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (3, 4)})
+    found = {how: symmetrize(forward, reverse, how) for how in SYMMETRIZATIONS if how != "product"}
+    assert found["forward"] == forward
+    assert found["reverse"] == reverse
+    assert found["intersection"] == {(0, 0)}
+    assert found["union"] == found["grow-diag-final-and"] == {(0, 0), (1, 1), (3, 4)}

@@ -24,6 +24,11 @@ def test_a_substituted_and_an_added_token_by_hand():
     assert pair_tokens(["a", "c"], ["a", "b", "c"]) == [(0, 0), (None, 1), (1, 2)]
 
 
+def test_a_token_that_is_frequent_in_a_long_text_is_paired_too():
+    pairs = [(place, place + 1) for place in range(299)]
+    assert pair_tokens(["a", "b"] * 150, ["b", "a"] * 150) == [(None, 0), *pairs, (299, None)]
+
+
 @checked
 @given(words, words)
 def test_pairs_hold_every_token_once_in_order_and_turn_round_with_the_texts(first, second):
@@ -108,9 +113,10 @@ def test_rows_that_do_not_sum_to_1_are_renormalised_and_that_is_said():
 
 def test_rows_that_attend_to_nothing_are_left_out_and_that_is_said():
     a = map_of("ab", [[[[0.0, 0.0], [1.0, 0.0]]]])
-    found = compare_maps(a, map_of("ab", [[[[1.0, 0.0], [0.0, 1.0]]]]))
-    assert found.divergences.item() == pytest.approx(np.log(2))
-    assert "1 rows attend to nothing" in found.notes[0]
+    b = map_of("ab", [[[[1.0, 0.0], [0.0, 1.0]]]])
+    for found in (compare_maps(a, b), compare_maps(b, a)):
+        assert found.divergences.item() == pytest.approx(np.log(2))
+        assert found.notes == ("1 rows attend to nothing on one side: left out of the divergence",)
     nothing = map_of("a", [[[[0.0]]]])
     assert np.isnan(compare_maps(nothing, nothing).divergences.item())
 
@@ -149,3 +155,10 @@ def test_a_difference_keeps_its_sides_and_marks_rows_and_keys_that_only_one_has(
 def test_a_comparison_of_blocks_is_refused_by_name():
     with pytest.raises(InputError, match=r"^a comparison needs single tokens"):
         compare_maps(map_of("ab", blocks=(2, 2)), map_of("ab"))
+
+
+def test_a_difference_is_named_after_both_in_layers_and_unit():
+    a, b = map_of("ab", layers=2), map_of("ab", seed=1, layers=2)
+    found = compare_maps(a, b.with_weights(b.weights, layers=("0", "7"))).map
+    assert found.layers == ("0", "1→7")
+    assert (found.stream, found.unit) == ("self", "B − A, in shares of a row's attention")

@@ -94,3 +94,11 @@ def test_a_quarter_of_blocks_is_refused_by_the_option_that_asked(pair):
     blocks = pair.main.with_weights(pair.weights, blocks=(2, 2))
     with pytest.raises(InputError, match=r"^--stream a-to-b needs single tokens"):
         pair_stream(replace(pair, maps=(blocks,)), "a-to-b")
+
+
+def test_a_second_text_without_a_token_is_told_by_its_place(pair):
+    beyond = replace(pair, parts=Parts("pair", 6))
+    with pytest.raises(
+        InputError, match=r"^no token stands for the second text, from character 6$"
+    ):
+        pair_stream(beyond, "a-to-b")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnviz.analyses.lenses import flow as lens
 from attnviz.analyses.lenses.flow import MOST_SOLVES, UNIT, flow, flows
 from attnviz.analyses.lenses.layered import Layered, with_residual
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
@@ -74,6 +75,14 @@ def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through() ->
     cross = rows(2, 1, 2, 3)
     graph = Layered(with_residual(np.eye(2)[None]), cross, with_residual(np.eye(3)[None]))
     np.testing.assert_allclose(flows(graph), cross[0] / 2)
+    # Of two layers the upper takes a half, and as much of what the lower took.
+    one = np.ones((2, 1, 1))
+    assert flows(Layered(one, one, one)).item() == pytest.approx(1)
+    # Of two positions each takes a half from the first source above, and from the second below
+    # what the half that it keeps of itself lets through; both sources come from one input.
+    within, below, above = np.full((2, 2, 2), 0.5), [[0, 1], [0, 1]], [[1, 0], [1, 0]]
+    graph = Layered(within, np.array([below, above], float), np.array([[[1.0, 0], [1, 0]]]))
+    np.testing.assert_allclose(flows(graph), [[1, 0], [1, 0]])
 
 
 @given(st.integers(0, 300), st.lists(st.integers(0, 4), max_size=5, unique=True))
@@ -96,8 +105,25 @@ def test_its_cost_is_said_and_bounded() -> None:
     assert "16 maximum-flow problems" in heard[0]
     assert heard[0] in found.provenance.notes
     length = int(MOST_SOLVES**0.5) + 1
-    with pytest.raises(UsageError, match="maximum-flow problems"):
+    said = (
+        r"^flow would solve 10,201 maximum-flow problems, more than 10,000: shorten the text, or "
+        r"use --lens rollout$"
+    )
+    with pytest.raises(UsageError, match=said):
         flow(text(rows(0, 1, 1, length, length)))
+
+
+def test_as_many_flows_as_are_allowed_are_computed(monkeypatch) -> None:
+    monkeypatch.setattr(lens, "MOST_SOLVES", 16)
+    assert flow(text(rows(0, 2, 1, 4, 4))).weights.shape == (1, 1, 4, 4)
+    with pytest.raises(UsageError, match=r"20 maximum-flow problems, more than 16: choose fewer$"):
+        flow(text(rows(0, 2, 1, 5, 5)), (0, 1, 2, 3), "choose fewer")
+
+
+def test_a_flow_beyond_the_papers_encoders_is_said_to_be_one() -> None:
+    (note, cost) = flow(text(np.tril(rows(0, 2, 1, 3, 3)), "causal")).provenance.notes
+    assert note == "flow was defined for encoders: its use on causal decoders is an extension"
+    assert cost == "flow takes 9 maximum-flow problems over 2 layers"
 
 
 def test_the_map_is_one_layer_and_one_head_of_flows() -> None:

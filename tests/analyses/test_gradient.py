@@ -203,6 +203,8 @@ def test_the_output_is_no_text_and_keeps_its_probability() -> None:
     assert (shown.query_side, shown.key_side, shown.heads) == ("output", "text", ("mean",))
     assert shown.layers == ("gradient",)
     assert found.provenance.settings["probability"] == 0.981
+    assert found.provenance.settings["output"] == "POSITIVE"
+    assert found.provenance.settings["read from"] == [0]
     precise = replace(explained("self", weights, changes), probability=0.12345678)
     assert gradient(precise).provenance.settings["probability"] == 0.123457
     assert found.provenance.notes == gradient(explained("self", weights, changes)).provenance.notes

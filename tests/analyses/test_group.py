@@ -7,6 +7,7 @@ from attnviz.analyses.group import (
     check_group,
     group_attention,
     named_numbers,
+    placed_in,
     read_groups,
     split_sentences,
 )
@@ -159,13 +160,6 @@ def test_a_file_that_names_no_groups_is_refused(tmp_path, content, message):
         read_groups(path)
 
 
-def test_rows_after_a_maximum_are_refused():
-    tokens = (Token("a", 0, 1), Token("b", 1, 2))
-    item = AttentionMap("self", tokens, tokens, np.full((1, 1, 2, 2), 0.9))
-    with pytest.raises(InputError, match="before taking a maximum"):
-        group_attention(Attention((item,), Provenance("file", "m"), "ab"), "words")
-
-
 def test_labels_that_agree_are_kept():
     tokens = (Token("New", 0, 3, label="LOC"), Token("York", 4, 8, label="LOC"))
     found = partition_of(tokens, [0, 0], "New York").tokens
@@ -225,6 +219,7 @@ def test_the_provenance_names_the_file_without_its_folder(tmp_path):
     [
         (["It", "old", "@1"], "group 3, '@1', shares"),
         (["@3,4", "@4"], "group 2, '@4', shares"),
+        (["@1", "@3-4,1"], "group 2, '@3,4,1', shares"),
         (["It", "@11"], "group 2 names position 11, the special token"),
         (["It", "ridge"], "group 2, 'ridge', is not found"),
         (["@12"], "position 12, but there are 12"),
@@ -242,3 +237,26 @@ def test_a_bad_line_is_told_by_its_number(tmp_path):
     path.write_text("a\n@x\n")
     with pytest.raises(InputError, match=r"line 2 of '.*groups\.txt'"):
         read_groups(path)
+
+
+def test_tokens_are_placed_in_a_row_where_text_or_places_are_lacking() -> None:
+    plain, placed = (Token("ab"), Token("c")), (Token("ab", 4, 6), Token("c", 7, 8))
+    expected = ((Token("ab", 0, 2), Token("c", 3, 4)), "ab c")
+    assert placed_in(plain, "ab c d") == placed_in(placed, "") == placed_in(plain, "") == expected
+    assert placed_in(placed, "the ab c") == (placed, "the ab c")
+
+
+def test_rows_of_a_maximum_are_not_grouped() -> None:
+    tokens = (Token("ab", 0, 2), Token("c", 3, 4))
+    for above, refused in ((0.0005, False), (0.002, True)):
+        item = AttentionMap("self", tokens, tokens, np.full((1, 1, 2, 2), (1 + above) / 2))
+        attention = Attention((item,), Provenance("file", "made up"), text="ab c")
+        if not refused:
+            assert group_attention(attention, "words").main.weights.shape == (1, 1, 2, 2)
+            continue
+        said = (
+            r"^rows of stream 'self' sum to more than 1 and cannot be grouped: "
+            r"group before taking a maximum$"
+        )
+        with pytest.raises(InputError, match=said):
+            group_attention(attention, "words")

@@ -73,8 +73,20 @@ def test_names_that_do_not_exist_are_refused_with_a_guess() -> None:
 
 
 def test_a_measure_that_was_not_taken_cannot_sort() -> None:
-    with pytest.raises(UsageError, match="'induction' says nothing of these texts"):
-        study(random_map(3)).report("induction")
+    item = random_map(3)
+    known = ", ".join(measure_heads(item))
+    said = f"^'induction' says nothing of these texts: measured were {known}$"
+    with pytest.raises(UsageError, match=said):
+        study(item).report("induction")
+
+
+def test_repetitions_are_looked_for_unless_a_text_made_for_them_follows() -> None:
+    item = map_of(random_map(8).weights, "a b c d a b c d")
+    for repeats in (True, False):
+        made = HeadStudy()
+        made.add(attention(item), repeats=repeats)
+        found = {"induction", "duplicate"} & set(made.report().rows[0].values)
+        assert len(found) == 2 * repeats
 
 
 def test_a_repeated_sequence_adds_its_measures_to_the_same_heads() -> None:

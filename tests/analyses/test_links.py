@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.links import sharpest, strongest_links
+from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.measures import Link
 from attnviz.core.sinks import sink_place, word_cells
@@ -143,3 +143,14 @@ def test_links_of_blocks_come_strongest_first_and_those_of_tokens_are_found_anew
     assert strongest_links(alone, 2) == strongest_links(item, 2)
     unread = item.with_weights(item.weights, blocks=(2, 2))
     assert strongest_links(unread, 2) == strongest_links(item, 2)
+
+
+def test_in_a_part_of_a_text_no_diagonal_is_left_out() -> None:
+    item = self_map(["a", "b", "c"])
+    part = item.with_weights(item.weights[:, :, 1:], query_tokens=item.query_tokens[1:])
+    allowed = cells_between_words(part)
+    assert allowed is not None
+    assert allowed.tolist() == [[True] * 3] * 2
+    square = cells_between_words(item)
+    assert square is not None
+    assert (square == ~np.eye(3, dtype=bool)).all()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
+from attnviz.analyses.measures.repetition import WORDS as WORDS_TO_REPEAT
 from attnviz.analyses.measures.repetition import repeated_words, repetition
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.core.attention_map import AttentionMap, Token
@@ -248,6 +249,15 @@ def test_a_sink_is_divided_by_the_rows_that_can_see_it() -> None:
     weights = [[1.0, 0, 0, 0], [0.1, 0.9, 0, 0], [0.1, 0.8, 0.1, 0], [0.0, 0.7, 0.2, 0.1]]
     item = map_of(weights, stream="causal")
     assert value(item, "sink") == pytest.approx((0.9 + 0.8 + 0.7) / 3)
+    assert value(map_of([[1.0, 0], [0.25, 0.75]], stream="causal"), "sink") == 0.75
+
+
+def test_a_key_that_fewer_than_half_of_the_rows_see_is_no_sink() -> None:
+    weights = np.eye(6)
+    weights[3, [0, 3]] = 0.75, 0.25
+    weights[4:, 3:] = 0.5, 0.5, 0
+    # Of six rows three see the fourth key; two see the fifth, and each gives it half.
+    assert value(map_of(weights, stream="causal"), "sink") == pytest.approx(5 / 12)
 
 
 def test_a_sink_counts_heads_above_the_threshold_where_an_even_look_stays_below() -> None:
@@ -264,6 +274,7 @@ def test_confidence_leaves_out_a_special_end_token_only() -> None:
     weights = [[0.1, 0.2, 0.7]] * 3
     assert value(map_of(weights, "a b [end]"), "confidence") == pytest.approx(0.2)
     assert value(map_of(weights, "a b c"), "confidence") == pytest.approx(0.7)
+    assert value(map_of([[1.0]], "[end]"), "confidence") == 1
 
 
 @pytest.mark.parametrize("start", ["", "[bos] "])
@@ -367,6 +378,7 @@ def test_repeated_words_are_different_ones_twice_and_the_same_for_a_seed() -> No
     assert len(set(words)) == 5
     assert repeated_words(5) == repeated_words(5, 0) != repeated_words(5, 1)
     assert len(repeated_words().split()) == 48
+    assert set(repeated_words().split()) <= set(WORDS_TO_REPEAT)
 
 
 @pytest.mark.parametrize(
@@ -384,3 +396,64 @@ def test_a_repetition_is_found_from_four_tokens_on(
     text: str, expected: tuple[list[int], list[int]]
 ) -> None:
     assert repetition(tuple(map(Token, text.split()))) == expected
+
+
+def test_copying_is_read_between_never_and_only() -> None:
+    measures = measure_heads(map_of(np.tri(8), "a b c d a b c d", "causal"), repeated=True)
+    ends = {name: (found.unit, found.low, found.high) for name, found in measures.items()}
+    after, copy = "the token after the earlier copy", "the earlier copy of the token"
+    assert ends == {
+        "induction": ("share", f"never {after}", f"only {after}"),
+        "duplicate": ("share", f"never {copy}", f"only {copy}"),
+    }
+
+
+def test_each_measure_is_read_between_its_two_ends_in_its_unit() -> None:
+    item = map_of(random_map(8).weights, WORDS)
+    found = {name: (m.unit, m.low, m.high, m.top) for name, m in measure_heads(item).items()}
+    attends = "every query attends to one key"
+    assert found == {
+        "entropy": ("nats", attends, "uniform attention over all keys", math.log(8)),
+        "relative-entropy": ("share", attends, "uniform attention over all keys", 1),
+        "span": ("keys", attends, "uniform attention over as many keys", 8),
+        "confidence": ("share", "no key stands out", "one key a row", 1),
+        "distance": ("tokens", "only itself", "only the far end", 7),
+        "offset": ("tokens", "only the past", "only what follows", 7),
+        "previous-token": ("share", "never the token before", "only the token before", 1),
+        "next-token": ("share", "never the token after", "only the token after", 1),
+        "self": ("share", "never itself", "only itself", 1),
+        "same-token": ("share", "never the same token", "only other places of the same token", 1),
+        "first-token": ("share", "never the first token", "only the first", 1),
+        "special-token": ("share", "only text", "only special tokens", 1),
+        "punctuation": ("share", "only words", "only punctuation", 1),
+        "sink": ("share", "no key stands out", "one key gets all", 1),
+    }
+
+
+@pytest.mark.parametrize(("second", "top"), [([0.6, 0.9], 1.5), ([0.0, 0.0], 1.0)])
+def test_the_mass_of_rows_and_those_that_are_empty_are_told_by_hand(second, top) -> None:
+    found = measure_heads(map_of([[[0.5, 0.25], [0.5, 0.5]], [[0.5, 0.5], second]]))
+    mass = found["mass"]
+    assert mass.values[0] == pytest.approx([0.875, (1 + sum(second)) / 2])
+    assert (mass.unit, mass.low, mass.high) == (
+        "share", "all attention is elsewhere", "none is elsewhere"
+    )  # fmt: skip
+    assert mass.top == pytest.approx(top)
+    assert ("empty" in found) == (top == 1)
+    if "empty" in found:
+        empty = found["empty"]
+        assert empty.values.tolist() == [[0.0, 1.0]]
+        assert empty.uniform is not None
+        assert empty.uniform.tolist() == [[0.0, 0.0]]
+        assert (empty.unit, empty.low, empty.high, empty.top) == (
+            "rows", "every row attends to something", "no row does", 2
+        )  # fmt: skip
+
+
+def test_a_sink_is_sought_among_what_each_layer_sees() -> None:
+    near = np.tri(6) - np.tri(6, k=-3)
+    weights = np.stack([near / near.sum(1, keepdims=True), np.tri(6) / np.tri(6).sum(1)[:, None]])
+    found = measure_heads(map_of(weights[:, None], stream="causal"))["sink"].values
+    # Of a window of three keys the first is seen by three rows, and gets 1, a half and a third.
+    first = (1 + 1 / 2 + 1 / 3) / 3
+    assert found.ravel() == pytest.approx([first, (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5 + 1 / 6) / 6])

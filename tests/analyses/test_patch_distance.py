@@ -38,6 +38,7 @@ def test_the_class_token_is_dropped_and_rows_sum_to_one_again() -> None:
     tokens = (CLASS, *GRID)
     item = AttentionMap("self", tokens, tokens, softmax(7))
     measure = measure_heads(item)["patch-distance"]
+    assert (measure.low, measure.high) == ("only itself", "only the far corner")
     expected = [loop(weights) for weights in item.weights[0].astype(np.float64)]
     assert measure.values[0] == pytest.approx(expected, abs=1e-6)
     assert measure.uniform is not None

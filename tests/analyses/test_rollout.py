@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnviz.analyses.lenses.layered import layered
 from attnviz.analyses.lenses.rollout import rollout
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import UsageError
@@ -125,6 +126,10 @@ def test_missing_layers_and_rectangles_are_refused() -> None:
     one = square("self", rows(0, 1, 1, 3, 3)).with_weights(rows(0, 1, 1, 3, 3), layers=("2",))
     with pytest.raises(UsageError, match="needs all of them"):
         rollout(text(one))
+    two = square("self", rows(0, 2, 1, 3, 3)).with_weights(rows(0, 2, 1, 3, 3), layers=("1", "0"))
+    said = r"^stream 'self' holds layers 1, 0: this lens needs all of them, from 0 on$"
+    with pytest.raises(UsageError, match=said):
+        rollout(text(two))
     wide = AttentionMap("cross", tokens(2), tokens(3), rows(0, 1, 1, 2, 3))
     with pytest.raises(UsageError, match="no encoder stream"):
         rollout(text(wide))
@@ -145,3 +150,13 @@ def test_what_does_not_attend_to_itself_is_refused() -> None:
 def test_a_lens_leaves_no_focus_behind() -> None:
     focused = text(square("self", rows(0, 1, 1, 2, 2)))
     assert rollout(replace(focused, focus={"self": Focus("0", "0", "why")})).focus == {}
+
+
+def test_heads_are_averaged_in_double_precision() -> None:
+    weights = np.zeros((1, 3, 2, 2), np.float32)
+    weights[0, :, 0, 0] = weights[0, :, 1, 1] = [1, 1e-8, 1e-8]
+    across = AttentionMap("cross", tokens(2), tokens(2), weights)
+    parts = (across, square("encoder", weights), square("decoder", weights))
+    mean = layered(text(*parts)).across
+    assert mean is not None
+    assert float(mean[0, 0, 0]) == pytest.approx((1 + 2 * float(np.float32(1e-8))) / 3, rel=1e-14)

@@ -104,8 +104,11 @@ def test_names_of_reduced_axes_are_selections(name: str) -> None:
 
 
 def test_three_names_in_a_row_are_told_by_their_ends() -> None:
-    with pytest.raises(UsageError, match=r"has 3 heads, 0 to 2$"):
-        select(attention_of(self_map(["a"], 1, 3)), None, None, "9")
+    item = self_map(["a"], 1, 3)
+    for names, told in ((("0", "1", "2"), "0 to 2"), (("4", "5", "6"), "4 to 6"),
+                        (("4", "6", "7"), "4, 6, 7")):  # fmt: skip
+        with pytest.raises(UsageError, match=rf"has 3 heads, {told}$"):
+            select(attention_of(item.with_weights(item.weights, heads=names)), None, None, "9")
 
 
 def test_links_of_what_is_kept_are_kept() -> None:

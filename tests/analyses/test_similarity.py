@@ -89,7 +89,9 @@ def test_each_text_counts_the_same() -> None:
     report = study.report()
     np.testing.assert_allclose(report.divergences, expected)
     assert report.heads[:2] == (("0", "0"), ("0", "1"))
-    assert report.texts == 2
+    assert (report.texts, report.stream) == (2, one.stream)
+    assert report.caption == "made up · self · 2 layers × 3 heads · mean over 2 texts"
+    assert report.provenance == Provenance("file", "made up")
 
 
 def test_the_divergence_of_two_heads_is_a_mean_over_their_rows() -> None:

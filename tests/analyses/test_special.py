@@ -42,6 +42,21 @@ def test_renormalising_by_hand() -> None:
     found = treat_special(attention_of(BY_HAND), "renormalise")
     np.testing.assert_allclose(found.weights[0, 0], [[0.5, 0.5], [1, 0]])
     assert "made to sum to 1 again" in found.provenance.notes[0]
+    assert found.provenance.steps == ("special tokens dropped, rows to 1 (75% of self)",)
+    said = (
+        r"^stream 'self' holds signed values, which cannot be made to sum to 1: "
+        r"use --special drop$"
+    )
+    with pytest.raises(UsageError, match=said):
+        treat_special(attention_of(BY_HAND.with_weights(BY_HAND.weights, values="signed")),
+                      "renormalise")  # fmt: skip
+
+
+def test_a_small_share_is_not_called_nothing() -> None:
+    for held, said in ((0.004, "under 1%"), (0.0051, "1%"), (0.0, "0%")):
+        rows = [[0.0, 1 - held, 0.0, held]] * 4
+        (step,) = treat_special(attention_of(marked(rows)), "drop").provenance.steps
+        assert step == f"special tokens dropped ({said} of self)"
 
 
 def test_what_is_kept_is_the_same_object() -> None:

@@ -119,6 +119,15 @@ def test_the_report_counts_sentences_and_says_what_was_run() -> None:
     assert report.provenance.title == "made up"
     assert report.notes == ()
     assert score(study, "det", "head", "0") == 1
+    wrong = looking((1, 5), (2, 5), (3, 5), (4, 1))
+    both = TreebankStudy()
+    both.add(SENTENCE, attention(wrong, right))
+    told = [
+        (found.layer, found.head, found.share)
+        for found in both.report().findings
+        if (found.relation, found.toward) == ("det", "head")
+    ]
+    assert told == [("0", "1", 1.0), ("0", "0", 0.0)]
 
 
 def test_relations_behind_one_that_was_lost_are_counted_and_losses_added_up() -> None:

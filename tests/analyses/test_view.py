@@ -10,6 +10,7 @@ from attnviz.analyses.links import strongest_links
 from attnviz.analyses.view import (
     describe_run,
     few_heads,
+    first_focus,
     head_lines,
     head_worth_showing,
     orientation,
@@ -288,4 +289,21 @@ def test_heads_seen_in_blocks_have_lines_without_an_entropy() -> None:
     lines = head_lines(item.with_weights(item.weights, blocks=(2, 2)))
     assert [line.head for line in lines] == ["0", "1"]
     assert all(np.isnan(line.entropy) for line in lines)
+    links = tuple(
+        Link("x", "y", share, "0", head, 0, 1) for head, share in (("1", 0.4), ("0", 0.3))
+    )
+    linked = head_lines(item.with_weights(item.weights, blocks=(2, 2), links=links))
+    assert [(line.pattern, line.weight) for line in linked] == [("x → y", 0.3), ("x → y", 0.4)]
+    assert all(line.profile.dtype == np.float64 for line in lines)
     assert np.allclose([line.entropy for line in head_lines(item)], mean_entropy(item.weights)[0])
+
+
+def test_the_head_to_see_first_is_the_sources_or_else_the_one_worth_showing() -> None:
+    item = layered(UNIFORM, BEFORE)
+    plain = attention_of(item)
+    assert first_focus(plain, item) == Focus("0", "1", "previous token .84")
+    assert first_focus(plain, item, as_chosen=True) is None
+    given = attention_of(item, focus={"self": Focus("0", "0", "why"), "b": Focus("0", "1", "no")})
+    assert first_focus(given, item, as_chosen=True) == Focus("0", "0", "why")
+    without = item.with_weights(item.weights[:, 1:], heads=("1",))
+    assert first_focus(given, without) is None

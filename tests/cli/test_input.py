@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from attnviz.cli import inputs
 from tests.invoke import OWN, Done, attnviz
 
 
@@ -169,3 +173,72 @@ def test_labels_are_a_word_each_or_a_token_each() -> None:
 def test_labels_show_in_the_table() -> None:
     done = attnviz("self", "John ran", "--labels", "B-PER O", *OWN)
     assert any(line.startswith("John B-PER") for line in done.lines)
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("self", "--input", f"{LONG}.txt"),
+        ("render", LONG),
+        ("align", f"{LONG}.tsv"),
+        ("corpus", f"{LONG}.txt"),
+        ("compare", f"{LONG}.npz", "b.npz"),
+        ("heads", "--treebank", LONG),
+        ("self", "a b", "--group", LONG),
+        ("self", "a", "--weights", f"{LONG}.npz"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_name_that_no_file_system_takes_is_told_in_one_line(arguments: tuple[str, ...]) -> None:
+    done = attnviz(*arguments)
+    assert done.status == 1
+    assert "File name too long" in done.mistake
+
+
+@pytest.mark.parametrize("arguments", [("render",), ("self", "--input"), ("self", "--weights")])
+def test_a_loop_of_links_is_told_in_one_line(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    loop = tmp_path / "loop.txt"
+    loop.symlink_to(loop)
+    assert "Too many levels of symbolic links" in attnviz(*arguments, loop).mistake
+
+
+def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("the cat\n")
+    real = inputs.read_texts
+
+    def gone(lines: Iterable[bytes], *rest: Any) -> Any:
+        path.unlink(missing_ok=True)
+        return real(lines, *rest)
+
+    monkeypatch.setattr(inputs, "read_texts", gone)
+    assert "there is no file" in attnviz("self", "--input", path).mistake
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
+def test_a_line_longer_than_the_limit_ends_the_file_and_the_limit_is_told(
+    name: str, packed: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / (f"{name}.gz" if packed else name)
+    with gzip.open(path, "wb", 1) if packed else path.open("wb") as file:
+        file.write(b"a" * (1 << 20) + b"\n")
+    options = ("--mechanism", "linear", "-f", "none", "--max-line", "1")
+    assert "is longer than 1 MiB" not in attnviz("self", "--input", path, *options).err
+    with gzip.open(path, "wb", 1) if packed else path.open("wb") as file:
+        file.write(b"a" * (3 << 20))
+    done = attnviz("self", "--input", path, *options)
+    assert (done.status, done.out) == (1, b"")
+    assert "is longer than 1 MiB: --max-line reads longer ones" in done.err
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**64)])
+def test_a_seed_has_64_bits(seed: str) -> None:
+    done = attnviz("self", "a", "--mechanism", "linear", "--seed", seed)
+    assert done.status == 2
+    assert f"{seed} is not in the range 0<=x<={2**64 - 1}" in done.mistake

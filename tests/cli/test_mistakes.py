@@ -112,3 +112,12 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OwnLayer, "_attend_one", lambda self, query: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         attnviz("self", "a", *OWN)
+
+
+def test_an_error_that_quotes_a_whole_file_shows_both_its_ends() -> None:
+    done = attnviz("self", "a b", "--mechanism", "x" * 50_000)
+    assert done.status == 2
+    assert len(done.mistake) < 3000
+    assert done.mistake.startswith("unknown mechanism 'xxx")
+    assert "xxx … xxx" in done.mistake
+    assert done.mistake.endswith("co-two-stream.")

@@ -10,6 +10,7 @@ from shutil import copytree
 import pytest
 
 from attnviz.core.options import Options
+from attnviz.core.registry import FORMATS
 from tests.invoke import OWN, attnviz
 
 TEXTS = b'{"text":"a b"}\n{"text":"c d e"}\n'
@@ -120,11 +121,11 @@ def test_two_outputs_are_never_one_file(
 
 
 def test_files_beside_one_another_are_two(here: Path) -> None:
-    places = ("--heatmap", "i.png", "--grid", "i-0.png", "--html", "i.html", "--rejects", "r.jsonl")
+    places = ("--grid", "i-0.png", "--html", "i.html", "--rejects", "r.jsonl")
     done = attnviz("self", "-i", "i.jsonl", *OWN, "-q", "-f", "none", "-o", "i-0.jsonl", *places)
     assert (done.status, done.err) == (0, "")
     found = {item.name for item in here.iterdir() if item.name.startswith(("i", "r"))}
-    pictures = {"i-0.png", "i-1.png", "i-0-0.png", "i-0-1.png", "i-0.html", "i-1.html"}
+    pictures = {"i-0-0.png", "i-0-1.png", "i-0.html", "i-1.html"}
     assert found == {"i.jsonl", "i-0.jsonl", "r.jsonl", *pictures}
 
 
@@ -197,29 +198,28 @@ def test_what_fails_while_a_report_is_made_leaves_no_draft(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_numbered_pages_and_pictures_replace_only_what_attnviz_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "suffix",
+    [".html", *(pytest.param(name, marks=pytest.mark.slow) for name in (".png", ".svg", ".pdf"))],
+)
+def test_numbered_files_replace_only_what_attnviz_made(suffix: str, tmp_path: Path) -> None:
     asked: tuple[object, ...] = ("self", "a b", "c d", *OWN, "-q", "-f", "none")
-    for option, suffix in (
-        ("--html", ".html"),
-        ("--grid", ".png"),
-        ("--grid", ".svg"),
-        ("--grid", ".pdf"),
-    ):
-        path, first = tmp_path / f"pg{suffix}", tmp_path / f"pg-0{suffix}"
-        first.write_bytes(b"mine: attnviz")
-        done = attnviz(*asked, option, path)
-        assert done.status == 2
-        assert done.mistake.startswith(f"'{first}' is there, and not by attnviz: name another file")
-        assert first.read_bytes() == b"mine: attnviz"
-        if suffix == ".html":
-            assert attnviz(*asked, option, path, "--overwrite").status == 0
-        else:
-            first.unlink()
-            assert attnviz(*asked, option, path).status == 0
-        made_before = first.read_bytes()
-        first.write_bytes(made_before + b" ")
+    option = "--html" if suffix == ".html" else "--grid"
+    path, first = tmp_path / f"pg{suffix}", tmp_path / f"pg-0{suffix}"
+    first.write_bytes(b"mine: attnviz")
+    done = attnviz(*asked, option, path)
+    assert done.status == 2
+    assert done.mistake.startswith(f"'{first}' is there, and not by attnviz: name another file")
+    assert first.read_bytes() == b"mine: attnviz"
+    if suffix == ".html":
+        assert attnviz(*asked, option, path, "--overwrite").status == 0
+    else:
+        first.unlink()
         assert attnviz(*asked, option, path).status == 0
-        assert len(first.read_bytes()) <= len(made_before)
+    made_before = first.read_bytes()
+    first.write_bytes(made_before + b" ")
+    assert attnviz(*asked, option, path).status == 0
+    assert len(first.read_bytes()) <= len(made_before)
 
 
 def test_options_say_what_was_given_unless_it_is_written(
@@ -235,3 +235,17 @@ def test_options_say_what_was_given_unless_it_is_written(
     attnviz("self", "a b", "--seed", "3", "--weights", "w", "-o", "o", "--rejects", "r")
     assert {value for _, value in found[0].given} > {"a b", "w"}
     assert not {value for _, value in found[0].given} & {"o", "r", "3"}
+
+
+@pytest.mark.parametrize("name", [name for name, entry in FORMATS.items() if entry.suffix])
+def test_a_file_holds_what_its_suffix_says_or_is_refused(name: str, here: Path) -> None:
+    suffix = FORMATS[name].suffix
+    for command in (["align", "p.tsv"], ["align", "p.tsv", "--score", "gold.txt"]):
+        path = here / f"out{suffix}"
+        done = attnviz(*command, "-q", "-f", "none", "-o", path)
+        assert done.status == (2 if suffix in (".npz", ".parquet") else 0)
+        assert path.exists() == (done.status == 0)
+        asked = attnviz(*command, "-q", "-f", name)
+        if asked.status == 0 and suffix != ".txt":
+            assert asked.out == path.read_bytes()
+        path.unlink(missing_ok=True)

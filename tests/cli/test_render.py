@@ -68,8 +68,8 @@ def test_a_head_that_was_not_saved_is_told_with_those_that_were() -> None:
         (b"", "stdin is empty"),
         (b"hello", "stdin holds no saved maps: it is neither .npz nor JSON"),
         (b"[]", "stdin holds no maps"),
-        (b'{"schema": 1, "maps": []}', "the document's 'maps' are empty"),
-        (b"PK\x03\x04", "the .npz archive is damaged"),
+        (b'{"schema": 1, "maps": []}', "maps: expected 'array' of length >= 1"),
+        (b"PK\x03\x04", "is damaged: "),
     ],
 )
 def test_what_holds_no_map_is_told_in_one_line(data: bytes, message: str) -> None:
@@ -92,3 +92,20 @@ def test_reduced_maps_never_advise_a_layer_or_head_that_cannot_be_chosen() -> No
     shown = attnviz("render", "-", stdin=json.dumps(document).encode()).text
     assert "--layer" not in shown
     assert "layer mean" not in shown
+
+
+def test_a_table_shows_so_many_rows_and_says_how_to_see_more(tmp_path: Path) -> None:
+    words, path = [f"w{number}" for number in range(600)], tmp_path / "a.json"
+    one = {"stream": "cross", "query_tokens": words, "key_tokens": ["x"]}
+    one |= {"weights": [[[[1.0]] * 600]]}
+    path.write_text(json.dumps({"schema": 1, "maps": [one]}))
+    told = "rows: --max-rows 600 shows all"
+    table = attnviz("render", path)
+    assert f"500 of 600 {told}" in table.text
+    assert "w499" in table.text
+    assert "w500" not in table.text
+    assert f"7 of 600 {told}" in attnviz("render", path, "--max-rows", "7").text
+    for every in (("--max-rows", "0"), ("-f", "tsv", "--max-rows", "7")):
+        whole = attnviz("render", path, *every).text
+        assert "w599" in whole
+        assert "max-rows" not in whole

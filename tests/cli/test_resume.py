@@ -276,7 +276,10 @@ def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> N
         before = left(tmp_path)
         done = attnviz(*asked)
         assert (done.status, done.out) == (1, b"")  # of two bad lines
-        assert done.err == f"note: '{path}' is complete: nothing is left to do\n"
+        assert done.err == (
+            f"note: '{path}' is complete: nothing is left to do\n"
+            "attnviz: error: 2 records came to nothing in the run that this one continues\n"
+        )
         assert left(tmp_path) == before
 
 
@@ -300,7 +303,9 @@ def test_killed_behind_its_end_it_ends_with_the_same_status(
     )
     journal = tmp_path / "out" / f".{name}.journal"
     assert json.loads(journal.read_bytes())["ended"]
-    assert attnviz(*asked, "--resume").status == 1
+    done = attnviz(*asked, "--resume", "-q")
+    assert done.status == 1
+    assert "came to nothing in the run that this one continues" in done.err
     assert {*left(tmp_path / "out")} == {name, "rejects.jsonl"}
 
 

@@ -121,7 +121,7 @@ def keep(case: Case, folder: Path, kind: str) -> None:
     if case.stdin:
         (folder / "STDIN").write_bytes(case.stdin)
     for name, data in case.files.items():
-        if data is not None and len(os.fsencode(Path(name).name)) < 256:
+        if isinstance(data, bytes):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
 

@@ -25,9 +25,12 @@ TEMPLATES = (
 )
 
 
-def hostile(draw: st.DrawFn, kind: str) -> dict[str, bytes]:
-    """The files of a tiny model of a kind, one or two of them made wrong."""
+def hostile(draw: st.DrawFn, kind: str, *, template: bool = False) -> dict[str, bytes]:
+    """The files of a tiny model of a kind, one or two of them made wrong, or its template alone."""
     files = dict(world.model_files(kind))
+    if template:
+        _template(draw, files)
+        return files
     act = draw(st.integers(0, 9))
     names = sorted(files)
     if act < 4:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -11,8 +12,10 @@ from attnviz.cli.app import COMMANDS
 from attnviz.cli.options import OPTIONS
 from tests.fuzz import world
 from tests.fuzz.campaign import VALID_SHARE, failures
-from tests.fuzz.run import Case
+from tests.fuzz.invariants import broken
+from tests.fuzz.run import Case, run
 from tests.fuzz.strategies import cases, parameters
+from tests.invoke import fresh
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sees runs through Linux's /proc")
 
@@ -32,21 +35,48 @@ def check(case: Case) -> None:
     assert not wrong, f"{wrong}\n{case.line}"
 
 
-@pytest.mark.skip(reason="not yet clean")
 @settings(drawn, max_examples=30)
-@given(cases())
+@given(cases(models=False))
 def test_a_few_random_command_lines_keep_every_invariant(case: Case) -> None:
-    if "--model" not in case.argv:  # which loads torch
-        check(case)
+    check(case)
 
 
-@pytest.mark.skip(reason="not yet clean")
 @settings(drawn, max_examples=470)
 @given(cases())
 @pytest.mark.slow
 @pytest.mark.models
 def test_random_command_lines_keep_every_invariant(case: Case) -> None:
     check(case)
+
+
+OWN = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
+LINES = b'{"text": "the cat"}\n{bad\n\xff\n{"text": 3}\n\n{"text": "\x1b[31m"}\n{"text": "a car"}\n'
+TOGETHER = (
+    ("self", "--input", "t.jsonl", *OWN, "-f", "jsonl"),
+    ("heads", "--input", "t.jsonl", *OWN, "--rejects", "r.jsonl"),
+    ("corpus", "t.jsonl", *OWN, "-f", "json"),
+    ("align", "t.jsonl", "-f", "json"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", TOGETHER, ids=[words[0] for words in TOGETHER])
+def test_two_workers_keep_every_invariant_and_write_what_one_does(words: tuple[str, ...]) -> None:
+    ran = [run(Case((words, *more), {"t.jsonl": LINES})) for more in ((), (("--workers", "2"),))]
+    assert [broken(one) for one in ran] == [[], []]
+    assert (ran[0].status, ran[0].out) == (ran[1].status, ran[1].out)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_a_ray_cluster_writes_what_one_process_does(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "t.jsonl").write_bytes(LINES)
+    words = ("self", "--input", tmp_path / "t.jsonl", *OWN, "-f", "jsonl")
+    alone, shared = (fresh(*words, *more) for more in ((), ("--engine", "ray", "--workers", "2")))
+    assert (alone.status, alone.out) == (shared.status, shared.out)
+    assert "Traceback" not in shared.err
+    assert alone.err.splitlines() == shared.err.splitlines()
 
 
 @pytest.mark.slow

@@ -46,6 +46,7 @@ BREAKING: dict[str, tuple[Ran, ...]] = {
         ran(err=b"note: a\x1b[31mb\n"),
         ran(err="note: a\u202eb\n".encode()),
         ran(err=b"something else\n"),
+        ran(err=b"note: " + b"a" * 30_000 + b"\n"),
     ),
     "tells_one_error": (
         ran(Case(()), status=2, err=b"attnviz: error: a\nattnviz: error: b\n"),
@@ -168,6 +169,17 @@ def test_a_run_that_fills_the_memory_is_seen_and_held_back(
     assert "stays_small" in dict(broken(found))
     found = seen(lambda: bytearray(2 * harness.ROOM) and None, tmp_path / "b")
     assert isinstance(found.error, MemoryError)
+
+
+@pytest.mark.parametrize("option", ["--weights", "--input"])
+def test_a_file_of_the_same_name_is_read_anew(option: str) -> None:
+    words = ("self", option, "a.json" if option == "--weights" else "a.txt", "-f", "json")
+    told = []
+    for text in ("one two", "three four"):
+        saved = run(Case((("self", text), ("-f", "json")))).out
+        told.append(run(Case((words,), {"a.json": saved, "a.txt": text.encode()})).out)
+    assert b"one" in told[0]
+    assert b"three" in told[1]
 
 
 def test_the_real_command_line_is_run() -> None:

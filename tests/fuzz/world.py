@@ -6,8 +6,10 @@ import atexit
 import gzip
 import io
 import json
+import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -29,8 +31,9 @@ PAIRS = "The red car\tLa voiture rouge\nthe cat\tle chat\n"
 
 @cache
 def home() -> Path:
-    """A folder of this process, removed at its end."""
-    folder = Path(tempfile.mkdtemp(prefix="attnviz-fuzz-"))
+    """A folder of this process, in memory where that can be, removed at its end."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="attnviz-fuzz-", dir=memory))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
@@ -148,6 +151,31 @@ def others() -> dict[str, bytes]:
     }
 
 
+@cache
+def bombs() -> dict[str, bytes]:
+    """Small files that hold, or claim to hold, what fills a memory."""
+    zeros = gzip.compress(b"a" * (100 << 20), 1, mtime=0)
+    header = b"\x93NUMPY\1\0v\0" + (
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 300000, 300000), }".ljust(117)
+        + b"\n"
+    )
+    claims = io.BytesIO()
+    with zipfile.ZipFile(claims, "w") as archive:
+        archive.writestr("weights.npy", header + b"\0" * 64)
+    filled = io.BytesIO()
+    np.savez_compressed(filled, weights=np.zeros((1, 4, 2500, 2500), np.float32))
+    deep = b"[" * 100_000
+    return {
+        "line.txt.gz": zeros,
+        "line.jsonl.gz": zeros,
+        "claims.npz": claims.getvalue(),
+        "filled.npz": filled.getvalue(),
+        "deep.json": deep,
+        "deep.jsonl": b'{"maps": ' + deep,
+        "rows.tsv": b"a\tb\n" * 500,
+    }
+
+
 KINDS = {
     "texts": texts,
     "pairs": pairs,
@@ -166,6 +194,7 @@ def files(kind: str) -> Mapping[str, bytes]:
 
 def make() -> None:
     """Make everything now, so that no run pays for it and none is drawn while it is made."""
+    bombs()
     for kind in KINDS:
         files(kind)
     for kind in MODELS:

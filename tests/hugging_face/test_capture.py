@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -202,9 +203,9 @@ def test_a_second_pass_needs_each_matrix_twice(dtype, size, monkeypatch):
 )
 def test_rows_may_sum_to_a_little_more_than_one(dtype, most):
     model = SimpleNamespace(config=BertConfig(), dtype=dtype)
-    readings.check_rows(np.array([[[1 + 0.9 * most, 0.0]]]), "7", model)
+    readings.check_rows(np.array([[[1 + 0.9 * most, 0.0]]]), "7", model, "self")
     with pytest.raises(AttentionError) as caught:
-        readings.check_rows(np.array([[[0.5 + 1.1 * most, 0.5]]]), "7", model)
+        readings.check_rows(np.array([[[0.5 + 1.1 * most, 0.5]]]), "7", model, "self")
     assert str(caught.value) == (
         "layer 7 of architecture 'bert' gives out values down to 0.5 in rows that sum to as much "
         f"as {1 + 1.1 * most:.4g}: these are not attention weights"
@@ -277,6 +278,9 @@ def test_exact_links_are_named_by_their_tokens_layers_and_heads():
         Link("a", "z", 0.25, "0", "1", 0, 2),
     )
     assert (made.query_side, made.key_side) == ("text", "other")
+    later = replace(item, layers=("7",))
+    assert as_map(later, WORDS, "text", "other").layers == ("7",)
+    assert [link.layer for link in as_map(later, WORDS, "text", "other").links] == ["7"] * 3
 
 
 def test_what_would_fill_the_strongest_links_is_left_out_of_them():
@@ -327,3 +331,28 @@ def test_of_a_batch_the_first_text_alone_is_checked_and_padding_is_left_out(
         np.testing.assert_allclose(item.weights, alone.weights, atol=1e-5)
         assert item.route == f"{kernel}, {how}"
         assert item.layers == alone.layers
+        assert item.grid == alone.grid
+
+
+@pytest.mark.parametrize(("calls", "ended"), [(3, True), (None, False)])
+def test_a_pass_ends_when_all_its_layers_are_read(calls, ended, loaded):
+    model, ran = copy.deepcopy(loaded("bert").model), []
+    model.register_forward_hook(lambda *_: ran.append(1))
+    ids = torch.tensor([[2, 5, 6, 7, 3]])
+    ((found,),) = capture_many(model, {"input_ids": ids}, [{"self": (5, 5)}], calls)
+    assert found.layers == ("0", "1", "2")
+    assert ran == [1] * (not ended)
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_every_layer_is_checked_by_its_name_and_stream(by_hand, loaded, monkeypatch):
+    if by_hand:
+        monkeypatch.setattr(readings, "read_calls", lambda *_: [])
+    checked = []
+    monkeypatch.setattr(
+        "attnviz.models.hugging_face.capture.capture.check_rows",
+        lambda array, *named: checked.append((array.shape, named[0], named[2])),
+    )
+    ids = torch.tensor([[2, 5, 6, 7, 3]])
+    capture(loaded("bert").model, {"input_ids": ids}, {"self": (5, 5)})
+    assert checked == [((4, 5, 5), str(layer), "self") for layer in range(3)]

@@ -217,3 +217,12 @@ def test_of_a_target_over_its_source_every_link_counts(loaded):
     assert whole.weights.shape[2:] == (6, 7)
     for weights, heads in zip(whole.weights, pooled.links, strict=True):
         assert_same(heads, brute_force(weights, IgnoredPositions(), 42), weights, 1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_head_is_read_on_while_its_weakest_link_may_be_beaten(count, monkeypatch):
+    monkeypatch.setattr(exact_links, "ROWS", 1)
+    call, weights = sdpa(causal=False, sharp=1.5)
+    frame = PooledGrid(in_blocks(0, 21, 7), in_blocks(0, 21, 7))
+    found = found_in(call, frame, HIDDEN, count)
+    assert_same(found, brute_force(weights.numpy(), HIDDEN, count), weights, rounding(call))

@@ -174,7 +174,15 @@ def test_more_than_is_stored_is_refused_before_anything_is_built(
     assert str(folder) in line
 
 
-@pytest.mark.parametrize(("family", "file", "name", "value", "what"), WRONG)
+def but_slow(rows: list[Any]) -> list[Any]:
+    """Rows of a table, those of three families in the whole suite only."""
+    return [
+        pytest.param(*row, marks=() if row[0] in ("bert", "gpt2", "t5") else pytest.mark.slow)
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize(("family", "file", "name", "value", "what"), but_slow(WRONG))
 def test_a_wrong_entry_is_one_line(
     family: str, file: str, name: str, value: Any, what: str, broken: Any, photo: Path
 ) -> None:
@@ -205,6 +213,42 @@ def test_tokens_beyond_the_embeddings_are_refused(broken: Any, photo: Path) -> N
     tensors[name] = tensors[name][:12].clone()
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     refused(ask("bert", folder, photo), r"the tokenizer does not belong .*knows 0 to 11")
+
+
+def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, capfd: Any) -> None:
+    folder = broken("bert", WORDS, {})
+    entries = json.loads((folder / WORDS).read_text())
+    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
+    entries["pre_tokenizer"] = slow | {"invert": False}
+    (folder / WORDS).write_text(json.dumps(entries))
+    done = attnviz("self", "a" * 40 + "!", "--model", folder)
+    refused(done, "the tokenizer in .* fails on this text: .*retry-limit")
+    assert capfd.readouterr().err == ""  # where Rust writes its own trace
+
+
+def test_what_others_write_while_a_panic_is_awaited_is_kept(capfd: Any) -> None:
+    import os
+
+    with errors.silent_panics():
+        os.write(2, b"a word")
+    assert capfd.readouterr().err == "a word"
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "~no-such-user/x", "a\0b"])
+def test_a_name_that_no_folder_can_have_is_one_line(name: str) -> None:
+    refused(attnviz("self", "a", "--model", name), "there (is|can be) no folder")
+
+
+@pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../..", b""])
+def test_a_reference_that_is_no_commit_leads_nowhere(
+    commit: bytes, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    (tmp_path / "models--a" / "refs").mkdir(parents=True)
+    (tmp_path / "models--a" / "snapshots").mkdir()
+    (tmp_path / "models--a" / "refs" / "main").write_bytes(commit)
+    assert len(attnviz("models").lines) == 1
+    refused(attnviz("self", "a", "--model", "a"), "is neither a folder nor in the local cache")
 
 
 def test_a_shape_larger_than_its_place_is_refused(broken: Any, photo: Path) -> None:
@@ -328,6 +372,7 @@ def test_an_endless_template_is_stopped(
     refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
 
 
+@pytest.mark.slow
 def test_a_template_process_makes_what_transformers_makes(folder_of: Any) -> None:
     from transformers import AutoTokenizer
 

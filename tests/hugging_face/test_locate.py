@@ -59,6 +59,19 @@ def test_a_folder_is_itself(tmp_path):
     assert locate(str(tmp_path)) == tmp_path
 
 
+@pytest.mark.parametrize(
+    "reference", [b"../../models--people--tiny/snapshots/c0ffee", b"..", b"\xff", b""]
+)
+def test_a_cached_reference_that_is_no_commit_leads_nowhere(reference, cache, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    other = cache / "models--people--other"
+    (other / "snapshots").mkdir(parents=True)
+    (other / "refs").mkdir()
+    (other / "refs" / "main").write_bytes(reference)
+    refuse("nor in the local cache", "people/other")
+    assert [model.name for model in list_cached_models()] == ["people/tiny"]
+
+
 def test_a_folder_has_no_revision(tmp_path):
     with pytest.raises(UsageError, match=r"no revision 'v2'"):
         locate(str(tmp_path), "v2")

@@ -255,3 +255,25 @@ def test_of_a_batchs_first_text_only_its_own_queries_must_explain_the_output(giv
     for first in (6, None):
         with pytest.raises(AttentionError, match=r"^attention of 'h\.3\.attn' cannot be read: "):
             read_call("h.3.attn", off, replace(whole, first=first))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "head"),
+    [
+        # Of 4 heads of size 4 and 2 groups, the third of the second text answers 0 in a row.
+        ((1e20, 1e19), {}, 2),
+        ((1e20, 1e18), {}, None),
+        ((1e20, 1e19), {"scaling": 1e-9}, None),
+        ((1e20, 1e18), {"scaling": 5.0}, 2),
+        ((1.0, 1e19), {}, None),
+    ],
+)
+def test_a_row_of_zeros_is_broken_where_its_own_scores_are_too_large(sizes, options, head):
+    query, key = torch.full((2, 4, 3, 4), 1e-3), torch.full((2, 2, 5, 4), 1e-3)
+    # The scores of the first head overflow too, but it answers something.
+    query[:, 0] = 1e20
+    query[1, 2, 1], key[1, :, 4] = sizes[0] / 2, sizes[1] / 2
+    output = torch.ones(2, 3, 4, 4)
+    output[1, 1, 2] = output[0, 2, 3] = 0
+    call = Call(None, None, query, key, key.clamp(max=1), None, options, output)
+    assert probe.broken_head(call) == head

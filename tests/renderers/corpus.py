@@ -17,7 +17,7 @@ def corpus(texts: int = 20, layers: int = 2, heads: int = 2) -> CorpusReport:
     counts = WordCounts()
     for number in range(texts):
         counts.add(text_of(number))
-    found = Aggregates(counts.vocabulary(), replicates=40)
+    found = Aggregates(counts.vocabulary())
     for number in range(texts):
         found.add(attention_of(number, layers=layers, heads=heads), number)
     found.failed = 3

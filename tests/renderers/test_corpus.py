@@ -31,7 +31,7 @@ def test_a_table_says_how_large_the_corpus_is_and_what_failed() -> None:
     lines = corpus_table(corpus(), "measures", Display()).splitlines()
     tokens = corpus().streams[0].tokens
     assert lines[1] == f"20 texts · {tokens} tokens · 3 could not be read"
-    assert "95% bootstrap interval of the mean, 40 Poisson replicates" in " ".join(lines)
+    assert "95% interval of the mean (Hall's transformed t, texts as units)" in " ".join(lines)
 
 
 def test_a_mean_stands_beside_half_its_interval() -> None:
@@ -133,7 +133,7 @@ def test_the_picture_names_its_measures_and_intervals() -> None:
     for meaning in corpus().streams[0].measures:
         assert meaning.name in words
     told = " ".join(notes_of(figure))
-    assert "95% bootstrap interval" in told
+    assert "95% interval of the mean" in told
     assert "3 texts could not be read" in told
 
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import random
 import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.errors import InputError
+from attnviz.storage import documents, matrices
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.documents import dump_json, parse_json, to_document
-from attnviz.storage.saved import holds_attention, read_attention
+from attnviz.storage.parquet import ABOUT, ParquetWriter
+from attnviz.storage.saved import holds_attention, read_any, read_attention
+from tests.invoke import attnviz
 from tests.samples import attention_of, checked, self_map
 
 SAVED = attention_of(self_map(["a", "b"], 2, 2), text="a b")
@@ -137,3 +148,139 @@ def test_json_shows_nothing_raw_that_turns_or_hides_text() -> None:
     dumped = dump_json({"a": text})
     assert dumped.isascii()
     assert json.loads(dumped)["a"] == text
+
+
+def rewritten(data: bytes, member: str, change: Callable[[bytes], bytes]) -> bytes:
+    """The archive with one member changed, so that only the member is wrong."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as before, zipfile.ZipFile(file, "w") as after:
+        for name in before.namelist():
+            content = before.read(name)
+            after.writestr(name, change(content) if name == member else content)
+    return file.getvalue()
+
+
+@checked
+@given(st.lists(st.tuples(st.integers(6, 117), st.sampled_from(b"0(){}'|<O-T\n")), min_size=1))
+def test_a_broken_header_of_a_member_is_harmless_or_an_input_error(
+    spoilt: list[tuple[int, int]],
+) -> None:
+    def change(content: bytes) -> bytes:
+        broken = bytearray(content)
+        for place, letter in spoilt:
+            broken[place] = letter
+        return bytes(broken)
+
+    for member in ("0/0/self.npy", "attnviz.npy"):
+        with contextlib.suppress(InputError):
+            list(read_any(rewritten(ARCHIVE, member, change), "'f'"))
+
+
+@pytest.mark.parametrize(
+    ("claimed", "message"),
+    [
+        ("(2, 2, 9, 9)", "says 1296 bytes and has"),
+        ("(2, 2, 2, 2**62)", "damaged"),
+        ("(9**40, 2, 2, 2)", "damaged"),
+        ("(16,)", "has the shape (16,), not (2, 2, 2, 2)"),
+        ("(4, 1, 2, 2)", "has the shape (4, 1, 2, 2), not (2, 2, 2, 2)"),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused_before_the_numbers_are_read(
+    claimed: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def claim(content: bytes) -> bytes:
+        return (
+            content[:10]
+            + content[10:128].replace(b"(2, 2, 2, 2)", claimed.encode())[:118].ljust(118)
+            + content[128:]
+        )
+
+    monkeypatch.setattr("attnviz.storage.archive.read_member", lambda *rest: pytest.fail("read"))
+    with pytest.raises(InputError) as caught:
+        list(read_attention(rewritten(ARCHIVE, "0/0/self.npy", claim), "'f'"))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["weights", "attention"])
+def test_numbers_that_fit_no_token_are_not_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnviz.storage.matrices.SMALL", 0)
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, **{name: np.zeros((300, 300)), "tokens": np.array(["a", "b"])})
+    real, read = matrices.read_member, list[str]()
+
+    def noted(archive: zipfile.ZipFile, member: str) -> Any:
+        read.append(member)
+        return real(archive, member)
+
+    monkeypatch.setattr(matrices, "read_member", noted)
+    mistake = attnviz("self", "--weights", path).mistake
+    assert "300" in mistake
+    assert set(read) <= {"tokens.npy"}
+
+
+def test_what_would_fill_the_memory_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "SMALL", 0)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=8))
+    with pytest.raises(InputError, match=r"more than half of the .* memory that are free"):
+        list(read_attention(ARCHIVE, "'f'"))
+
+
+@pytest.mark.parametrize("command", ["render", "self"])
+def test_complex_numbers_never_lose_a_part_without_a_word(command: str, tmp_path: Path) -> None:
+    path, given = tmp_path / "a.npz", (("--weights",) if command == "self" else ())
+    index = np.array(json.dumps([json.loads(DOCUMENT)]))
+    members = {"0/0/self": SAVED.weights.astype(complex)}
+    for content in ({"attention": np.eye(2) * 1j}, {"attnviz": index, **members}):
+        np.savez(path, **content)
+        assert "complex numbers: store real ones" in attnviz(command, *given, path).mistake
+
+
+def rows_of(**columns: Any) -> bytes:
+    plain = {"id": "0", "text": "a b", "provenance": "{}", "maps": []} | columns
+    file = io.BytesIO()
+    row = {name: value for name, value in plain.items() if value is not Ellipsis}
+    pq.write_table(pa.Table.from_pylist([row]).replace_schema_metadata(ABOUT), file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"provenance": ...}, "column 'provenance' holds no JSON"),
+        ({"provenance": None}, "column 'provenance' holds no JSON"),
+        ({"provenance": 7}, "column 'provenance' holds no JSON"),
+        ({"maps": ...}, "no 'maps'"),
+        ({"maps": None}, "maps: expected 'array'"),
+        ({"maps": 3}, "maps: expected 'array', got 'int'"),
+        ({"maps": [None]}, "maps[0]: expected 'object', got 'null'"),
+        ({"maps": [{"stream": "s", "query_tokens": ["a"], "key_tokens": ["a"]}]}, "no matrix"),
+        ({"maps": [{"stream": "s", "weights": ["x"]}]}, "missing required field 'query_tokens'"),
+    ],
+)
+def test_foreign_parquet_is_told_by_its_column(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        list(read_attention(rows_of(**columns), "'f'"))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights"), [([1, 1, 1, 2], [1.0]), ([1, 1, -1, 1], [1.0]), ([1], [1.0]), (None, [1])]
+)
+def test_weights_that_do_not_fill_their_shape_are_an_input_error(shape: Any, weights: Any) -> None:
+    item = {"stream": "s", "query_tokens": ["a"], "key_tokens": ["a"], "starts": [0, 0]}
+    with pytest.raises(InputError, match="text 0 of 'f': "):
+        list(read_attention(rows_of(maps=[{**item, "shape": shape, "weights": weights}]), "'f'"))
+
+
+def test_damaged_parquet_never_ends_the_process() -> None:
+    writer = ParquetWriter()
+    data = writer.add(SAVED, 0) + writer.finish()
+    for seed in range(200):
+        drawn, damaged = random.Random(seed), bytearray(data)
+        for _ in range(3):
+            damaged[drawn.randrange(len(data))] = drawn.randrange(256)
+        with contextlib.suppress(InputError):
+            list(read_any(bytes(damaged), "'f'"))

@@ -202,7 +202,7 @@ def test_attnvizs_own_files_are_no_dumps():
         (npz(layer_0=np.eye(2), layer_1=np.eye(3)), "different shapes"),
         (npz(attention=WEIGHTS, layer_0=WEIGHTS[0]), "both at once and by layer"),
         (npz(attention=3 * WEIGHTS), "outside 0 to 1"),
-        (npz(attention=np.full((2, 2), np.nan)), "not finite"),
+        (npz(attention=np.full((2, 2), np.nan)), "NaN or infinite"),
         (npz(scores=WEIGHTS), "no member 'attnviz'"),
         (b'{"attention": [[1, 0], [1]]}', "rows of different lengths"),
         (b'{"attention": [[1]], "tokens": [3]}', "not a list of words"),

@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attnviz.core.attention_map import Focus, Link, Provenance, Token
+from attnviz.core.attention_map import Attention, Focus, Link, Provenance, Token
 from attnviz.core.errors import InputError
-from attnviz.renderers import Display
-from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.storage.documents import dump_json, to_document
 from attnviz.storage.parquet import ABOUT
 from attnviz.storage.saved import read_any
@@ -31,6 +29,12 @@ WRONG: tuple[Any, ...] = (
     *([], [[]], ["x"], [1], [None], {}, {"x": 1}, {"x": {"y": []}}),
 )
 FORMATS = ("json", "jsonl", "npz", "parquet")
+COMMANDS = (
+    *(("render",), ("render", "--record", "0"), ("compare", "{}"), ("self", "--weights")),
+    *(("render", "-f", "heatmap"), ("render", "-f", "jsonl"), ("render", "--special", "drop")),
+    *(("render", "-f", "links"), ("render", "--stream", "a-to-b"), ("render", "--words")),
+)
+"""What reads saved documents, each with the file behind it; {} is a sound one."""
 
 
 def whole() -> dict[str, Any]:
@@ -96,22 +100,92 @@ def saved(document: dict[str, Any], kind: str) -> bytes | None:
         return "".join(json.dumps(line) + "\n" for line in (WHOLE, document)).encode()
     items = document.get("maps")
     maps = [m for m in items if isinstance(m, dict)] if isinstance(items, list) else []
-    if kind == "npz":
-        members = {
-            f"0/{number}/{item.get('stream')}": np.array(item.pop("weights", 0))
-            for number, item in enumerate(maps)
-        }
-        file = io.BytesIO()
-        np.savez(file, attnviz=np.array(json.dumps([document])), **members)
-        return file.getvalue()
+    try:
+        return archived(document, maps) if kind == "npz" else tabled(document, maps)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
+
+
+def archived(document: dict[str, Any], maps: list[dict[str, Any]]) -> bytes:
+    members = {
+        f"0/{number}/{item.get('stream')}": np.array(item.pop("weights", 0))
+        for number, item in enumerate(maps)
+    }
+    file = io.BytesIO()
+    np.savez(file, attnviz=np.array(json.dumps([document])), **members)
+    return file.getvalue()
+
+
+def tabled(document: dict[str, Any], maps: list[dict[str, Any]]) -> bytes:
     for item in maps:
         weights = np.array(item.get("weights", 0))
-        item |= {"weights": weights.ravel().tolist(), "shape": list(weights.shape)}
+        plain = {"starts": [0, 0], "blocks": [1, 1], "links": []} | item
+        item |= plain | {"weights": weights.ravel().tolist(), "shape": list(weights.shape)}
     row = {**document, "provenance": json.dumps(document["provenance"])}
-    try:
-        table = pa.Table.from_pylist([row]).replace_schema_metadata(ABOUT)
-        file = io.BytesIO()
-        pq.write_table(table, file)
-    except (pa.ArrowException, OverflowError, TypeError):
-        return None
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([row]).replace_schema_metadata(ABOUT), file)
     return file.getvalue()
+
+
+def answer(data: bytes) -> list[Attention] | InputError:
+    """What is read, or why it is not."""
+    try:
+        return list(read_any(data, "'f'"))
+    except InputError as error:
+        return error
+
+
+@pytest.mark.parametrize("kind", [*FORMATS[:3], pytest.param("parquet", marks=pytest.mark.slow)])
+def test_any_field_of_any_wrong_type_is_an_input_error_or_read(kind: str) -> None:
+    cases = [saved(changed(at, value), kind) for at in PLACES for value in WRONG]
+    told = [answer(data) for data in cases if data is not None]
+    refused = [item for item in told if isinstance(item, InputError)]
+    assert not [error for error in refused if "\n" in str(error)]
+    assert len(refused) > len(PLACES)
+
+
+@pytest.mark.parametrize("kind", [*FORMATS[:3], pytest.param("parquet", marks=pytest.mark.slow)])
+def test_what_was_not_changed_is_read(kind: str) -> None:
+    data = saved(WHOLE, kind)
+    assert data is not None
+    *_, found = read_any(data, "'f'")
+    assert json.loads(dump_json(to_document(found))) == WHOLE
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_answers_or_tells_a_wrong_field_in_one_line(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    sound, file = tmp_path / "sound.json", tmp_path / "changed.json"
+    sound.write_text(json.dumps(WHOLE))
+    for turn, value in enumerate(WRONG):
+        for at in PLACES[turn :: len(WRONG)]:
+            file.write_text(json.dumps(changed(at, value)))
+            first, *rest = (word.format(sound) for word in command)
+            done = attnviz(first, *rest, file, "-q")
+            assert done.status in (0, 1, 2), (at, value)
+            assert "Traceback" not in done.err
+            if done.status:
+                assert done.mistake, (at, value)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (("maps", 0, "query_tokens", 0, "start"), -1, "maps[0].query_tokens[0].start: expected"),
+        (("provenance", "trained"), "no", "provenance.trained: expected 'bool | null', got 'str'"),
+        (("text",), ["a"], "text: expected 'str | null', got 'array'"),
+        (("maps", 1, "blocks"), [0, 1], "maps[1].blocks[0]: expected 'int' >= 1"),
+    ],
+)
+@pytest.mark.parametrize("kind", [*FORMATS[:3], pytest.param("parquet", marks=pytest.mark.slow)])
+def test_the_record_and_the_field_are_named(
+    kind: str, at: Path_, value: Any, message: str, tmp_path: Path
+) -> None:
+    data = saved(changed(at, value), kind)
+    assert data is not None
+    file = tmp_path / f"a.{kind}"
+    file.write_bytes(data)
+    record = {"jsonl": "line 2"}.get(kind, "text 0")
+    mistake = attnviz("render", file, "-f", "none").mistake
+    assert mistake.startswith(f"{record} of '{file}': {message}")

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.bootstrap import REPLICATES, poisson_weights, replicate_sums
 from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, figures_of
 from attnviz.analyses.corpus.strongest import Strongest, source_text
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
@@ -24,7 +23,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
 
-SCHEMA = 2
+SCHEMA = 3
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
 """What identifies a stream: its name and those of its layers and heads."""
@@ -37,8 +36,8 @@ _BLOCK_NUMBERS = 2**20
 class Aggregates:
     """Numbers over the texts of a corpus, or of a part of it."""
 
-    def __init__(self, vocabulary: Vocabulary, replicates: int = REPLICATES, seed: int = 0) -> None:
-        self.vocabulary, self.replicates, self.seed = vocabulary, replicates, seed
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
         self.texts = self.failed = 0
         self.first: dict[str, Any] | None = None
         self.streams: dict[StreamName, StreamTally] = {}
@@ -58,8 +57,6 @@ class Aggregates:
 
     def merge(self, other: Aggregates) -> None:
         """Add those of the texts that come next in the same corpus."""
-        if (other.replicates, other.seed) != (self.replicates, self.seed):
-            raise ValueError("aggregates of different bootstraps do not add up")
         self.texts += other.texts
         self.failed += other.failed
         self.first = self.first or other.first
@@ -68,7 +65,7 @@ class Aggregates:
 
     def _stream(self, name: StreamName) -> StreamTally:
         if name not in self.streams:
-            self.streams[name] = StreamTally(name, self.vocabulary, self.replicates, self.seed)
+            self.streams[name] = StreamTally(name, self.vocabulary)
         return self.streams[name]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -76,8 +73,6 @@ class Aggregates:
         streams = self.streams.values()
         document = {
             "schema": SCHEMA,
-            "replicates": self.replicates,
-            "seed": self.seed,
             "texts": self.texts,
             "failed": self.failed,
             "first": self.first,
@@ -94,7 +89,7 @@ class Aggregates:
         document = parse_json(str(arrays[INDEX]), f"member '{INDEX}'")
         if document["schema"] != SCHEMA:
             raise ValueError(f"aggregates of schema {document['schema']}, not {SCHEMA}")
-        found = cls(vocabulary, document["replicates"], document["seed"])
+        found = cls(vocabulary)
         found.texts, found.failed = document["texts"], document["failed"]
         found.first = document["first"]
         for place, stream in enumerate(document["streams"]):
@@ -117,14 +112,12 @@ class Aggregates:
 class StreamTally:
     """One stream of a corpus."""
 
-    def __init__(
-        self, name: StreamName, vocabulary: Vocabulary, replicates: int, seed: int
-    ) -> None:
+    def __init__(self, name: StreamName, vocabulary: Vocabulary) -> None:
         self.stream, self.layers, self.heads = name
         self.vocabulary = vocabulary
         self.meanings: dict[str, tuple[str, str, str]] = {}
         heads = len(self.layers) * len(self.heads)
-        self.sums = StreamSums((len(self.layers), len(self.heads)), replicates, seed)
+        self.sums = StreamSums((len(self.layers), len(self.heads)))
         self.pairs = PairTable(vocabulary.paired, heads)
         self.strongest = Strongest(heads)
 
@@ -138,7 +131,7 @@ class StreamTally:
         if item.query_tokens != item.key_tokens or item.query_side != item.key_side:
             queries = read_axis(item.query_tokens, texts.get(item.query_side) or "")
         words = in_words(subject, queries, keys)
-        self.sums.add(number, figures_of(subject, measures, classes_of(keys, self.vocabulary)))
+        self.sums.add(figures_of(subject, measures, classes_of(keys, self.vocabulary)))
         self.pairs.add(words)
         self.strongest.add(number, words, source_text(attention, words))
         for name, measure in measures.items():
@@ -182,28 +175,23 @@ class StreamSums:
     """Sums over the texts of one stream.
 
     Attributes:
-        sums: arrays by name, each but the replicates' of shape (figures, layers, heads): the
-            "count" of texts that say something, their "total", and of measured values the "spread",
-            the sum of squared differences from the mean; what the bootstrap needs as "replicate
-            total" and "replicate count", shape (replicates, measures, layers, heads).
+        sums: arrays by name of shape (figures, layers, heads): the "count" of texts that say
+            something, their "total", and of measured values, (measures, layers, heads), the sums of
+            squared and of cubed differences from the mean, "spread" and "skew".
     """
 
-    def __init__(self, shape: tuple[int, int], replicates: int, seed: int) -> None:
-        self.replicates, self.seed = replicates, seed
+    def __init__(self, shape: tuple[int, int]) -> None:
         measured = (len(MEASURED), *shape)
         self.sums: dict[str, NDArray[Any]] = {
             "count": np.zeros((COUNT, *shape), dtype=np.int64),
             "total": np.zeros((COUNT, *shape)),
             "spread": np.zeros(measured),
-            "replicate total": np.zeros((replicates, *measured)),
-            "replicate count": np.zeros((replicates, *measured), dtype=np.int64),
+            "skew": np.zeros(measured),
         }
-        self._numbers: list[int] = []
         self._waiting: list[NDArray[np.float64]] = []
 
-    def add(self, number: int, figures: NDArray[np.float64]) -> None:
+    def add(self, figures: NDArray[np.float64]) -> None:
         """Take one more text."""
-        self._numbers.append(number)
         self._waiting.append(figures)
         if len(self._waiting) >= min(_BLOCK, max(_BLOCK_NUMBERS // figures.size, 1)):
             self.settle()
@@ -212,39 +200,33 @@ class StreamSums:
         """Add up the texts that wait."""
         if not self._waiting:
             return
-        numbers, figures = self._numbers, np.stack(self._waiting)
-        self._numbers, self._waiting = [], []
+        figures, self._waiting = np.stack(self._waiting), []
         known = np.isfinite(figures)
         count, total = known.sum(axis=0), np.where(known, figures, 0.0).sum(axis=0)
         values = figures[:, ROWS["value"]]
         apart = values - (total / np.maximum(count, 1))[ROWS["value"]]
-        weights = poisson_weights(self.seed, numbers, self.replicates)
-        totals, counts = replicate_sums(weights, values.reshape(*values.shape[:2], -1))
-        shape = self.sums["replicate total"].shape
-        self.merge(
-            {
-                "count": count,
-                "total": total,
-                "spread": np.where(known[:, ROWS["value"]], apart**2, 0.0).sum(axis=0),
-                "replicate total": totals.reshape(shape),
-                "replicate count": counts.reshape(shape),
-            }
-        )
+        apart = np.where(known[:, ROWS["value"]], apart, 0.0)
+        powers = {"spread": (apart**2).sum(axis=0), "skew": (apart**3).sum(axis=0)}
+        self.merge({"count": count, "total": total, **powers})
 
     def merge(self, others: Arrays) -> None:
         """Add the sums of other texts.
 
         Spreads are joined as by Chan, Golub and LeVeque (1979, Updating formulae and a pairwise
-        algorithm for computing sample variances), where nothing cancels.
+        algorithm for computing sample variances), where nothing cancels, and cubes as by Pébay
+        (2008, Formulas for robust, one-pass parallel computation of covariances and moments).
         """
-        counts = [sums["count"][ROWS["value"]] for sums in (self.sums, others)]
-        apart = np.subtract(
-            *(
-                sums["total"][ROWS["value"]] / np.maximum(count, 1)
-                for sums, count in zip((self.sums, others), counts, strict=True)
-            )
-        )
-        between = apart**2 * (counts[0] * counts[1] / np.maximum(counts[0] + counts[1], 1))
+        parts = (self.sums, others)
+        here, there = (sums["count"][ROWS["value"]].astype(np.float64) for sums in parts)
+        means = [
+            sums["total"][ROWS["value"]] / np.maximum(count, 1)
+            for sums, count in zip(parts, (here, there), strict=True)
+        ]
+        apart, both = means[1] - means[0], np.maximum(here + there, 1)
+        between = apart**2 * (here * there / both)
+        leaning = between * apart * ((here - there) / both)
+        leaning += 3 * apart * ((here * others["spread"] - there * self.sums["spread"]) / both)
         for name, array in self.sums.items():
             array += others[name]
         self.sums["spread"] += between
+        self.sums["skew"] += leaning

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.accumulators import Aggregates, StreamTally
-from attnviz.analyses.corpus.bootstrap import LEVEL, intervals
 from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ROWS
+from attnviz.analyses.corpus.intervals import LEVEL, intervals
 from attnviz.analyses.corpus.words import CLASSES
 from attnviz.analyses.heads import in_order, roles_of
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
@@ -33,8 +33,7 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
         streams=tuple(_stream_report(tally, order) for tally in aggregates.streams.values()),
         texts=aggregates.texts,
         failed=aggregates.failed,
-        interval=f"{LEVEL:.0%} bootstrap interval of the mean, {aggregates.replicates} Poisson "
-        f"replicates (seed {aggregates.seed}), texts as units",
+        interval=f"{LEVEL:.0%} interval of the mean (Hall's transformed t, texts as units)",
         fewest=FEWEST,
         provenance=replace(provenance, notes=()),
     )
@@ -50,12 +49,16 @@ def _stream_report(tally: StreamTally, order: str) -> StreamReport:
     values, uniform, tops = (means[ROWS[name]][kept] for name in ("value", "uniform", "top"))
     texts = count[ROWS["value"]][kept]
     deviation = np.sqrt(sums["spread"][kept] / np.maximum(texts - 1, 1))
-    totals, counts = (sums[f"replicate {name}"][:, kept] for name in ("total", "count"))
-    low, high = intervals(totals, counts, texts)
+    low, high = intervals(texts, values, sums["spread"][kept], sums["skew"][kept])
     measures = tuple(
         Meaning(name, MEASURES[name].short, *tally.meanings[name], float(np.nanmax(top)))
         for name, top in zip((MEASURED[place] for place in kept), tops, strict=True)
     )
+    for place, meaning in enumerate(measures):  # as far as there can be values
+        if meaning.name != "offset":
+            np.maximum(low[place], 0.0, out=low[place])
+        if meaning.unit == "share":
+            np.minimum(high[place], meaning.top, out=high[place])
     return StreamReport(
         stream=tally.stream,
         layers=tally.layers,

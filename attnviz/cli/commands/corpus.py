@@ -20,7 +20,7 @@ from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts, sharing
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.options import LARGEST_SEED, Options, opt
+from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.renderers.reports import Data
@@ -80,17 +80,13 @@ def corpus(
         "--frequencies FILE",
         "Word, tab, count a line: how frequent words are. Default: as in the texts.",
     ),
-    replicates: int = opt(
-        CHOICE, "--replicates N", "Bootstrap replicates behind each interval.", default=200, min=2
-    ),
-    bootstrap_seed: int = opt(
-        CHOICE, "--bootstrap-seed N", "Seed of the bootstrap.", default=0, min=0, max=LARGEST_SEED
-    ),
     overview: Path | None = opt(
         OUTPUT,
         "--overview FILE",
         "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
     ),
+    replicates: Annotated[int | None, typer.Option(hidden=True)] = None,
+    bootstrap_seed: Annotated[int | None, typer.Option(hidden=True)] = None,
     *,
     options: Options,
 ) -> None:
@@ -104,15 +100,17 @@ def corpus(
     check_choice(options.choice)
     command: Command = "cross" if cross else "self"
     check_origin(options.origin, command)
-    own = {"--replicates": str(replicates), "--bootstrap-seed": str(bootstrap_seed)}
+    own: dict[str, str] = {}
     if frequencies is not None:
         checksum = hashlib.sha256(read_bytes(frequencies)).hexdigest()
         own["the checksum of --frequencies"] = checksum[:16]
     checkpoint = _checkpoint(options.output.output or overview, file, command, options, own)
     with Report(options, "corpus", pictures={"overview": overview}) as report:
+        if replicates is not None or bootstrap_seed is not None:
+            report.say("--replicates and --bootstrap-seed do nothing: intervals are a closed form")
         vocabulary, texts, total = _read(file, command, frequencies, options)
         attend = AttendChunk(options.origin, options.choice, command, options.many.batch_size)
-        task = ShardTask(attend, vocabulary, replicates, bootstrap_seed)
+        task = ShardTask(attend, vocabulary)
         state = _state(task, checkpoint, report)
         left = None if total is None else total - state.records
 

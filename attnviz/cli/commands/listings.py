@@ -28,8 +28,6 @@ def listing(
 
     from attnviz.renderers.printable import printable
     from attnviz.renderers.reports import Data
-    from attnviz.renderers.text.console import more_rows
-    from attnviz.storage.documents import spelt
 
     def spelled(cell: Any) -> str:
         """A number in three digits; a name may come from a folder, which anything may be called."""
@@ -44,13 +42,18 @@ def listing(
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
             for row in shown[: display.rows or None]
-        ) + more_rows(len(shown), display)
+        ) + display.left_out(len(shown))
 
-    found = [dict(zip(columns, row, strict=True)) for row in values]
+    def document() -> str:
+        from attnviz.storage.documents import spelt
+
+        found = [dict(zip(columns, row, strict=True)) for row in values]
+        return spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
+
     return Data(
         text=table,
         rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
-        document=lambda: spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n",
+        document=document,
     )
 
 

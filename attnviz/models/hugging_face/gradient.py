@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from attnviz.core.effects import Output
 from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean, is_number
-from attnviz.core.lens_inputs import ALL_OUTPUTS, AttentionGradients, find_token, last_word
+from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
+from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import Change, HeadOutputs, Output, log_softmax
 from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import ALL_OUTPUTS, AttentionGradients, find_token, last_word
+from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
+from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.pocket.model import PocketModel

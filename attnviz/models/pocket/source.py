@@ -10,7 +10,6 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models import attend_each, check_device, check_kind
@@ -22,6 +21,7 @@ from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.models.pocket.experiment import PocketExperiment
 
 CACHED = 4

@@ -30,7 +30,7 @@ from attnviz.core.attention_map import (
     Token,
 )
 from attnviz.core.errors import InputError
-from attnviz.core.measures import HeadMeasure
+from attnviz.core.measures import HeadMeasure, mass_note
 from attnviz.core.sinks import sink_place
 from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (
@@ -155,6 +155,7 @@ def page_document(
         room = item.weights.size * most_weights // total if total > most_weights else total
         maps.append(_map(attention, number, extras, room, fine=total <= _FEW, blobs=blobs))
     provenance = attention.provenance
+    told = filter(None, dict.fromkeys(map(mass_note, extras.measures.values())))
     # The target first, whose tokens attend.
     texts = (attention.text, attention.target, attention.source)
     document = {
@@ -162,7 +163,7 @@ def page_document(
         "id": printable(attention.id),
         "texts": [_beginning(text) for text in texts if text and text.strip()],
         "command": printable(command),
-        "notes": [printable(note) for note in provenance.notes],
+        "notes": [printable(note) for note in (*provenance.notes, *told)],
         "provenance": [[name, printable(value)] for name, value in _facts(provenance)],
         "schemes": schemes(),
         "head_colors": head_colors(),

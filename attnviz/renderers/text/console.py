@@ -72,15 +72,7 @@ def shown(parts: Sequence[RenderableType], display: Display) -> str:
     console = console_of(display)
     for part in parts[: display.rows or None]:
         console.print(part)
-    return written(console) + more_rows(len(parts), display)
-
-
-def more_rows(count: int, display: Display) -> str:
-    """A line about the rows of a table that are left out, if any are."""
-    if not display.rows or count <= display.rows:
-        return ""
-    told = f"{display.rows:,} of {count:,} rows: --max-rows {count} shows all"
-    return f"{told}; -f tsv and -f json have them as data\n"
+    return written(console) + display.left_out(len(parts))
 
 
 def paragraph(text: str, width: int, style: str = "") -> list[Text]:

@@ -13,12 +13,20 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.attention_map import LINK_LISTS, Attention, AttentionMap, Measured, Token
-from attnviz.core.measures import HeadLine, Link, View
+from attnviz.core.attention_map import (
+    LINK_LISTS,
+    Attention,
+    AttentionMap,
+    HeadLine,
+    Link,
+    Measured,
+    Token,
+    View,
+)
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
 from attnviz.renderers.printable import UNKNOWN, one_digit, printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer, cell, more_rows
+from attnviz.renderers.text.console import TextRenderer, cell
 from attnviz.renderers.text.links import names
 from attnviz.renderers.text.links import place as place_of
 
@@ -45,9 +53,10 @@ def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableT
     keys = len(item.key_tokens)
     plain, numbered = label_width(item.query_tokens), numbered_width(item.query_tokens)
     if plain + 1 + keys * (5 + signed) <= width:
-        return [_words(item, width - plain - 1), *_scale_line(item, colored=colored)]
+        lines = _words(item, width - plain - 1, colored=colored)
+        return [*lines, *_scale_line(item, colored=colored)]
     if numbered + 1 + keys * (3 + signed) <= width and keys <= 100:
-        return [_positions(item), *_scale_line(item, colored=colored)]
+        return [*_positions(item, colored=colored), *_scale_line(item, colored=colored)]
     if numbered + 1 + keys <= width:
         return [
             _shades(item, width - numbered - 1 - keys, colored=colored),
@@ -93,7 +102,32 @@ def _table(headers: Iterable[Text | str]) -> Table:
     return table
 
 
-def _words(item: AttentionMap, room: int) -> Table:
+def _lines(
+    heads: Iterable[Text],
+    labels: list[Text],
+    numbers: list[list[str]],
+    colored: AttentionMap | None,
+) -> list[Text]:
+    """Numbers as wide as their headings, behind labels, on the colours of a map where one is given.
+
+    rich's own table would take ten times as long.
+    """
+    room = max(label.cell_len for label in labels)
+    lines = [Text(" " * room, no_wrap=True).append_text(Text().join(heads))]
+    limits = (0.0, 1.0) if colored is None else scale_of(colored)
+    for place, (label, texts) in enumerate(zip(labels, numbers, strict=True)):
+        label.pad_right(room - label.cell_len)
+        line = Text(no_wrap=True).append_text(label)
+        if colored is None:
+            lines.append(line.append("".join(texts)))
+            continue
+        for text, value in zip(texts, colored.weights[0, 0, place].tolist(), strict=True):
+            line.append_text(cell(text, value, limits))
+        lines.append(line)
+    return lines
+
+
+def _words(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
     least = 5 + (item.values == "signed")
     labels = [row_label(token) for token in item.key_tokens]
     cap = next(
@@ -102,21 +136,20 @@ def _words(item: AttentionMap, room: int) -> Table:
         if cap == least or sum(max(least, min(cap, x.cell_len + 1)) for x in labels) <= room
     )
     widths = [max(least, min(cap, label.cell_len + 1)) for label in labels]
+    texts = [[two_digits(value) for value in row] for row in item.weights[0, 0].tolist()]
+    longest = (max(map(len, column)) for column in zip(*texts, strict=True))
+    widths = [max(width, length + 1) for width, length in zip(widths, longest, strict=True)]
     heads = []
     for token, label, width in zip(item.key_tokens, labels, widths, strict=True):
         # Where the label itself does not fit, its token does, in the label's style.
         text = label.plain if label.cell_len < width else printable(token.text)
         style = "bold yellow" if token.label else "dim" if token.special else ""
         heads.append(Text(shorten(text, width - 1).rjust(width - 1), style=style))
-    table = _table(["", *_right(heads, widths)])
-    limits = scale_of(item)
-    for token, row in zip(item.query_tokens, item.weights[0, 0], strict=True):
-        cells = (
-            cell(two_digits(value).rjust(width - 1) + " ", value, limits)
-            for value, width in zip(row.tolist(), widths, strict=True)
-        )
-        table.add_row(row_label(token) + Text(" "), *cells)
-    return table
+    numbers = [
+        [f"{text:>{width - 1}} " for text, width in zip(row, widths, strict=True)] for row in texts
+    ]
+    sides = [row_label(token) + Text(" ") for token in item.query_tokens]
+    return _lines(_right(heads, widths), sides, numbers, item if colored else None)
 
 
 def _right(labels: list[Text], widths: list[int]) -> list[Text]:
@@ -128,15 +161,12 @@ def _right(labels: list[Text], widths: list[int]) -> list[Text]:
     ]
 
 
-def _positions(item: AttentionMap) -> Table:
-    width = 3 + (item.values == "signed")
-    heads = [Text(f"{key:>{width - 1}} ", style="dim") for key in range(len(item.key_tokens))]
-    table = _table(["", *heads])
-    limits = scale_of(item)
-    for label, row in zip(_numbered(item), item.weights[0, 0].tolist(), strict=True):
-        cells = (cell(one_digit(value).rjust(width - 1) + " ", value, limits) for value in row)
-        table.add_row(label, *cells)
-    return table
+def _positions(item: AttentionMap, *, colored: bool) -> list[Text]:
+    texts = [[one_digit(value) for value in row] for row in item.weights[0, 0].tolist()]
+    width = max(2 + (item.values == "signed"), *(len(text) for row in texts for text in row))
+    heads = [Text(f"{key:>{width}} ", style="dim") for key in range(len(item.key_tokens))]
+    numbers = [[f"{text:>{width}} " for text in row] for row in texts]
+    return _lines(heads, list(_numbered(item)), numbers, item if colored else None)
 
 
 def _shades(item: AttentionMap, room: int, *, colored: bool) -> Table:
@@ -274,8 +304,8 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         view.map.weights[:, :, :most], query_tokens=view.map.query_tokens[:most]
     )
     lines += [Text(), *matrix(item, width, colored=display.colors is not None)]
-    if left_out := more_rows(len(view.map.query_tokens), display):
-        lines.append(Text(left_out.rstrip(), style="dim"))
+    if told := display.left_out(len(view.map.query_tokens)):
+        lines.append(Text(told.rstrip(), style="dim"))
     if view.heads:
         layer = view.map.layers[0]
         named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"

@@ -23,9 +23,14 @@ LONGEST = 64 << 20
 class BrokenFileError(InputError):
     """A file that could be read up to some line only."""
 
-    def __init__(self, name: str, line: int, reason: str) -> None:
-        super().__init__(f"{name} cannot be read after line {line}: {reason}")
-        self.line = line
+    line = 0
+
+    @classmethod
+    def after(cls, name: str, line: int, reason: str) -> BrokenFileError:
+        """The error of a file after a line. One that is pickled is made of its message alone."""
+        error = cls(f"{name} cannot be read after line {line}: {reason}")
+        error.line = line
+        return error
 
 
 class Readable(Protocol):
@@ -114,7 +119,7 @@ def open_lines(
         unpacked: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
         return Lines(unpacked, b"", longest, packed=True)
     if packed:
-        raise BrokenFileError(name, 0, "it is not gzip")
+        raise BrokenFileError.after(name, 0, "it is not gzip")
     return Lines(stream, start, longest)
 
 
@@ -130,12 +135,12 @@ def unbroken(lines: Lines, name: str) -> Iterator[bytes]:
             yield line
             number += 1
     except EOFError as error:
-        raise BrokenFileError(name, number, "its gzip ends too early") from error
+        raise BrokenFileError.after(name, number, "its gzip ends too early") from error
     except (zlib.error, gzip.BadGzipFile) as error:
-        raise BrokenFileError(name, number, f"its gzip is damaged ({error})") from error
+        raise BrokenFileError.after(name, number, f"its gzip is damaged ({error})") from error
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BrokenFileError(name, number, str(reason)) from error
+        raise BrokenFileError.after(name, number, str(reason)) from error
 
 
 def read_file(

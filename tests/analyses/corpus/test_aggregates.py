@@ -34,7 +34,7 @@ VOCABULARY = vocabulary()
 
 
 def aggregates(numbers, failed: int = 0) -> Aggregates:
-    found = Aggregates(VOCABULARY, replicates=40)
+    found = Aggregates(VOCABULARY)
     for number in numbers:
         found.add(attention_of(number), number)
     found.failed = failed
@@ -86,22 +86,23 @@ def test_aggregates_travel_as_a_pickle_and_as_arrays() -> None:
     assert contents(again) == contents(found)
 
 
-def test_other_bootstraps_do_not_add_up() -> None:
-    for other in ({"replicates": 41}, {"replicates": 40, "seed": 1}):
-        with pytest.raises(ValueError, match=r"^aggregates of different bootstraps do not add up$"):
-            aggregates([0]).merge(Aggregates(VOCABULARY, **other))
-
-
 def test_aggregates_of_another_schema_are_refused() -> None:
     arrays = aggregates([]).to_arrays()
-    arrays["corpus"] = np.array(json.dumps(json.loads(str(arrays["corpus"])) | {"schema": 1}))
-    with pytest.raises(ValueError, match=r"^aggregates of schema 1, not 2$"):
+    arrays["corpus"] = np.array(json.dumps(json.loads(str(arrays["corpus"])) | {"schema": 2}))
+    with pytest.raises(ValueError, match=r"^aggregates of schema 2, not 3$"):
         Aggregates.from_arrays(arrays, VOCABULARY)
 
 
 def test_texts_are_counted_in_whole_numbers() -> None:
-    counts = {name: array for name, array in WHOLE.items() if name.endswith("count")}
-    assert [array.dtype for array in counts.values()] == [np.int64] * 2
+    arrays = aggregates([0]).to_arrays()
+    counted = {name for name, array in arrays.items() if array.dtype == np.int64}
+    assert counted == {f"0/{name}" for name in ("count", "pairs", "pair counts")}
+
+
+def test_offsets_that_no_text_has_are_no_numbers(stream) -> None:
+    for place, offset in enumerate(stream.offsets):
+        # The longest sentence has eight words and a full stop.
+        assert np.isnan(stream.by_offset[place]).all() == (abs(offset) > 8)
 
 
 def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
@@ -117,7 +118,7 @@ def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
     )
     # The pieces of "chat" are added, the rows of "cat" averaged: .9 of "cat" is on "chat".
     part = Attention(
-        (AttentionMap("self", source[:1], source, weights[:, :, 2:]),),
+        (AttentionMap("self", source[2:], source, weights[:, :, :1]),),
         Provenance("file", "made up"),
         text="Le chat",
     )
@@ -126,10 +127,10 @@ def test_queries_of_another_text_or_of_a_part_are_read_in_its_words() -> None:
                     target="Le cha t")  # fmt: skip
     for attention, found, weight in (
         (across, ("cat", "chat"), 0.9),
-        (part, ("le", "chat"), 0.9),
+        (part, ("chat", "le"), 0.8),
         (alike, ("t", "chat"), 0.9),
     ):
-        made = Aggregates(VOCABULARY, replicates=40)
+        made = Aggregates(VOCABULARY)
         made.add(attention, 0)
         (firing,) = report_of(made).streams[0].firings
         assert (firing.query, firing.key) == found
@@ -147,7 +148,7 @@ def test_blocks_and_signed_values_are_refused() -> None:
     item = attention.main
     for error, changes in ((InputError, {"blocks": (2, 2)}), (UsageError, {"values": "signed"})):
         bad = type(attention)((item.with_weights(item.weights, **changes),), attention.provenance)
-        found = Aggregates(VOCABULARY, replicates=40)
+        found = Aggregates(VOCABULARY)
         with pytest.raises(error):
             found.add(bad, 0)
         assert found.texts == 0
@@ -223,7 +224,7 @@ def test_a_head_fires_most_where_its_strongest_link_is(stream) -> None:
 
 
 def test_a_text_that_comes_again_fires_once() -> None:
-    found = Aggregates(VOCABULARY, replicates=40)
+    found = Aggregates(VOCABULARY)
     for number in range(4):
         found.add(attention_of(0), number)
     firings = report_of(found).streams[0].firings
@@ -267,12 +268,21 @@ def test_one_text_has_no_deviation_and_its_own_even_values() -> None:
         assert meaning.top == pytest.approx(expected.top)
 
 
+def test_intervals_end_where_no_value_can_lie() -> None:
+    (stream,) = report_of(aggregates(range(3))).streams
+    for place, meaning in enumerate(stream.measures):
+        if meaning.name != "offset":
+            assert (stream.low[place] >= 0).all()
+        if meaning.unit == "share":
+            assert (stream.high[place] <= meaning.top).all()
+    wide = stream.high == np.array([meaning.top for meaning in stream.measures])[:, None, None]
+    assert wide.any()
+
+
 def test_the_report_says_what_it_is_of() -> None:
     report = report_of(aggregates(range(3), failed=2), "layer")
     assert (report.texts, report.failed) == (3, 2)
-    assert report.interval == (
-        "95% bootstrap interval of the mean, 40 Poisson replicates (seed 0), texts as units"
-    )
+    assert report.interval == "95% interval of the mean (Hall's transformed t, texts as units)"
     assert report.caption.startswith(report.provenance.title)
     rows = report.streams[0].rows
     assert [(row.layer, row.head) for row in rows] == [
@@ -284,3 +294,39 @@ def test_pairs_are_of_the_head_that_they_name(stream) -> None:
     named = [(pair.layer, pair.head) for pair in stream.pairs]
     heads = [(layer, head) for layer in stream.layers for head in stream.heads]
     assert list(dict.fromkeys(named)) == heads
+
+
+def test_tokens_of_no_text_are_words_of_their_own() -> None:
+    tokens = (Token("Un"), Token("happy"), Token("XX"))
+    weights = np.array([[[[0.2, 0.7, 0.1], [0.2, 0.2, 0.6], [0.5, 0.3, 0.2]]]], np.float32)
+    item = AttentionMap("self", tokens, tokens, weights)
+    made = Aggregates(VOCABULARY)
+    made.add(Attention((item,), Provenance("file", "made up")), 0)
+    (firing,) = report_of(made).streams[0].firings
+    assert (firing.query, firing.key, firing.weight) == ("un", "happy", pytest.approx(0.7))
+    assert firing.texts == ()
+
+
+def test_further_streams_are_named_and_notes_of_one_text_are_left_out() -> None:
+    item = attention_of(0).main
+    streams = [item.with_weights(item.weights, stream=name) for name in ("self", "x", "y")]
+    made = Aggregates(VOCABULARY)
+    made.add(Attention(tuple(streams), Provenance("file", "made up", notes=("of one",))), 0)
+    report = report_of(made)
+    assert report.caption == "made up · self · 2 layers × 2 heads · also x, y"
+    assert [stream.stream for stream in report.streams] == ["self", "x", "y"]
+    assert report.provenance.notes == ()
+
+
+def test_an_offset_that_occurs_once_has_that_weight() -> None:
+    (stream,) = report_of(aggregates([0])).streams
+    weights = attention_of(0).weights
+    far = weights.shape[3] - 2
+    for offset, cell in ((far, weights[..., 1, -1]), (-far, weights[..., -1, 1])):
+        found = stream.by_offset[stream.offsets.index(offset)]
+        assert found == pytest.approx(cell, abs=1e-6)
+
+
+def test_a_damaged_index_is_told_by_its_name() -> None:
+    with pytest.raises(InputError, match="member 'corpus'"):
+        Aggregates.from_arrays({"corpus": np.array("{")}, VOCABULARY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -20,13 +21,13 @@ NUMBERS = st.lists(FLOATS, min_size=1, max_size=40)
 PLACE = ROWS["value"].start
 
 
-def sums_of(numbers: list[float], first: int = 0) -> StreamSums:
+def sums_of(numbers: list[float]) -> StreamSums:
     """The sums of one value of one head; every other figure says nothing."""
-    found = StreamSums((1, 1), replicates=2, seed=0)
-    for number, value in enumerate(numbers, first):
+    found = StreamSums((1, 1))
+    for value in numbers:
         figures = np.full((COUNT, 1, 1), np.nan)
         figures[PLACE] = value
-        found.add(number, figures)
+        found.add(figures)
     found.settle()
     return found
 
@@ -34,7 +35,7 @@ def sums_of(numbers: list[float], first: int = 0) -> StreamSums:
 def merged(numbers: list[float], cuts: list[int]) -> StreamSums:
     whole = sums_of([])
     for start, end in pairwise([0, *sorted(min(cut, len(numbers)) for cut in cuts), len(numbers)]):
-        whole.merge(sums_of(numbers[start:end], start).sums)
+        whole.merge(sums_of(numbers[start:end]).sums)
     return whole
 
 
@@ -69,7 +70,17 @@ def test_a_deviation_does_not_cancel() -> None:
 def test_what_says_nothing_adds_nothing() -> None:
     found = merged([math.nan, 3.0, math.nan], [1])
     assert [found.sums[name][PLACE].item() for name in ("count", "total", "spread")] == [1, 3, 0]
-    assert (found.sums["replicate total"] == 3 * found.sums["replicate count"]).all()
+    assert found.sums["skew"][PLACE].item() == 0
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=40), st.lists(st.integers(0, 40)))
+def test_cubes_add_up_to_those_of_the_whole(numbers: list[float], cuts: list[int]) -> None:
+    found = merged(numbers, cuts).sums
+    exact = [Fraction(value) for value in numbers]
+    mean = sum(exact) / len(exact)
+    expected = float(sum((value - mean) ** 3 for value in exact))
+    size = float(sum(abs(value - mean) ** 3 for value in exact))
+    assert found["skew"][PLACE].item() == pytest.approx(expected, abs=1e-9 * max(size, 1e-3))
 
 
 def test_the_same_parts_give_the_same_bytes() -> None:

@@ -103,3 +103,10 @@ def test_forgetting_rare_words_keeps_the_frequent_ones_nearly_exact(bucket: int)
     for word, count in true.most_common(10):
         assert count <= counts._kept[word] <= count + most
     assert len(counts._kept) < len(true)
+
+
+@pytest.mark.parametrize(("bucket", "kept"), [(4, []), (5, ["a", "b", "c", "d"])])
+def test_a_full_bucket_forgets_what_came_once(bucket: int, kept: list[str]) -> None:
+    counts = WordCounts(bucket)
+    counts.add("a b c d")
+    assert list(counts.vocabulary().ranks) == kept

@@ -45,7 +45,7 @@ def broken_head(call: Call) -> int | None:
     for side in (call.query, call.key, call.value, output):
         if not side.isfinite().all():
             fine = side.isfinite().flatten(2).all(-1).all(0)
-            return int(fine.logical_not().nonzero()[0]) * (heads // len(fine))
+            return int(fine.logical_not().nonzero()[0]) * int(heads // len(fine))
     empty = (output == 0).all(-1)
     if not empty.any():
         return None

@@ -39,6 +39,7 @@ from attnviz.models.hugging_face.inputs.tokens import (
     tokenize,
     tokenizing,
 )
+from attnviz.models.hugging_face.load.errors import silent_panics
 from attnviz.models.hugging_face.load.tasks import Task, show_decision
 from attnviz.models.hugging_face.model import LoadedModel, vocabulary_size
 
@@ -212,7 +213,7 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
             "the model's tokenizer (written in Python) does not say which text of a pair a token "
             "is of: give one text"
         )
-    with tokenizing(tokenizer):
+    with tokenizing(tokenizer), silent_panics():
         encoded = tokenizer(
             first,
             second,

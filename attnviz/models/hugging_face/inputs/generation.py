@@ -60,8 +60,9 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
     import torch
 
     if hasattr(model, "prepare_decoder_input_ids_from_labels"):
-        own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
-        return [int(number) for number in own[0]]
+        with running(model):
+            own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
+            return [int(number) for number in own[0]]
     start = getattr(model.config, "decoder_start_token_id", None)
     if start is None:
         raise ModelError(
@@ -256,7 +257,7 @@ class TemplateProcess:
         )
         limits = str(TEMPLATE_SECONDS), str(TEMPLATE_BYTES)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps(sys.path), *limits],
+            [sys.executable, "-P", "-c", code, json.dumps(sys.path), *limits],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

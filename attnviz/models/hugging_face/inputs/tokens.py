@@ -13,7 +13,7 @@ from typing import Any
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import continues_word
-from attnviz.models.hugging_face.load.errors import foreign
+from attnviz.models.hugging_face.load.errors import foreign, silent_panics
 from attnviz.storage.texts import is_utf8
 
 Span = tuple[int, int]
@@ -115,7 +115,7 @@ def tokenize(
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
         named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-    with tokenizing(tokenizer):
+    with tokenizing(tokenizer), silent_panics():
         encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
         pieces = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
     offsets = encoded.pop("offset_mapping", None)

@@ -70,9 +70,12 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
             "--allow-pickle if you trust it, or use a model with safetensors"
         )
     files = shards(folder / name) if name.endswith(".index.json") else [folder / name]
-    for file in files:
-        _check_file(file)
-    headers = [] if pickled else [_read_header(file) for file in files]
+    try:
+        for file in files:
+            _check_file(file)
+        headers = [] if pickled else [_read_header(file) for file in files]
+    except OSError as error:
+        raise ModelError(f"the weights in '{folder}' cannot be read: {error.strerror}") from error
     tensors = [tensor for header in headers for tensor in header.values()]
     check_claims(folder, config, _stored_in(tensors, files))
     return Checkpoint(

@@ -177,6 +177,29 @@ def foreign(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def silent_panics() -> Iterator[None]:
+    """Keep off stderr what Rust prints of a panic; what else is written there comes out after."""
+    import os
+    import tempfile
+
+    panicked = False
+    with tempfile.TemporaryFile() as kept:
+        stderr = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException as error:
+            panicked = type(error).__name__ == "PanicException"
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            kept.seek(0)
+            if not panicked and (written := kept.read()):
+                os.write(2, written)
+
+
+@contextmanager
 def loading(name: str) -> Iterator[None]:
     """Turn what transformers and its parts raise while they load a model into one line."""
     with foreign(f"'{name}' cannot be loaded"), memory_errors(f"'{name}'", "use a smaller model"):

@@ -22,7 +22,13 @@ from attnviz.models.hugging_face.load.devices import (
     choose_device,
     choose_dtype,
 )
-from attnviz.models.hugging_face.load.errors import foreign, loading, quick_imports, quiet
+from attnviz.models.hugging_face.load.errors import (
+    foreign,
+    loading,
+    quick_imports,
+    quiet,
+    silent_panics,
+)
 from attnviz.models.hugging_face.load.family import left_over_layers
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
@@ -133,7 +139,7 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"
     )
     try:
-        with foreign(f"the tokenizer of '{name}' cannot be loaded"):
+        with foreign(f"the tokenizer of '{name}' cannot be loaded"), silent_panics():
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=allow_code
             )

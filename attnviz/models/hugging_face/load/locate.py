@@ -55,8 +55,13 @@ class CachedModel:
 
 def locate(name: str, revision: str | None = None, *, allow_code: bool = False) -> Path:
     """The folder that holds a model's files, downloaded where they have to be."""
-    path = Path(name).expanduser()
-    if name and path.is_dir():
+    path = Path(name)
+    try:
+        path = path.expanduser()
+        is_folder = bool(name) and path.is_dir()
+    except (OSError, RuntimeError) as error:  # a name too long, a user who is not there
+        raise ModelError(f"there can be no folder '{name[:80]}': {first_line(error)}") from error
+    if is_folder:
         if revision is not None:
             raise UsageError(f"'{name}' is a folder, which has no revision '{revision}'")
         return path
@@ -110,9 +115,13 @@ def _cached_snapshot(name: str, revision: str | None = None) -> Path | None:
     """The cached folder of a hub id at a branch, tag or commit; None where there is none."""
     repository = cache_folder() / f"models--{name.replace('/', '--')}"
     reference = repository / "refs" / (revision or "main")
-    commit = reference.read_text().strip() if reference.is_file() else revision
-    folder = repository / "snapshots" / commit if commit else None
-    return folder if folder and folder.is_dir() else None
+    try:
+        commit = reference.read_text().strip() if reference.is_file() else revision
+        # What else a reference may hold is no commit, and might lead out of the cache.
+        folder = repository / "snapshots" / commit if commit and HUB_ID.fullmatch(commit) else None
+        return folder if folder and folder.is_dir() else None
+    except (OSError, ValueError):
+        return None
 
 
 def _is_complete(folder: Path) -> bool:

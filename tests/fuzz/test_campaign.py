@@ -1,0 +1,91 @@
+"""A campaign counts a class once, makes its line small, survives what kills it, and says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, seed, settings
+
+from attnviz.cli import app
+from tests.fuzz import campaign
+from tests.fuzz.campaign import Tally, class_of, report
+from tests.fuzz.run import Case, run
+from tests.fuzz.strategies import cases
+
+CASE = Case((("self", "a b"), ("-q",), ("-f", "json")), {"t.txt": b"a"}, b"in")
+
+
+@pytest.fixture
+def broken_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in which --quiet is broken."""
+    real = app.run
+
+    def work(arguments: list[str]) -> int:
+        if "-q" in arguments:
+            raise ZeroDivisionError(len(arguments))
+        return real(arguments)
+
+    monkeypatch.setattr(app, "run", work)
+
+
+@pytest.mark.usefixtures("broken_quiet")
+def test_a_class_is_counted_kept_and_told_by_the_smallest_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tally = Tally()
+    for _ in range(2):
+        tally.take(CASE, tmp_path / "0.log")
+    kind = "raises_nothing: ZeroDivisionError in ?"
+    assert tally.classes == {kind: 2}
+    assert tally.found[kind]["line"].endswith("attnviz -q")
+    assert (tmp_path / "001-0/RUN").read_text().startswith(f"# {kind}\n")
+    (tmp_path / "0.log").write_text(json.dumps(tally.told()) + "\n")
+    assert report([tmp_path / "0.log"], [], 1.0) == 1
+    assert f"2 × {kind}" in capsys.readouterr().out
+
+
+def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for valid, status in ((1, 0), (0, 1)):
+        tally = Tally()
+        for number in range(3):
+            must = number < valid
+            tally.take(Case((("mechanisms",),), valid=must), tmp_path / "0.log")
+        (tmp_path / "0.log").write_text(json.dumps(tally.told()) + "\n")
+        assert report([tmp_path / "0.log"], [], 1.0) == status
+    assert "only 0 of 3 runs were valid" in capsys.readouterr().out
+    assert report([tmp_path / "0.log"], ["hung: attnviz x"], 1.0) == 1
+
+
+def test_failures_of_one_kind_are_one_class() -> None:
+    told = [run(Case((("mechanisms",), ("-f", "json")))) for _ in range(2)]
+    kinds = {class_of(one, "stays_small", f"{n} MiB") for n, one in enumerate(told, 7)}
+    assert kinds == {"stays_small: mechanisms: 0 MiB"}
+
+
+@pytest.mark.slow
+@pytest.mark.models
+def test_a_short_campaign_is_clean_and_prints_its_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert campaign.main(["40", "--seed", "5", "--processes", "1", "--into", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("seed 5\n")
+    assert "40 runs" in told
+
+
+def test_a_seed_draws_the_same_command_lines() -> None:
+    drawn: list[str] = []
+
+    @settings(max_examples=20, database=None, deadline=None, phases=[Phase.generate])
+    @given(cases(models=False))
+    def draw(case: Case) -> None:
+        drawn.append(case.line)
+
+    for _ in range(2):
+        seed(3)(draw)()
+    assert drawn[: len(drawn) // 2] == drawn[len(drawn) // 2 :]
+    assert len(set(drawn)) > 5
