@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.analyses.effects import with_contrasts, with_measured
+from attnviz.analyses.effects import with_links
 from attnviz.analyses.group import check_group, group_attention
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
@@ -258,9 +258,7 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
     if experiments and choice.lens != ALL_LENSES:
-        attention = with_contrasts(attention, experiments[0].attention)
-        if choice.check:
-            attention = with_measured(attention, experiments[0], choice.check)
+        attention = with_links(attention, experiments[0], choice.check)
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:
