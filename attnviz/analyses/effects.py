@@ -20,6 +20,7 @@ from attnviz.core.attention_map import (
     Measured,
 )
 from attnviz.core.effects import Change, Experiment, HeadOutputs, LinkAt, log_probabilities
+from attnviz.core.errors import AttentionError
 
 
 def effects_of(
@@ -40,11 +41,18 @@ def with_links(estimated: Attention, experiment: Experiment, count: int) -> Atte
 
 
 def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
-    """Estimated effects with the largest ones measured too, and a note on how well they agree."""
-    measured = measure_links(experiment, estimated, count)
-    pairs = np.array([(one.estimated, one.measured) for one in measured], np.float64)
-    agreement = rank_correlation(pairs[:, 0], pairs[:, 1])
-    note = f"effects are first-order estimates; the {len(measured)} largest were measured too"
+    """Estimated effects with the largest ones measured too, and a note on how well they agree.
+
+    Where nothing can be switched off the note says so.
+    """
+    measured, agreement = tuple[Measured, ...](), float("nan")
+    try:
+        measured = measure_links(experiment, estimated, count)
+        pairs = np.array([(one.estimated, one.measured) for one in measured], np.float64)
+        agreement = rank_correlation(pairs[:, 0], pairs[:, 1])
+        note = f"effects are first-order estimates; the {len(measured)} largest were measured too"
+    except AttentionError as error:
+        note = f"effects are first-order estimates, and none was measured: {error}"
     facts: dict[str, Any] = {"measured links": len(measured)}
     if np.isfinite(agreement):
         note += f": their rank correlation with the estimates is {agreement:.2f}"
@@ -143,11 +151,10 @@ def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) 
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < 3:
         return float("nan")
-    ranks = [_ranks(values[known]) for values in (first, second)]
-    spreads = [values.std() for values in ranks]
-    if min(spreads) == 0:
+    one, other = _ranks(first[known]), _ranks(second[known])
+    if min(one.std(), other.std()) == 0:
         return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(one, other)[0, 1])
 
 
 def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -3,8 +3,8 @@
 Attribution patching (Nanda 2023; Syed, Rager and Conmy 2023) of the row without the link: hiding
 key j from query i scales what is left of the row by 1 / (1 − wᵢⱼ), whatever made the weights. To
 first order log p with the link minus log p without it is wᵢⱼ (gᵢⱼ − ḡᵢ) / (1 − wᵢⱼ), with
-gᵢⱼ = ∂ log p / ∂wᵢⱼ and ḡᵢ = Σₖ wᵢₖ gᵢₖ. A sink that is no key stays in the denominator, and all of
-it holds.
+gᵢⱼ = ∂ log p / ∂wᵢⱼ and ḡᵢ = Σₖ wᵢₖ gᵢₖ; computed as wᵢⱼ (gᵢⱼ − Σₖ≠ⱼ wᵢₖ gᵢₖ / (1 − wᵢⱼ)). A sink
+that is no key stays in the denominator, and all of it holds.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.lens_inputs import AttentionGradients
 
 UNIT = "effect on log p of the output, nats (first order)"
-SINK = 1e-4
+SINK = 1e-5
 """Rows that sum to less than 1 by more than this have a sink that is no key."""
-ALONE = 1e-7
-"""A weight that leaves less than this to all others has no effect that could be told."""
 
 
 def effect(explained: AttentionGradients) -> Attention:
@@ -54,9 +52,17 @@ def effects(
     weights = np.asarray(weights, dtype=np.float64)
     slopes = np.asarray(gradients, dtype=np.float64)
     totals = weights.sum(axis=-1, keepdims=True)
-    whole = np.where(totals < 1 - SINK, 1.0, totals)
-    rest = whole - weights
-    means = (weights * slopes).sum(axis=-1, keepdims=True)
+    sink = np.where(totals < 1 - SINK, 1 - totals, 0.0)
+    pulls = weights * slopes
+    # What is left beside a row's largest weight is added up, so that it is exact however little.
+    top = weights.argmax(axis=-1)[..., None]
+    others, pulled = weights.copy(), pulls.copy()
+    np.put_along_axis(others, top, 0, axis=-1)
+    np.put_along_axis(pulled, top, 0, axis=-1)
+    rest = totals + sink - weights
+    np.put_along_axis(rest, top, others.sum(axis=-1, keepdims=True) + sink, axis=-1)
+    mean = pulls.sum(axis=-1, keepdims=True) - pulls
+    np.put_along_axis(mean, top, pulled.sum(axis=-1, keepdims=True), axis=-1)
     found: NDArray[np.float64] = np.full(weights.shape, np.nan)
-    np.divide(weights * (slopes - means), rest, out=found, where=rest > ALONE)
-    return found
+    np.divide(mean, rest, out=found, where=rest > 0)
+    return weights * (slopes - found)

@@ -10,27 +10,52 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import not_finite
 from attnviz.core.effects import Change, HeadOutputs, Output
 from attnviz.core.errors import AttentionError, ModelError
-from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
+from attnviz.models.hugging_face.capture.capture import group
+from attnviz.models.hugging_face.capture.kernel import (
+    Call,
+    eager_copy,
+    layer_names,
+    match_stream,
+    stream_of,
+    watch_kernels,
+)
+from attnviz.models.hugging_face.capture.passes import (
+    CaptureSpec,
+    attending_layers,
+    check_rows,
+    dtype_of,
+    read_call,
+    wrong_shape,
+)
+from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
+from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
+from attnviz.models.hugging_face.gradient import COPIES, layer_gradients
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import quiet, running
+from attnviz.models.hugging_face.load.tasks import Task
+from attnviz.models.hugging_face.model import input_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from attnviz.core.attention_map import Attention
+    from attnviz.core.effects import Experiment
+
 TOKENS = 4096
 """Tokens that go through the model at once, of all runs of a batch together."""
 SCORES = 1 << 26
 """Scores that exist at once, 256 MB of them."""
-SINK = 1e-4
-"""Rows whose weights sum to less than 1 by more than this have a sink that is no key."""
+ROUNDED = 64
+"""Rows whose weights sum to less than 1 by more than this many roundings have a sink, no key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,20 +65,40 @@ class Asked:
     Attributes:
         model: the model, with its head.
         inputs: tensors, a batch of one.
-        attention: the raw maps of every layer.
+        encoded: what they were made of; its part is the one whose attention is seen.
         outputs: of the logits of the model as it is, the outputs to explain.
         spell: what a choice is called.
+        task: what its head decides.
         write: what the model writes; None: it writes nothing.
         what: "text" or "picture".
     """
 
     model: Any
     inputs: Mapping[str, Any]
-    attention: Attention
+    encoded: EncodedQuery
     outputs: Callable[[Tensor], tuple[Output, ...]]
     spell: Callable[[int], str]
+    task: Task | None = None
     write: Callable[[], str] | None = None
     what: str = "text"
+
+    def total(self, logits: Any, outputs: Sequence[Output]) -> Any:
+        """The sum of the outputs' log-probabilities."""
+        chances = log_probabilities(in_rows(logits), outputs, self.model.config)[0]
+        return chances[range(len(outputs)), [output.number for output in outputs]].sum()
+
+
+def experiment_of(asked: Asked) -> Experiment:
+    """The model with its inputs, to be run with parts of it switched off.
+
+    Where a head cannot be told apart at the kernel it can only be asked for gradients.
+    """
+    check_eager(EagerInputs(asked.model, asked.inputs, asked.encoded, asked.what), COPIES)
+    try:
+        return KernelExperiment(asked)
+    except AttentionError as error:
+        with quiet():
+            return EagerExperiment(asked, str(error))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +106,7 @@ class Block:
     """A layer of the model around its attentions, and what it returns as the model is."""
 
     module: Any
-    last: int  # the number of the last kernel call that is made in it
+    calls: range  # the numbers of the kernel calls that are made in it
     returned: Any
 
 
@@ -73,22 +118,24 @@ class KernelExperiment:
     """
 
     def __init__(self, asked: Asked) -> None:
-        self.asked, self.model, self.attention = asked, asked.model, asked.attention
-        self.sides = {item.stream: (item.query_side, item.key_side) for item in self.attention.maps}
-        self.paths = {id(module): name for name, module in self.model.named_modules()}
-        self.calls: list[Call] = []
-        self.blocks: list[Block] = []
-        logits = self._plain()
-        self.places = self._places()
+        self.asked, self.model, self.encoded = asked, asked.model, asked.encoded
+        self.paths = {id(module): name for name, module in self.encoded.part.named_modules()}
+        self.blocks, self.checked = list[Block](), False
+        self._keeps_rows = "logits_to_keep" in input_names(self.model)
+        calls, output = self._pass()
+        self.places = self._places(calls)
+        self.attention = self._read(calls, output)
+        self.sides = {one.stream: (one.query_side, one.key_side) for one in self.attention.maps}
         self.numbers: dict[str, list[int]] = {}
-        for number, call in enumerate(self.calls):
+        for number, call in enumerate(calls):
             self.numbers.setdefault(self.paths[id(call.module)], []).append(number)
+        logits: Any = getattr(output, "logits", None)
         self.outputs = asked.outputs(logits)
-        logits = in_rows(logits)
-        self.tokens = max(call.query.shape[2] for call in self.calls)
-        self.choices = logits[0].numel()
+        self.graph: tuple[Any, list[Call]] | None = (logits, calls)  # until something is run
+        logits = in_rows(logits).detach()
+        self.tokens = max(call.query.shape[2] for call in calls)
         self.plain = log_probabilities(logits, self.outputs, self.model.config)
-        self._check_blocks()
+        self.choices = self.plain[0].numel() if self._keeps_rows else logits[0].numel()
 
     def run(
         self, changes: Sequence[Change], instead: HeadOutputs | None = None
@@ -97,6 +144,8 @@ class KernelExperiment:
 
         Changes that begin in one layer share a pass, and the layers below are not run again.
         """
+        self.graph = None
+        self._check_blocks()
         firsts = [self._first_call(change) for change in changes]
         together = max(1, min(TOKENS // self.tokens, SCORES // self.choices))
         found: dict[int, NDArray[np.floating]] = {}
@@ -105,7 +154,7 @@ class KernelExperiment:
             for start in range(0, len(alike), together):
                 some = alike[start : start + together]
                 scores = self._changed([changes[number] for number in some], first, instead)
-                found |= dict(zip(some, scores.float().cpu().numpy(), strict=True))
+                found |= dict(zip(some, scores.cpu().numpy(), strict=True))
         return (found[number] for number in range(len(changes)))
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
@@ -116,26 +165,18 @@ class KernelExperiment:
         """
         import torch
 
-        outputs = list[Any]()
-
-        def look(call: Call) -> Any:
-            given = call.output
-            if not given.requires_grad:  # frozen weights, or the first of them
-                given = given.detach().requires_grad_()
-            outputs.append((call.value.detach(), given))
-            return given
-
-        with self._running(), torch.enable_grad(), watch_kernels(look):
-            logits = in_rows(self.model(**self.asked.inputs).logits)
-            chances = log_probabilities(logits, self.outputs, self.model.config)[0]
-            numbers = [[output.number] for output in self.outputs]
-            total = chances.gather(1, torch.tensor(numbers, device=chances.device)).sum()
-            slopes = torch.autograd.grad(total, [given for _, given in outputs], allow_unused=True)
+        logits, calls = self._take_graph()
+        with self._running(), torch.enable_grad():
+            total = self.asked.total(logits, self.outputs)
+            slopes = torch.autograd.grad(total, [call.output for call in calls], allow_unused=True)
         found = {}
-        for place, (value, given), slope in zip(self.places, outputs, slopes, strict=True):
-            own = value[0].repeat_interleave(given.shape[2] // value.shape[1], 0).float()
-            moved = torch.zeros_like(given) if slope is None else slope
-            found[place] = (moved[0].float().transpose(0, 1) @ own.transpose(1, 2)).cpu().numpy()
+        for place, call, slope in zip(self.places, calls, slopes, strict=True):
+            moved = torch.zeros_like(call.output) if slope is None else slope
+            value = call.value.detach()[0].repeat_interleave(
+                moved.shape[2] // len(call.value[0]), 0
+            )
+            slopes_of = wide(moved[0]).transpose(0, 1) @ wide(value).transpose(1, 2)
+            found[place] = slopes_of.cpu().numpy()
         return tuple(
             np.stack([found[item.stream, layer] for layer in item.layers])
             for item in self.attention.maps
@@ -143,9 +184,10 @@ class KernelExperiment:
 
     def head_outputs(self) -> HeadOutputs:
         """What each head puts out as the model is."""
+        _, calls = self._take_graph()
         return {
-            place: call.output[0].transpose(0, 1).float().cpu().numpy()
-            for place, call in zip(self.places, self.calls, strict=True)
+            place: wide(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
+            for place, call in zip(self.places, calls, strict=True)
             if place is not None
         }
 
@@ -168,70 +210,123 @@ class KernelExperiment:
         with quiet(), running(self.model, self.asked.what), torch.random.fork_rng(devices):
             yield
 
-    def _plain(self) -> Any:
-        """The logits of the model as it is; notes its kernel calls and what its layers return."""
+    def _pass(self) -> tuple[list[Call], Any]:
+        """The kernel calls and the output of the model as it is, ready for gradients.
+
+        What its layers return is noted.
+        """
         import torch
 
+        calls, blocks = list[Call](), list[Block]()
         begun: dict[Any, int] = {}
         seen = Counter[Any]()
 
         def begin(module: Any, *_: Any) -> None:
-            begun[module] = len(self.calls)
+            begun[module] = len(calls)
             seen[module] += 1
 
         def end(module: Any, _: Any, returned: Any) -> None:
-            if len(self.calls) > begun[module]:
-                self.blocks.append(Block(module, len(self.calls) - 1, returned))
+            if len(calls) > begun[module]:
+                own = range(begun[module], len(calls))
+                blocks.append(Block(module, own, in_tensors(returned, lambda one: one.detach())))
 
-        def look(call: Call) -> None:
-            if id(call.module) in self.paths:
-                self.calls.append(call)
+        def look(call: Call) -> Any:
+            if id(call.module) not in self.paths:
+                return None
+            given = call.output
+            if not given.requires_grad:  # frozen weights, or the first of them
+                given = given.detach().requires_grad_()
+            calls.append(replace(call, output=given))
+            return given
 
-        with self._running(), torch.no_grad(), watch_kernels(look), ExitStack() as hooks:
+        with self._running(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
             for module in layers_of(self.model):
                 hooks.enter_context(module.register_forward_pre_hook(begin))
                 hooks.enter_context(module.register_forward_hook(end))
-            logits = getattr(self.model(**self.asked.inputs), "logits", None)
-        self.blocks = [block for block in self.blocks if seen[block.module] == 1]
-        return logits
+            output = self.model(**self.asked.inputs)
+        self.blocks = [block for block in blocks if seen[block.module] == 1]
+        return calls, output
 
-    def _places(self) -> list[tuple[str, str] | None]:
+    def _take_graph(self) -> tuple[Any, list[Call]]:
+        """The logits and kernel calls of a pass that gradients can go back through, once."""
+        graph, self.graph = self.graph, None
+        if graph is None:
+            checked = self.blocks
+            calls, output = self._pass()
+            graph, self.blocks = (output.logits, calls), checked
+        return graph
+
+    def _places(self, calls: Sequence[Call]) -> list[tuple[str, str] | None]:
         """The stream and the layer that each kernel call belongs to; None: to no map."""
-        layers = {stream: list[str]() for stream in self.sides}
-        for item in self.attention.maps:
-            layers[item.stream] += item.layers
-        streams = [
-            match_stream(stream_of(self.paths[id(call.module)]), layers) for call in self.calls
-        ]
-        counts, kind = Counter(streams), self.model.config.model_type
-        heads = [call for call, stream in zip(self.calls, streams, strict=True) if stream]
-        if {name: counts[name] for name in layers} != {
-            name: len(own) for name, own in layers.items()
-        }:
-            raise AttentionError(
-                f"architecture '{kind}' calls no attention kernel for every layer, so its heads "
-                "cannot be switched off one by one"
-            )
-        for call in heads:
-            batch, all_heads, queries, _ = call.query.shape
-            if call.output.shape != (batch, queries, all_heads, call.value.shape[-1]):
+        sides, config = self.encoded.sides, self.encoded.part.config
+        paths = [self.paths[id(call.module)] for call in calls]
+        streams = [match_stream(stream_of(path), sides) for path in paths]
+        names = {}
+        for stream in sides:
+            own = [path for path, name in zip(paths, streams, strict=True) if name == stream]
+            names[stream] = iter(layer_names(own, attending_layers(config)))
+            if not own:
                 raise AttentionError(
-                    f"the attention kernel of architecture '{kind}' returns its heads together, so "
-                    "that one cannot be switched off"
+                    f"architecture '{config.model_type}' calls no attention kernel, so its heads "
+                    "cannot be switched off one by one"
                 )
-        rest = {stream: iter(own) for stream, own in layers.items()}
-        return [None if stream is None else (stream, next(rest[stream])) for stream in streams]
+        for call, name in zip(calls, streams, strict=True):
+            if name is None:
+                continue
+            batch, heads, queries, _ = call.query.shape
+            seen = batch, heads, queries, call.key.shape[2]
+            if seen != (1, heads, *sides[name]):
+                path = self.paths[id(call.module)]
+                raise wrong_shape(path, config.model_type, seen, sides[name])
+            if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
+                raise AttentionError(
+                    f"the attention kernel of architecture '{config.model_type}' returns its "
+                    "heads together, so that one cannot be switched off"
+                )
+        return [None if stream is None else (stream, next(names[stream])) for stream in streams]
+
+    def _read(self, calls: Sequence[Call], output: Any) -> Attention:
+        """The raw maps of every layer; the places get the names of their streams."""
+        import torch
+
+        sides = self.encoded.sides
+        layers: dict[str, dict[str, NDArray[np.float32]]] = {stream: {} for stream in sides}
+        with self._running(), torch.no_grad():
+            for place, call in zip(self.places, calls, strict=True):
+                if place is None:
+                    continue
+                stream, layer = place
+                spec = CaptureSpec(PooledGrid(*map(each_token, sides[stream])), given=True)
+                item = read_call(self.paths[id(call.module)], call.detached(), spec)
+                if item.broken is not None:
+                    raise not_finite(stream, layer, str(item.broken), dtype_of(self.model))
+                check_rows(item.weights[0], layer, self.model, stream)
+                layers[stream][layer] = item.weights[0]
+        route = f"{self.model.config._attn_implementation}, probed"
+        captured = [
+            item for stream in layers for item in group(stream, layers[stream], route=route)
+        ]
+        attention = self.encoded.finished(captured, self.asked.task, output)
+        shown = {
+            (item.stream, layer): (found.stream, layer)
+            for item, found in zip(captured, attention.maps, strict=True)
+            for layer in item.layers
+        }
+        self.places = [place and shown[place] for place in self.places]
+        return attention
 
     def _check_blocks(self) -> None:
         """Use what layers return only where the model then says the same as it does whole."""
         import torch
 
-        whole, blocks = self.plain, self.blocks
-        for count in (len(blocks) // 2, len(blocks) - 1, len(blocks)):
-            self.blocks = blocks
+        if self.checked:
+            return
+        self.checked, blocks = True, self.blocks
+        for count in {len(blocks) // 2, len(blocks)} - {0}:
             try:
-                first = blocks[count - 1].last + 1 if count > 0 else 0
-                same = torch.allclose(self._changed([Change()], first, None), whole, atol=1e-5)
+                first = blocks[count - 1].calls.stop
+                found = self._changed([Change(), Change()], first, None)
+                same = torch.allclose(found, self.plain.expand_as(found), atol=1e-5, equal_nan=True)
             except ModelError:
                 same = False
             if not same:
@@ -259,19 +354,30 @@ class KernelExperiment:
 
         count = len(changes)
         inputs = expanded(dict(self.asked.inputs), count)
-        edit = self._edit(changes, instead)
+        done = [block for block in self.blocks if block.calls.stop <= first]
+        edit = self._edit(changes, instead, [number for block in done for number in block.calls])
         with self._running(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
-            for block in self.blocks:
-                if block.last < first:
-                    stack.enter_context(returning(block.module, expanded(block.returned, count)))
-            logits = in_rows(self.model(**inputs).logits)
-            return log_probabilities(logits, self.outputs, self.model.config)
+            for block in done:
+                stack.enter_context(returning(block.module, expanded(block.returned, count)))
+            if not self._keeps_rows:
+                logits = in_rows(self.model(**inputs).logits)
+                return log_probabilities(logits, self.outputs, self.model.config)
+            kept = torch.tensor([output.row for output in self.outputs], device=self.model.device)
+            logits = self.model(**inputs, logits_to_keep=kept).logits
+            outputs = [replace(output, row=row) for row, output in enumerate(self.outputs)]
+            return log_probabilities(logits, outputs, self.model.config)
 
     def _edit(
-        self, changes: Sequence[Change], instead: HeadOutputs | None
+        self, changes: Sequence[Change], instead: HeadOutputs | None, done: Iterable[int] = ()
     ) -> Callable[[Call], Any]:
-        """What answers a kernel call with the output that each change of a batch makes of it."""
-        counts = Counter[str]()
+        """What answers a kernel call with the output that each change of a batch makes of it.
+
+        The calls whose numbers are `done` are not made.
+        """
+        left_out = set(done)
+        counts = Counter(
+            path for path, own in self.numbers.items() for number in own if number in left_out
+        )
 
         def edit(call: Call) -> Any:
             path = self.paths.get(id(call.module))
@@ -285,6 +391,44 @@ class KernelExperiment:
             return changed_output(call, changes, place, self.sides[place[0]], instead)
 
         return edit
+
+
+class EagerExperiment:
+    """A model that can be asked for gradients only; fulfils `attnviz.core.effects.Experiment`."""
+
+    def __init__(self, asked: Asked, reason: str) -> None:
+        import torch
+
+        self.asked, self.reason = asked, reason
+        eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
+        with running(asked.model, asked.what), torch.enable_grad():
+            output, self.attention, layers = run_eager(eager)
+            logits: Any = getattr(output, "logits", None)
+            self.outputs = asked.outputs(logits)
+            total = asked.total(logits, self.outputs)
+            self.slopes = layer_gradients(total, [layer for _, layer in layers], eager.kind)
+
+    def run(
+        self, changes: Sequence[Change], instead: HeadOutputs | None = None
+    ) -> Iterator[NDArray[np.floating]]:
+        """Refused: nothing can be switched off."""
+        raise AttentionError(self.reason)
+
+    def gradients(self) -> tuple[NDArray[np.floating], ...]:
+        """How the sum of the outputs' log-probabilities changes with each weight of each map."""
+        return stack_like(self.attention, self.slopes)
+
+    def head_outputs(self) -> HeadOutputs:
+        """Refused: what a single head puts out is not known."""
+        raise AttentionError(self.reason)
+
+    def spell(self, number: int) -> str:
+        """What a choice is called."""
+        return self.asked.spell(number)
+
+    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+        """Refused: nothing can be switched off."""
+        raise AttentionError(self.reason)
 
 
 def changed_output(
@@ -302,7 +446,8 @@ def changed_output(
 
     batch, queries, heads, _ = call.output.shape
     shape = (heads, queries, call.key.shape[2])
-    found, hidden = None, {}
+    found: Any = None
+    hidden = {}
     for number, change in enumerate(changes):
         off = change.heads_of(*place)
         if off and found is None:
@@ -337,7 +482,7 @@ def without_keys(
         sets = np.unique(cells[cells.any(-1)], axis=0)
         patterns[number] = [(keys, (cells == keys).all(-1).T) for keys in sets]
     value = call.value
-    whole = None
+    whole = sink = None
     for turn in range(max(map(len, patterns.values()), default=0)):
         shown = np.ones((batch, value.shape[2]), dtype=np.bool_)
         rows = np.zeros(call.output.shape[:3], dtype=np.bool_)
@@ -349,9 +494,13 @@ def without_keys(
         left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
         if whole is None:
             whole = call.mix(torch.ones_like(value))[..., :1]
-        sink = 1 - whole
-        left = left + torch.where(sink > SINK, sink, torch.zeros_like(sink))
-        yield torch.as_tensor(rows, device=value.device), call.mix(value * seen) / left
+            lost = 1 - whole
+            rounded = (
+                ROUNDED * torch.finfo(lost.dtype).eps if call.options.get("s_aux") is None else 0
+            )
+            sink = torch.where(lost > rounded, lost, torch.zeros_like(lost))
+        share = (left + sink) / (whole + sink)
+        yield torch.as_tensor(rows, device=value.device), call.mix(value * seen) / share
 
 
 @contextmanager
@@ -370,18 +519,33 @@ def returning(module: Any, value: Any) -> Iterator[None]:
 
 def expanded(value: Any, count: int) -> Any:
     """A value in which each tensor of a batch of one is one of `count` alike."""
+    return in_tensors(
+        value,
+        lambda one: (
+            one.expand(count, *one.shape[1:]).contiguous()
+            if one.ndim and one.shape[0] == 1 < count
+            else one
+        ),
+    )
+
+
+def in_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A value, as deep as it may be, with each tensor in it changed."""
     import torch
 
     if isinstance(value, torch.Tensor):
-        if value.ndim and value.shape[0] == 1 and count > 1:
-            return value.expand(count, *value.shape[1:]).contiguous()
-        return value
+        return change(value)
     if isinstance(value, dict):
-        return type(value)({name: expanded(item, count) for name, item in value.items()})
+        return type(value)({name: in_tensors(item, change) for name, item in value.items()})
     if isinstance(value, tuple | list):
-        items = [expanded(item, count) for item in value]
+        items = [in_tensors(item, change) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
+
+
+def wide(numbers: Tensor) -> Tensor:
+    """Half-precision numbers as float32."""
+    return numbers.float() if numbers.itemsize < 4 else numbers
 
 
 def layers_of(model: Any) -> Iterable[Any]:
@@ -402,7 +566,9 @@ def in_rows(logits: Tensor) -> Tensor:
 
 def log_probabilities(logits: Tensor, outputs: Sequence[Output], config: Any) -> Tensor:
     """Log p of each output's choices, (batch, outputs, choices)."""
-    rows = logits[:, [output.row for output in outputs]].float()
+    from torch.nn import functional
+
+    rows = wide(logits[:, [output.row for output in outputs]])
     if getattr(config, "problem_type", None) == "multi_label_classification":
-        return rows.sigmoid().log()
+        return functional.logsigmoid(rows)
     return rows.log_softmax(-1)

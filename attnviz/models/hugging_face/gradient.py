@@ -210,22 +210,21 @@ def spelled(loaded: LoadedModel, number: int) -> str:
     return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
-def class_names(config: Any) -> dict[int, str]:
-    """What a model's classes are called, by number."""
-    return {number: str(name) for number, name in (config.id2label or {}).items()}
+def class_name(config: Any, number: int) -> str:
+    """What one of a model's classes is called."""
+    return str((config.id2label or {}).get(number, f"LABEL_{number}"))
 
 
 def class_output(config: Any, logits: Tensor, wanted: str | None) -> Output:
     """A class whose log-probability is explained, by default the likeliest."""
-    if len(logits) < 2:
+    if len(logits) < 2 or getattr(config, "problem_type", None) == "regression":
         raise ModelError("the model predicts a number, which has no probability to explain")
     chosen = chosen_class(config, logits, wanted)
     return Output(0, chosen.number, chosen.name)
 
 
 def _label_names(config: Any, count: int) -> list[str]:
-    known = class_names(config)
-    return [known.get(number, f"LABEL_{number}") for number in range(count)]
+    return [class_name(config, number) for number in range(count)]
 
 
 def _class_number(names: list[str], wanted: str) -> int:
@@ -245,7 +244,9 @@ def outputs_of(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
 ) -> tuple[Output, ...]:
     """The outputs whose log-probability is explained, of a model's logits."""
-    single = getattr(logits, "ndim", 0) == 2
+    if getattr(logits, "ndim", 0) not in (2, 3):
+        raise no_head(loaded.name, loaded.model)
+    single = logits.ndim == 2
     if single and wanted != ALL_OUTPUTS:
         return (class_output(loaded.model.config, logits[0], wanted),)
     if wanted != ALL_OUTPUTS:

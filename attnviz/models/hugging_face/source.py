@@ -12,20 +12,21 @@ from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
-from attnviz.models import attend_query
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
+from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
-from attnviz.models.hugging_face.experiment import Asked, KernelExperiment
+from attnviz.models.hugging_face.experiment import Asked, experiment_of
 from attnviz.models.hugging_face.gradient import (
     check_head,
     choose_output,
+    class_name,
     gradients_of,
     outputs_of,
     spelled,
 )
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import writer_class
+from attnviz.models.hugging_face.inputs.generation import write_on, writer_class
 from attnviz.models.hugging_face.load.errors import quiet
 from attnviz.models.hugging_face.load.family import family_of, reading_limit
 from attnviz.models.hugging_face.load.loading import (
@@ -91,15 +92,18 @@ class HuggingFaceModel(LoadedModel):
             raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
         if not self.region.is_default:
             raise UsageError("effects need every weight: leave --max-size, --rows and --window out")
-        encoded = self._encode(query)
-        attention = attend_query(self, query)
-        return KernelExperiment(
+        with quiet():
+            encoded = self._encode(query)
+        inputs = self.tensors(encoded.inputs, self.model)
+        return experiment_of(
             Asked(
                 self.model,
-                {**self.tensors(encoded.inputs, self.model), "use_cache": False},
-                attention,
+                without_cache(self.model, inputs),
+                encoded,
                 lambda logits: outputs_of(self, encoded, logits, wanted),
-                lambda number: spelled(self, number),
+                partial(class_name, self.model.config) if self.task else partial(spelled, self),
+                self.task,
+                partial(write_on, self, inputs) if self.can_generate else None,
             )
         )
 

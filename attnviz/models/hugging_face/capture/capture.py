@@ -88,7 +88,7 @@ def capture(
         )
         for stream, grid in grids.items()
     }
-    given = _without_cache(model, inputs)
+    given = without_cache(model, inputs)
     found = _probed(model, given, sides, specs)
     if set(found) != set(sides):
         if region.keep_qk:
@@ -109,7 +109,8 @@ def _announce(grids: Mapping[str, PooledGrid], sides: Sides, region: Region) -> 
         notify(links_note(region.links))
 
 
-def _without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs, and that a model which could keep keys and values need not."""
     import inspect
 
     takes = inspect.signature(model.forward).parameters
@@ -184,7 +185,7 @@ def capture_many(
         for stream in sides[0]
     }
     check_family(model.config, max(max(side) for side in longest.values()))
-    layers, route = _all_layers(model, _without_cache(model, inputs), longest, sides, calls)
+    layers, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
     found = []
     for number, side in enumerate(sides):
         items = list[Captured]()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,6 +35,12 @@ class Call:
     def mix(self, value: Any) -> Any:
         """What the kernel makes of other values of the same shape."""
         return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
+
+    def detached(self) -> Call:
+        """The same call out of any graph."""
+        taken = ("query", "key", "value", "output", "weights")
+        own = {name: getattr(self, name) for name in taken}
+        return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
 
 
 @contextmanager

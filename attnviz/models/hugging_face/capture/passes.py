@@ -99,7 +99,7 @@ def probe_layers(
         seen, heads, queries, _ = call.query.shape
         keys = call.key.shape[2]
         if (seen, queries, keys) != (batch, *sides[stream]):
-            raise _wrong_shape(path, kind, (seen, heads, queries, keys), sides[stream], batch)
+            raise wrong_shape(path, kind, (seen, heads, queries, keys), sides[stream], batch)
         return specs[stream]
 
     devices = [model.device] if model.device.type == "cuda" else []
@@ -109,7 +109,7 @@ def probe_layers(
     layers = dict[str, dict[str, CallWeights]]()
     for stream in sides:
         own = [item for item in found if match_stream(stream_of(item.path), sides) == stream]
-        names = layer_names([item.path for item in own], _attending(model.config))
+        names = layer_names([item.path for item in own], attending_layers(model.config))
         for name, item in zip(names, own, strict=True):
             if item.broken is not None:
                 raise not_finite(stream, name, str(item.broken), dtype_of(model))
@@ -235,14 +235,15 @@ def _read_batch(
     arrays = {}
     for number, layer in zip(layer_numbers(config, list(layers or ())), found, strict=True):
         if getattr(layer, "ndim", 0) != 4 or layer.shape[0] != batch or layer.shape[2:] != side:
-            raise _wrong_shape(number, kind, tuple(getattr(layer, "shape", ())), side, batch)
+            raise wrong_shape(number, kind, tuple(getattr(layer, "shape", ())), side, batch)
         arrays[number] = np.asarray(layer.float().cpu().numpy(), dtype=np.float32)
     return arrays
 
 
-def _wrong_shape(
-    name: str, kind: str, shape: Sequence[int], side: tuple[int, int], batch: int
+def wrong_shape(
+    name: str, kind: str, shape: Sequence[int], side: tuple[int, int], batch: int = 1
 ) -> AttentionError:
+    """The error where attention is not between all tokens."""
     return AttentionError(
         f"layer {name} of architecture '{kind}' gives out attention of shape {tuple(shape)}, "
         f"which is not ({batch}, heads, {side[0]} queries, {side[1]} keys): windows or blocks of "
@@ -271,7 +272,7 @@ def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str)
         )
 
 
-def _attending(config: Any) -> list[int]:
+def attending_layers(config: Any) -> list[int]:
     """The layers that have attention, of a model whose configuration names each layer's kind."""
     config = config.get_text_config()
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
@@ -286,7 +287,7 @@ def layer_numbers(config: Any, layers: Sequence[Any]) -> list[str]:
     A model that mixes attention with other layers either leaves gaps in what it gives out, or
     leaves those layers out; its configuration says which they are.
     """
-    numbers = _attending(config)
+    numbers = attending_layers(config)
     if all(layer is not None for layer in layers) and len(numbers) == len(layers):
         return [str(number) for number in numbers]
     return [str(number) for number, layer in enumerate(layers) if layer is not None]

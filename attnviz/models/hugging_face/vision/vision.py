@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token, not_finit
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.models import attend_each, attend_query
+from attnviz.models import attend_each
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
@@ -29,10 +30,10 @@ from attnviz.models.hugging_face.capture.passes import dtype_of
 from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.experiment import Asked, KernelExperiment
+from attnviz.models.hugging_face.experiment import Asked, experiment_of
 from attnviz.models.hugging_face.gradient import (
     chosen_class,
-    class_names,
+    class_name,
     class_output,
     gradients_of,
     no_head,
@@ -115,15 +116,16 @@ class VisionModel(PictureReader):
         if self.task is None:
             raise no_head(self.name, self.model)
         with quiet():
-            inputs = self.inputs(picture)
-        return KernelExperiment(
+            encoded = self._encoded(self.tower, picture)
+        return experiment_of(
             Asked(
                 self.model,
-                inputs,
-                attend_query(self, query),
+                encoded.inputs,
+                encoded,
                 lambda logits: (class_output(self.model.config, logits[0], wanted),),
-                lambda number: class_names(self.model.config)[number],
-                what="picture",
+                partial(class_name, self.model.config),
+                self.task,
+                what=SIDE,
             )
         )
 
@@ -143,12 +145,15 @@ class VisionModel(PictureReader):
         return picture
 
     def _eager(self, part: Any, picture: Picture) -> EagerInputs:
+        encoded = self._encoded(part, picture)
+        return EagerInputs(eager_copy(part), encoded.inputs, encoded, SIDE)
+
+    def _encoded(self, part: Any, picture: Picture) -> EncodedQuery:
         inputs = self.inputs(picture)
         rows, columns = self.grid(inputs["pixel_values"])
         attention = self.without_maps(picture, inputs, rows, columns)
         tokens = {SIDE: self.tokens(inputs, rows, columns)}
-        encoded = EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
-        return EagerInputs(eager_copy(part), inputs, encoded, SIDE)
+        return EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
 
 
 def load_vision_model(name: str, **options: Any) -> VisionModel:
