@@ -28,6 +28,7 @@ from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import Experiment
 from attnviz.core.errors import UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import LENS_NAMES, Choice, Options, opt
@@ -190,7 +191,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
     attend = partial(attend_query, source, query)
     if choice.lens == "flow":
         return flow_shown(attend(), patch)
-    experiments = []
+    experiments: list[Experiment] = []
 
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:
         answer = ask_source(source, query, needs, choice.explain)
