@@ -74,7 +74,7 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
 
 def head_part(item: AttentionMap, layer: str, head: int) -> Part:
     """One head."""
-    place = {"stream": item.stream, "layer": layer, "head": head}
+    place: dict[str, str | int] = {"stream": item.stream, "layer": layer, "head": head}
     label = f"{item.stream} layer {layer} head {head}"
     return Effect(label, "head", place, np.nan), Change((HeadAt(item.stream, layer, head),))
 
@@ -89,7 +89,7 @@ def layer_part(item: AttentionMap, layer: str) -> Part:
 def link_part(item: AttentionMap, query: int, key: int) -> Part:
     """A link in every head of a stream."""
     tokens = item.query_tokens[query].text, item.key_tokens[key].text
-    place = {"stream": item.stream, "query": query, "key": key}
+    place: dict[str, str | int] = {"stream": item.stream, "query": query, "key": key}
     label = f"{tokens[0]} → {tokens[1]} ({item.stream})"
     return Effect(label, "link", place, np.nan), Change(links=(LinkAt(item.stream, query, key),))
 

@@ -34,6 +34,12 @@ def effects_of(
     return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
 
 
+def with_links(estimated: Attention, experiment: Experiment, count: int) -> Attention:
+    """Estimated effects with what their links' weights say of them, and the largest measured."""
+    told = with_contrasts(estimated, experiment.attention)
+    return with_measured(told, experiment, count) if count else told
+
+
 def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
     """Estimated effects with the largest ones measured too, and a note on how well they agree.
 
@@ -58,7 +64,7 @@ def with_measured(estimated: Attention, experiment: Experiment, count: int) -> A
 
 def measure_links(experiment: Experiment, estimated: Attention, count: int) -> tuple[Measured, ...]:
     """The links whose estimated effect is largest, each cut by itself, the largest first."""
-    raw = {item.stream: item for item in experiment.attention.maps}
+    raw = {(item.stream, name): item for item in experiment.attention.maps for name in item.layers}
     found = []
     for item in estimated.maps:
         sizes = np.abs(np.nan_to_num(item.weights)).ravel()
@@ -69,7 +75,7 @@ def measure_links(experiment: Experiment, estimated: Attention, count: int) -> t
     cells, changes = [], []
     for _, item, (layer, head, query, key) in found:
         names = item.layers[layer], item.heads[head]
-        own = raw[item.stream]
+        own = raw[item.stream, names[0]]
         weight = own.weights[own.layers.index(names[0]), int(names[1]), query, key]
         link = _link(item, (layer, head, query, key), float(weight))
         cells.append((item.stream, link, float(item.weights[layer, head, query, key])))
@@ -90,12 +96,16 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
 
     The raw maps are those of every layer. A note tells how many links of much weight are idle.
     """
-    own = {item.stream: item for item in raw.maps}
+    plain = {
+        (item.stream, layer): dict(zip(item.heads, weights, strict=True))
+        for item in raw.maps
+        for layer, weights in zip(item.layers, item.weights, strict=True)
+    }
     idle, decisive, heavy, without = [], [], 0, 0
     for item in estimated.maps:
-        plain = own[item.stream]
-        layers, heads = map(plain.layers.index, item.layers), map(plain.heads.index, item.heads)
-        weights = plain.weights[np.ix_([*layers], [*heads])]
+        weights = np.array(
+            [[plain[item.stream, layer][head] for head in item.heads] for layer in item.layers]
+        )
         allowed = cells_between_words(item)
         there = ~np.isnan(item.weights) & (True if allowed is None else allowed)
         sizes = np.abs(np.nan_to_num(item.weights))

@@ -162,3 +162,8 @@ def number(value: float, meaning: Meaning) -> str:
         return two_digits(value)
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     return f"{value + 0.0:.{digits}f}"
+
+
+def nats(value: float) -> str:
+    """A change in nats, in two decimals with its sign."""
+    return f"{value:+.2f}".replace("-", "−")

@@ -19,7 +19,15 @@ from attnviz.analyses.ablation import (
     replacements,
     together,
 )
-from attnviz.core.effects import AblationReport, By, Change, Effect, Experiment, HeadOutputs
+from attnviz.core.effects import (
+    AblationReport,
+    By,
+    Change,
+    Effect,
+    Experiment,
+    HeadOutputs,
+    Prediction,
+)
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Kind, Query
 from attnviz.models import Source
@@ -100,7 +108,8 @@ def ablate_experiment(
         queries = {item.stream: item.weights.shape[2] for item in attention.maps}
         instead = replacements(asked.by, banks or [experiment.head_outputs()], queries, asked.seed)
     effects = measured_parts(experiment, parts, instead)
-    joint, seen, wrote = None, (), None
+    joint, wrote = None, None
+    seen: tuple[Prediction, ...] = ()
     if asked.joint:
         both = together(parts)
         (joint,) = measured_parts(experiment, [both], instead)

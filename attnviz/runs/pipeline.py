@@ -261,11 +261,9 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
     if experiments and choice.lens != ALL_LENSES:
-        from attnviz.analyses.effects import with_contrasts, with_measured
+        from attnviz.analyses.effects import with_links
 
-        attention = with_contrasts(attention, experiments[0].attention)
-        if choice.check:
-            attention = with_measured(attention, experiments[0], choice.check)
+        attention = with_links(attention, experiments[0], choice.check)
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:

@@ -16,6 +16,7 @@ from attnviz.cli.report import Report
 from attnviz.core.effects import AblationReport, By, HeadOutputs
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import Options, opt
+from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
@@ -80,17 +81,19 @@ def ablate(
     attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -f json
     """
     asked = Ablation(
-        *(tuple(names or ()) for names in (head, link, token)),
-        each,
-        by,
-        options.choice.explain,
-        seed,
+        heads=tuple(head or ()),
+        links=tuple(link or ()),
+        tokens=tuple(token or ()),
+        each=each,
+        by=by,
+        wanted=options.choice.explain,
+        seed=seed,
     )
     check(asked, reference, grid, words)
     arguments = [one for one in (text, target) if one is not None]
     pairs = target is not None or input_file is not None
     texts, many = texts_of(arguments, input_file, pairs=pairs, **reading(options))
-    command = "cross" if pairs else "self"
+    command: Command = "cross" if pairs else "self"
     check_origin(options.origin, command)
     pictures = {"bars": bars, "grid": grid, "words": words}
     study = AblationStudy()

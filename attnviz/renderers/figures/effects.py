@@ -32,8 +32,7 @@ from attnviz.renderers.figures.figure import (
     points,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.printable import UNKNOWN, shorten
-from attnviz.renderers.text.effects import signed
+from attnviz.renderers.printable import UNKNOWN, nats, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,7 +82,7 @@ def effect_bars(report: AblationReport) -> Figure:
         outer = max(reach) if one.effect >= 0 else min(reach)
         side, align = (10, "left") if one.effect >= 0 else (-10, "right")
         at = zero + outer * scale + side
-        canvas.text(at, middle, signed(one.effect), NOTE_SIZE, FAINT, align=align)
+        canvas.text(at, middle, nats(one.effect), NOTE_SIZE, FAINT, align=align)
     canvas.strokes(np.array([[(zero, top), (zero, top + row * len(shown))]]), FAINT, 0.6)
     return canvas.figure
 
@@ -149,7 +148,7 @@ def effect_words(report: AblationReport) -> Figure:
         ground = _color(one, limits)
         canvas.boxes([box], ground, one.label)
         middle = EDGE + x + wide / 2
-        told = UNKNOWN if math.isnan(one.effect) else signed(one.effect)
+        told = UNKNOWN if math.isnan(one.effect) else nats(one.effect)
         canvas.text(middle, top + at + line * 0.27, word, TEXT_SIZE, ink_on(ground), align="center")
         canvas.text(middle, top + at + line * 0.63, told, 5.5, ink_on(ground), align="center")
     _ramp(canvas, EDGE, top + y + 20, limits)
@@ -187,7 +186,7 @@ def _color(one: Effect, limits: Limits) -> Color:
 def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits, face: Typeface) -> None:
     ground = _color(one, limits)
     canvas.boxes([box], ground, one.label)
-    told = UNKNOWN if math.isnan(one.effect) else signed(one.effect)
+    told = UNKNOWN if math.isnan(one.effect) else nats(one.effect)
     if face.width(told, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
         canvas.text(*middle, told, NOTE_SIZE, ink_on(ground), align="center")
@@ -196,7 +195,7 @@ def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits, face: Typeface)
 def _ramp(canvas: Canvas, left: float, middle: float, limits: Limits) -> None:
     height, wide = points(NOTE_SIZE), 3
     values = np.linspace(*limits, len(SIGNED_SHADES) // 2, dtype=np.float32)
-    start = left + canvas.text(left, middle, signed(limits[0]), NOTE_SIZE, FAINT) + 12
+    start = left + canvas.text(left, middle, nats(limits[0]), NOTE_SIZE, FAINT) + 12
     boxes: list[Box] = [
         (start + place * wide, middle - height / 2, wide + 1, height)
         for place in range(len(values))
@@ -204,4 +203,4 @@ def _ramp(canvas: Canvas, left: float, middle: float, limits: Limits) -> None:
     colors = [(int(r), int(g), int(b)) for r, g, b in colors_of(values, limits)]
     canvas.boxes(boxes, colors, "scale")
     end = start + len(values) * wide + 12
-    canvas.text(end, middle, f"{signed(limits[1])} nats", NOTE_SIZE, FAINT)
+    canvas.text(end, middle, f"{nats(limits[1])} nats", NOTE_SIZE, FAINT)

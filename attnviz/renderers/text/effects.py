@@ -13,7 +13,7 @@ from rich.text import Text
 from attnviz.core.effects import AblationReport, Effect, Prediction
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
+from attnviz.renderers.printable import UNKNOWN, nats, printable, shorten, two_digits
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.storage.documents import dump_json
 
@@ -60,7 +60,9 @@ def ablation_table(report: AblationReport, top: int, show: Display) -> str:
 def ablation_tsv(report: AblationReport) -> str:
     """A line an effect: what was off, where it is, nats, interval and texts."""
     names = ("stream", "layer", "head", "query", "key", "side", "position")
-    lines = [("kind", "label", *names, "effect_nats", "low", "high", "texts")]
+    lines: list[tuple[str, ...]] = [
+        ("kind", "label", *names, "effect_nats", "low", "high", "texts")
+    ]
     for effect in _all(report):
         low, high = effect.interval or (math.nan, math.nan)
         place = tuple(str(effect.place.get(name, "")) for name in names)
@@ -105,16 +107,11 @@ def _size(effect: Effect) -> float:
     return math.inf if math.isnan(effect.effect) else -abs(effect.effect)
 
 
-def signed(value: float) -> str:
-    """A number of nats in two decimals with its sign."""
-    return f"{value:+.2f}".replace("-", "−")
-
-
 def _bars(effects: Sequence[Effect], show: Display) -> list[Text]:
     known = [abs(one.effect) for one in effects if not math.isnan(one.effect)]
     most = max(known, default=0.0) or 1.0
     ranges = [
-        "" if one.interval is None else "{} to {}".format(*map(signed, one.interval))
+        "" if one.interval is None else "{} to {}".format(*map(nats, one.interval))
         for one in effects
     ]
     wide = max(map(len, ranges), default=0)
@@ -130,7 +127,7 @@ def _bars(effects: Sequence[Effect], show: Display) -> list[Text]:
         if math.isnan(one.effect):
             lines.append(line.append(f"       {NO_VALUE}", "dim"))
             continue
-        line.append(f"  {signed(one.effect):>6}  ")
+        line.append(f"  {nats(one.effect):>6}  ")
         if wide:
             line.append(f"{between:<{wide}}  ", "dim")
         line.append(_bar(abs(one.effect) / most * bar), "red" if one.effect < 0 else "blue")
@@ -150,7 +147,7 @@ def _predictions(
     lines = paragraph(told, show.width, "dim")
     for one in changed:
         name = printable(one.name) + ("" if one.position is None else f" ({one.position})")
-        line = Text(f"{name}  log p {signed(one.before)} → {signed(one.after)}", style="bold")
+        line = Text(f"{name}  log p {nats(one.before)} → {nats(one.after)}", style="bold")
         lines.append(line)
         for when, likeliest in (("before", one.likeliest_before), ("after", one.likeliest_after)):
             found = ", ".join(f"{printable(word)} {two_digits(p)}" for word, p in likeliest)

@@ -4,7 +4,7 @@ import { pixels } from "./colors.js";
 import { NO_VALUE } from "./decode.js";
 
 /**
- * The value furthest from 0 in each block.
+ * The value furthest from 0 in each block, NaN where it has none.
  * @param {ArrayLike<number>} values row by row
  * @param {number} rows
  * @param {number} columns
@@ -17,16 +17,17 @@ export function strongestBlocks(values, rows, columns, rowLength, columnLength) 
   }
   const width = Math.ceil(columns / columnLength);
   const height = Math.ceil(rows / rowLength);
-  const found = new Float32Array(width * height);
+  const found = new Float32Array(width * height).fill(NaN);
   for (let row = 0; row < rows; row++) {
     const start = Math.floor(row / rowLength) * width;
     let at = row * columns;
     for (let block = 0; block < width; block++) {
       const end = Math.min(at + columnLength, (row + 1) * columns);
       let best = found[start + block];
-      let size = best < 0 ? -best : best;
+      let size = best === best ? Math.abs(best) : -1;
       for (; at < end; at++) {
-        const value = values[at] === NO_VALUE ? 0 : values[at];
+        const value = values[at];
+        if (value === NO_VALUE) continue;
         const here = value < 0 ? -value : value;
         if (here > size) {
           best = value;
@@ -86,7 +87,7 @@ export function drawThumbnail(canvas, codes, rows, columns, colors) {
   const last = colors.length - 1;
   for (let place = 0; place < data.length; place++) {
     const code = pooled.values[place];
-    data[place] = colors[code === NO_VALUE ? last : code + (last - 1) / 2];
+    data[place] = colors[code === NO_VALUE || Number.isNaN(code) ? last : code + (last - 1) / 2];
   }
   const surface = canvas.getContext("2d", { willReadFrequently: true });
   /** @type {CanvasRenderingContext2D} */ (surface).putImageData(image, 0, 0);
