@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
-MOST_WRITTEN = 256
+MOST_WRITTEN = 128
 """Pieces of a target at most: each is worked out from all before it, at a cost that grows."""
 MARGIN = 0.3
 """Nats a piece by which one direction must win for the guess to need no note."""
