@@ -20,8 +20,10 @@ from pathlib import PurePosixPath
 import numpy as np
 from PIL import Image
 
+from attnviz.cli.app import COMMANDS
 from attnviz.core.registry import FORMATS
 from tests.fuzz.run import MOST_RESIDENT, Ran, TookTooLong
+from tests.fuzz.strategies import is_place, parameters
 from tests.samples import RAW
 
 WORK = "a/b/work/"
@@ -166,6 +168,24 @@ def writes_nowhere_else(ran: Ran) -> str | None:
         whole = {new.stem, re.sub(r"-\d+$", "", new.stem)}
         if not any((stem, new.suffix) in names for stem in whole) and (new.name, "") not in names:
             return f"'{new.suffix}' file that nobody asked for"
+    return None
+
+
+@invariant
+def writes_what_was_asked(ran: Ran) -> str | None:
+    """A run that ends with 0 has made every file that it was asked for, in one or in several."""
+    command, *words = ran.case.argv
+    if ran.status or ran.error or _helps(ran) or "--" in words or command not in COMMANDS:
+        return None
+    options = {name for item in parameters(command) if is_place(item) for name in item.opts}
+    new = [PurePosixPath(path) for path, data in ran.after.items() if data != b"old"]
+    made = {path.name for path in new}
+    made |= {re.sub(r"-\d+$", "", path.stem) + path.suffix for path in new}
+    for option, value in pairwise(words):
+        last = option in options and option not in words[words.index(option) + 1 :]
+        missing = PurePosixPath(value).name not in made and not value.startswith("/dev/")
+        if last and missing:
+            return f"{option} made no file"
     return None
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
+MOST_WRITTEN = 128
+"""Pieces of a target at most: each is worked out from all before it, at a cost that grows."""
 MARGIN = 0.3
 """Nats a piece by which one direction must win for the guess to need no note."""
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
@@ -122,13 +124,16 @@ class PocketModel:
         read, _ = source.ended()
         memory, _ = encode(self.weights, self.sizes, self.embed(read))
         ids = [LANGUAGE[language]]
-        for _ in range(2 * len(read) + 10):
+        most = min(2 * len(read) + 10, MOST_WRITTEN)
+        for _ in range(most):
             states, _, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
             scores = to_numpy(predict(self.weights, states[-1:]))[0]
             scores[NEVER_WRITTEN] = -np.inf
             ids.append(int(scores.argmax()))
             if ids[-1] == END:
                 break
+        else:
+            notes = [*notes, f"the pocket model was stopped after {most} pieces of the target"]
         written = str(load_tokenizer(self.tokenizer).decode(ids[1:]))
         return tidy(written, language) or "…", language, notes
 

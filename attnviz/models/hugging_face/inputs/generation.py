@@ -216,7 +216,7 @@ def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = No
 
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 5, 1 << 30
 """What a template may take for a text; real ones take milliseconds."""
-LONGEST_TURN = 1 << 24
+LONGEST_TURN = 1 << 20
 """Characters that a template may make of a text."""
 
 
