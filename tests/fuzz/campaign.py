@@ -33,6 +33,8 @@ from tests.fuzz.strategies import cases
 
 CHUNK = 250
 """Runs between two lines of the log; each chunk has a seed of its own."""
+ONE_PROCESS = 2500
+"""Runs after which a fresh process goes on: libraries keep half a megabyte of each run."""
 SILENT = 300
 """Seconds without a chunk after which a process hangs past every limit."""
 SMALLER = 30
@@ -132,7 +134,7 @@ def work(runs: int, first: int, log: Path) -> None:
     world.make()
     began = time.process_time()
     with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-        while tally.runs < runs:
+        while tally.runs < min(runs, ONE_PROCESS):
             chunk = min(CHUNK, runs - tally.runs)
 
             @seed(first + number)
@@ -194,21 +196,28 @@ def watch(logs: list[Path], runs: int, first: int) -> list[str]:
             if process.poll() is None and not silent:
                 continue
             del running[log]
-            if process.wait() != 0:
+            left = runs - sum(item["runs"] for item in ended(log))
+            if process.wait() == 0 and left > 0:
+                running[log] = again(log, left, starts)
+            elif process.returncode != 0:
                 how = "hung" if silent else f"ended with {process.returncode}"
                 case = pickle.loads(now.read_bytes()) if now.exists() else Case(((),))
                 lost.append(f"{how}: {case.line}")
                 keep(case, log.parent / f"lost-{len(lost):02}", how)
-                left = runs - sum(item["runs"] for item in ended(log))
                 if left > 0 and len(lost) < 20:
-                    # What has been counted stays; the next seed draws something else.
-                    starts[log] += 100_000
-                    log.open("a").write("\n")
-                    running[log] = start(log, left, starts[log])
+                    running[log] = again(log, left, starts)
         if time.monotonic() - told > 60:
             told = time.monotonic()
             print(summary(logs), flush=True)
     return lost
+
+
+def again(log: Path, left: int, starts: dict[Path, int]) -> subprocess.Popen[bytes]:
+    """The next process for the rest; what has been counted stays, the seed draws other runs."""
+    starts[log] += 10_000
+    with log.open("a") as file:
+        file.write("\n")
+    return start(log, left, starts[log])
 
 
 def start(log: Path, runs: int, first: int) -> subprocess.Popen[bytes]:
