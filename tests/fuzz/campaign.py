@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -106,7 +107,9 @@ class Tally:
             if kind not in self.found:
                 least = smaller(case, kind)
                 self.found[kind] = {"wrong": told, "line": least.line}
-                keep(least, log.parent / f"{len(self.found):03}-{log.stem}", kind)
+                # An earlier process of the same log may have kept some already.
+                folders = (log.parent / f"{number:03}-{log.stem}" for number in count(1))
+                keep(least, next(one for one in folders if not one.exists()), kind)
 
     def told(self) -> dict[str, object]:
         """The counts as JSON."""
@@ -270,8 +273,8 @@ def report(logs: list[Path], lost: list[str], seconds: float) -> int:
     for log in logs:
         for counts in ended(log):
             found |= counts["found"]  # type: ignore[operator]
-    for kind, count in total(logs, "classes").most_common():
-        print(f"\n{count} × {kind}\n  {found[kind]['wrong'][:300]}\n  {found[kind]['line'][:600]}")
+    for kind, times in total(logs, "classes").most_common():
+        print(f"\n{times} × {kind}\n  {found[kind]['wrong'][:300]}\n  {found[kind]['line'][:600]}")
     for line in lost:
         print(f"\na process {line[:600]}")
     runs, valid = total(logs, "runs")[""], total(logs, "valid")[""]

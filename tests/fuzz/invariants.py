@@ -177,15 +177,19 @@ def writes_what_was_asked(ran: Ran) -> str | None:
     command, *words = ran.case.argv
     if ran.status or ran.error or _helps(ran) or "--" in words or command not in COMMANDS:
         return None
-    options = {name for item in parameters(command) if is_place(item) for name in item.opts}
+    places = [set(item.opts) for item in parameters(command) if is_place(item)]
     new = [PurePosixPath(path) for path, data in ran.after.items() if data != b"old"]
     made = {path.name for path in new}
     made |= {re.sub(r"-\d+$", "", path.stem) + path.suffix for path in new}
-    for option, value in pairwise(words):
-        last = option in options and option not in words[words.index(option) + 1 :]
-        missing = PurePosixPath(value).name not in made and not value.startswith("/dev/")
-        if last and missing:
-            return f"{option} made no file"
+    for names in places:
+        given = [value for option, value in pairwise(words) if option in names]
+        # Of an option that is given twice, by whatever name, the last one counts.
+        if (
+            given
+            and not given[-1].startswith("/dev/")
+            and PurePosixPath(given[-1]).name not in made
+        ):
+            return f"{min(names)} made no file"
     return None
 
 
