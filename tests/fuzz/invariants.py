@@ -158,7 +158,8 @@ def leaves_inputs_alone(ran: Ran) -> str | None:
 @invariant
 def writes_nowhere_else(ran: Ran) -> str | None:
     """A new file is one that was asked for, by its name, one of its numbers or as a shard of it."""
-    asked = [PurePosixPath(word.rpartition("=")[2]) for word in ran.case.argv]
+    words = ran.case.argv
+    asked = [PurePosixPath(word) for word in (*words, *(w.partition("=")[2] for w in words))]
     names = {(place.stem, place.suffix) for place in asked} | {(place.name, "") for place in asked}
     for path in ran.after:
         inside = path.removeprefix(WORK)
