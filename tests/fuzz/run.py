@@ -193,6 +193,8 @@ def _surroundings(top: Path, columns: int) -> Iterator[None]:
         "COLUMNS": str(columns),
         "TMPDIR": str(top / "tmp"),
         "HOME": str(top),
+        # Where there is none yet, matplotlib of a worker would make its list of fonts.
+        "MPLCONFIGDIR": variables.get("MPLCONFIGDIR", str(Path.home() / ".config/matplotlib")),
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_CACHE": str(top / "a/b/work/hub"),
         "BROWSER": "true",
