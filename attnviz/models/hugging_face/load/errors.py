@@ -177,14 +177,18 @@ def foreign(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def silent_panics() -> Iterator[None]:
-    """Keep off stderr what Rust prints of a panic; what else is written there comes out after."""
+def quiet_native() -> Iterator[None]:
+    """Keep off stdout what native code prints (stdout is data), and off stderr a Rust panic.
+
+    What else is written on stderr comes out after.
+    """
     import os
     import tempfile
 
     panicked = False
-    with tempfile.TemporaryFile() as kept:
-        stderr = os.dup(2)
+    with tempfile.TemporaryFile() as kept, Path(os.devnull).open("wb") as nowhere:
+        before = [os.dup(number) for number in (1, 2)]
+        os.dup2(nowhere.fileno(), 1)
         os.dup2(kept.fileno(), 2)
         try:
             yield
@@ -192,8 +196,9 @@ def silent_panics() -> Iterator[None]:
             panicked = type(error).__name__ == "PanicException"
             raise
         finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
+            for number, copy in enumerate(before, 1):
+                os.dup2(copy, number)
+                os.close(copy)
             kept.seek(0)
             if not panicked and (written := kept.read()):
                 os.write(2, written)

@@ -27,7 +27,7 @@ from attnviz.models.hugging_face.load.errors import (
     loading,
     quick_imports,
     quiet,
-    silent_panics,
+    quiet_native,
 )
 from attnviz.models.hugging_face.load.family import left_over_layers
 from attnviz.models.hugging_face.load.locate import display_name, locate
@@ -139,7 +139,7 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"
     )
     try:
-        with foreign(f"the tokenizer of '{name}' cannot be loaded"), silent_panics():
+        with foreign(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=allow_code
             )
