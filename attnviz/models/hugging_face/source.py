@@ -17,8 +17,8 @@ from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
 from attnviz.models.hugging_face.gradient import check_head, choose_output, gradients_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import writer_class
-from attnviz.models.hugging_face.load.errors import quiet
 from attnviz.models.hugging_face.load.family import family_of, reading_limit
+from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
     LoadOptions,
     load_parts,

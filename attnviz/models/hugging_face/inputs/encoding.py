@@ -25,9 +25,9 @@ from attnviz.models.hugging_face.capture.maps import (
     projections_of,
     with_routes,
 )
+from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
-    apply_chat_template,
     continue_prompt,
     generated_target,
     given_target,
@@ -40,7 +40,7 @@ from attnviz.models.hugging_face.inputs.tokens import (
     tokenize,
     tokenizing,
 )
-from attnviz.models.hugging_face.load.errors import quiet_native
+from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.hugging_face.load.tasks import Task, show_decision
 from attnviz.models.hugging_face.model import LoadedModel, vocabulary_size
 

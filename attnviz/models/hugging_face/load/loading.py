@@ -22,14 +22,9 @@ from attnviz.models.hugging_face.load.devices import (
     choose_device,
     choose_dtype,
 )
-from attnviz.models.hugging_face.load.errors import (
-    foreign,
-    loading,
-    quick_imports,
-    quiet,
-    quiet_native,
-)
+from attnviz.models.hugging_face.load.errors import foreign, loading
 from attnviz.models.hugging_face.load.family import left_over_layers
+from attnviz.models.hugging_face.load.imports import quick_imports, quiet, quiet_native
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
 

@@ -31,7 +31,8 @@ from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import quiet, running
+from attnviz.models.hugging_face.load.errors import running
+from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
 from attnviz.models.hugging_face.norm import value_vectors
