@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
-from attnviz.core.errors import in_words
+from attnviz.core.errors import UsageError, in_words
 from attnviz.core.options import Choice, Many, Option, Options, Origin, Output, names_in
 from attnviz.core.registry import DataKind
 from attnviz.renderers.reports import formats_of
@@ -41,6 +41,8 @@ PLACES: tuple[str, ...] = ("pictures", "links", "page", "top")
 """Where maps may go, beside what every command writes."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
+LARGEST = 10**9
+"""No number of anything is larger; an array of more than memory holds is refused in its place."""
 
 
 def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
@@ -145,6 +147,12 @@ def with_options(
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
+            for name, value in values.items():
+                if type(value) is int and abs(value) > LARGEST and not name.endswith("seed"):
+                    option = name.replace("_", "-")
+                    raise UsageError(
+                        f"--{option} {value}: no more than {LARGEST:,} can be asked for"
+                    )
             given = tuple(_given(values, offered[Output].keys() | {"rejects"}))
             origin, choice, output, many = (
                 half(**{name: values.pop(name) for name in options})

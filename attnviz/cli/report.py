@@ -42,7 +42,7 @@ from attnviz.cli.sinks import (
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import joined, kind_of, notices_to
 from attnviz.core.options import Options
-from attnviz.core.registry import FORMATS, DataKind
+from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
 from attnviz.renderers.reports import format_of, formats_of, picture_suffix
 
@@ -305,7 +305,10 @@ def _places(
     return places
 
 
-OTHERS = {entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")}
+OTHERS = {
+    *(entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")),
+    *(*PICTURE_SUFFIXES, ".html", ".htm"),
+}
 """What a file of rejects is not."""
 PLURALS: dict[DataKind, str] = {
     "maps": "attention maps",

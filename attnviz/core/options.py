@@ -266,7 +266,9 @@ class Many:
         "Texts that a model reads at once at most; by default as many as fit.",
         min=1,
     )
-    workers: int | None = opt("sharing", "--workers N", "Processes that share the work.", min=1)
+    workers: int | None = opt(
+        "sharing", "--workers N", "Processes that share the work.", min=1, max=1024
+    )
     engine: EngineName = opt(
         "sharing",
         "--engine NAME",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from attnviz.analyses.corpus.intervals import intervals
+from attnviz.analyses.corpus.report import intervals
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.measures.repetition import WORDS
 from attnviz.core.query import Query

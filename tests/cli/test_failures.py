@@ -138,7 +138,7 @@ main()
         assert (done.returncode, said in done.stderr, done.stderr == "") == (0, True, not said)
 
 
-@pytest.mark.parametrize("suffix", [".tsv", ".npz", ".json"])
+@pytest.mark.parametrize("suffix", [".tsv", ".npz", ".json", ".html", ".PNG"])
 def test_rejects_under_another_formats_name_are_refused(suffix: str, tmp_path: Path) -> None:
     done = attnviz("self", "a b", "--rejects", tmp_path / f"r{suffix}")
     assert done.status == 2

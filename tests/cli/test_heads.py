@@ -239,7 +239,7 @@ def test_an_empty_treebank_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert "holds no sentence" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["heads", "corpus"])
+@pytest.mark.parametrize("command", ["heads", pytest.param("corpus", marks=pytest.mark.slow)])
 def test_every_output_says_what_rows_sum_to_where_they_do_not_sum_to_one(
     command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,6 +34,8 @@ from tests.fuzz.strategies import cases
 
 CHUNK = 250
 """Runs between two lines of the log; each chunk has a seed of its own."""
+ONE_PROCESS = 2500
+"""Runs after which a fresh process goes on: libraries keep half a megabyte of each run."""
 SILENT = 300
 """Seconds without a chunk after which a process hangs past every limit."""
 SMALLER = 30
@@ -104,7 +107,9 @@ class Tally:
             if kind not in self.found:
                 least = smaller(case, kind)
                 self.found[kind] = {"wrong": told, "line": least.line}
-                keep(least, log.parent / f"{len(self.found):03}-{log.stem}", kind)
+                # An earlier process of the same log may have kept some already.
+                folders = (log.parent / f"{number:03}-{log.stem}" for number in count(1))
+                keep(least, next(one for one in folders if not one.exists()), kind)
 
     def told(self) -> dict[str, object]:
         """The counts as JSON."""
@@ -132,7 +137,7 @@ def work(runs: int, first: int, log: Path) -> None:
     world.make()
     began = time.process_time()
     with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-        while tally.runs < runs:
+        while tally.runs < min(runs, ONE_PROCESS):
             chunk = min(CHUNK, runs - tally.runs)
 
             @seed(first + number)
@@ -194,21 +199,28 @@ def watch(logs: list[Path], runs: int, first: int) -> list[str]:
             if process.poll() is None and not silent:
                 continue
             del running[log]
-            if process.wait() != 0:
+            left = runs - sum(item["runs"] for item in ended(log))
+            if process.wait() == 0 and left > 0:
+                running[log] = again(log, left, starts)
+            elif process.returncode != 0:
                 how = "hung" if silent else f"ended with {process.returncode}"
                 case = pickle.loads(now.read_bytes()) if now.exists() else Case(((),))
                 lost.append(f"{how}: {case.line}")
                 keep(case, log.parent / f"lost-{len(lost):02}", how)
-                left = runs - sum(item["runs"] for item in ended(log))
                 if left > 0 and len(lost) < 20:
-                    # What has been counted stays; the next seed draws something else.
-                    starts[log] += 100_000
-                    log.open("a").write("\n")
-                    running[log] = start(log, left, starts[log])
+                    running[log] = again(log, left, starts)
         if time.monotonic() - told > 60:
             told = time.monotonic()
             print(summary(logs), flush=True)
     return lost
+
+
+def again(log: Path, left: int, starts: dict[Path, int]) -> subprocess.Popen[bytes]:
+    """The next process for the rest; what has been counted stays, the seed draws other runs."""
+    starts[log] += 10_000
+    with log.open("a") as file:
+        file.write("\n")
+    return start(log, left, starts[log])
 
 
 def start(log: Path, runs: int, first: int) -> subprocess.Popen[bytes]:
@@ -261,8 +273,8 @@ def report(logs: list[Path], lost: list[str], seconds: float) -> int:
     for log in logs:
         for counts in ended(log):
             found |= counts["found"]  # type: ignore[operator]
-    for kind, count in total(logs, "classes").most_common():
-        print(f"\n{count} × {kind}\n  {found[kind]['wrong'][:300]}\n  {found[kind]['line'][:600]}")
+    for kind, times in total(logs, "classes").most_common():
+        print(f"\n{times} × {kind}\n  {found[kind]['wrong'][:300]}\n  {found[kind]['line'][:600]}")
     for line in lost:
         print(f"\na process {line[:600]}")
     runs, valid = total(logs, "runs")[""], total(logs, "valid")[""]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,8 @@ def changed(draw: st.DrawFn, document: Any) -> Any:
     for _ in range(draw(st.integers(1, 2))):
         ways = fields_of(document)
         way = ways[draw(st.integers(0, len(ways) - 1))]
-        value = draw(st.sampled_from(NASTY)) if draw(st.integers(0, 19)) else nested(300)
+        # A copy: what is drawn is changed in its turn, and must be the same the next time.
+        value = deepcopy(draw(st.sampled_from(NASTY))) if draw(st.integers(0, 19)) else nested(300)
         if not way:
             if draw(st.integers(0, 4)):
                 continue

@@ -20,8 +20,10 @@ from pathlib import PurePosixPath
 import numpy as np
 from PIL import Image
 
+from attnviz.cli.app import COMMANDS
 from attnviz.core.registry import FORMATS
 from tests.fuzz.run import MOST_RESIDENT, Ran, TookTooLong
+from tests.fuzz.strategies import is_place, parameters
 from tests.samples import RAW
 
 WORK = "a/b/work/"
@@ -156,7 +158,8 @@ def leaves_inputs_alone(ran: Ran) -> str | None:
 @invariant
 def writes_nowhere_else(ran: Ran) -> str | None:
     """A new file is one that was asked for, by its name, one of its numbers or as a shard of it."""
-    asked = [PurePosixPath(word.rpartition("=")[2]) for word in ran.case.argv]
+    words = ran.case.argv
+    asked = [PurePosixPath(word) for word in (*words, *(w.partition("=")[2] for w in words))]
     names = {(place.stem, place.suffix) for place in asked} | {(place.name, "") for place in asked}
     for path in ran.after:
         inside = path.removeprefix(WORK)
@@ -166,6 +169,28 @@ def writes_nowhere_else(ran: Ran) -> str | None:
         whole = {new.stem, re.sub(r"-\d+$", "", new.stem)}
         if not any((stem, new.suffix) in names for stem in whole) and (new.name, "") not in names:
             return f"'{new.suffix}' file that nobody asked for"
+    return None
+
+
+@invariant
+def writes_what_was_asked(ran: Ran) -> str | None:
+    """A run that ends with 0 has made every file that it was asked for, in one or in several."""
+    command, *words = ran.case.argv
+    if ran.status or ran.error or _helps(ran) or "--" in words or command not in COMMANDS:
+        return None
+    places = [set(item.opts) for item in parameters(command) if is_place(item)]
+    new = [PurePosixPath(path) for path, data in ran.after.items() if data != b"old"]
+    made = {path.name for path in new}
+    made |= {re.sub(r"-\d+$", "", path.stem) + path.suffix for path in new}
+    for names in places:
+        given = [value for option, value in pairwise(words) if option in names]
+        # Of an option that is given twice, by whatever name, the last one counts.
+        if (
+            given
+            and not given[-1].startswith("/dev/")
+            and PurePosixPath(given[-1]).name not in made
+        ):
+            return f"{min(names)} made no file"
     return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from tests.fuzz.invariants import broken
 from tests.fuzz.run import Case, run
 from tests.fuzz.strategies import cases, parameters
 from tests.invoke import fresh
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sees runs through Linux's /proc")
 
 # The same five hundred each time: no test fails by chance.
 drawn = settings(

@@ -67,6 +67,10 @@ BREAKING: dict[str, tuple[Ran, ...]] = {
     ),
     "leaves_inputs_alone": (ran(after={WORK + "t.txt": b"b"}), ran(after={})),
     "writes_nowhere_else": (ran(after={WORK + "t.txt": b"a", WORK + "other.json": b"{}"}),),
+    "writes_what_was_asked": (
+        ran(after={WORK + "t.txt": b"a"}),
+        ran(after={WORK + "t.txt": b"a", WORK + "out.tsv": b""}),
+    ),
     "leaves_nothing_behind": (
         ran(after={WORK + ".out.json.unfinished": b""}),
         ran(after={"tmp/x": b""}),

@@ -26,9 +26,6 @@ from tests.fuzz import world
 from tests.fuzz.invariants import broken
 from tests.fuzz.run import Case, prepare, run_in
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sees runs through Linux's /proc")
-
-TEXTS = "the cat sat\n{bad\nthe dog\na\n\nthe car\n"
 LINES = '{"text": "the cat"}\n{bad\n{"text": "a dog ran"}\n{"words": 3}\n{"text": "the car"}\n'
 ORIGIN = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
 ACTS = ("write", "fsync", "ftruncate", "replace", "unlink", "open")

@@ -65,6 +65,7 @@ def test_source_and_target_are_each_tokenized_once(counting):
     assert model.tokenizer.texts == LINES[:2]
 
 
+@pytest.mark.slow
 def test_a_target_is_generated_once(counting, monkeypatch):
     model = counting("t5")
     generate, runs = model.model.generate, []

@@ -26,7 +26,7 @@ from attnviz.models.hugging_face.experiment import (
     KernelExperiment,
     experiment_of,
 )
-from attnviz.models.hugging_face.load.errors import quiet
+from attnviz.models.hugging_face.load.imports import quiet
 from tests.hugging_face.tiny_families import FAMILIES
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make
 from tests.precision import allowed, apart, exact, in_float64

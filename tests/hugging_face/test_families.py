@@ -15,8 +15,8 @@ from transformers.modeling_utils import AttentionInterface
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.passes import read_calls
-from attnviz.models.hugging_face.load.errors import quiet
 from attnviz.models.hugging_face.load.family import NOT_WEIGHTS
+from attnviz.models.hugging_face.load.imports import quiet
 from tests.hugging_face.ask import every_weight
 from tests.hugging_face.tiny_families import FAMILIES, streams_of, table
 from tests.precision import both, check_as_near

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attnviz.models.hugging_face.inputs import generation
-from attnviz.models.hugging_face.load import checkpoint, errors
+from attnviz.models.hugging_face.inputs import chat
+from attnviz.models.hugging_face.load import checkpoint, errors, imports
 from tests.hugging_face.tiny_vision import picture, vit
 from tests.invoke import attnviz
 
@@ -221,15 +221,37 @@ def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, ca
     slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
     entries["pre_tokenizer"] = slow | {"invert": False}
     (folder / WORDS).write_text(json.dumps(entries))
+    capfd.readouterr()  # what the making of the folder said
     done = attnviz("self", "a" * 40 + "!", "--model", folder)
     refused(done, "the tokenizer in .* fails on this text: .*retry-limit")
     assert capfd.readouterr().err == ""  # where Rust writes its own trace
 
 
+def test_what_the_tokenizers_library_prints_stays_off_stdout(
+    broken: Any, photo: Path, capfd: Any
+) -> None:
+    folder = broken("t5", WORDS, {})
+    entries = json.loads((folder / WORDS).read_text())
+    entries["added_tokens"][0]["\x1b[0m"] = ""  # an option that it does not know, which it prints
+    (folder / WORDS).write_text(json.dumps(entries))
+    assert ask("t5", folder, photo).status == 0
+    assert capfd.readouterr().out == ""
+
+
+def test_an_id_without_a_piece_is_spelt_as_its_number(broken: Any) -> None:
+    folder = broken("bert", WORDS, {})
+    entries = json.loads((folder / WORDS).read_text())
+    entries["added_tokens"] = [item for item in entries["added_tokens"] if item["id"] != 2]
+    entries["model"]["vocab"]["[CLS]"] = 2**31
+    (folder / WORDS).write_text(json.dumps(entries))
+    (first, *_) = attnviz("self", "the", "--model", folder, "-f", "json").json()["maps"]
+    assert first["query_tokens"][0]["text"] == "<2>"
+
+
 def test_what_others_write_while_a_panic_is_awaited_is_kept(capfd: Any) -> None:
     import os
 
-    with errors.silent_panics():
+    with imports.quiet_native():
         os.write(2, b"a word")
     assert capfd.readouterr().err == "a word"
 
@@ -367,7 +389,7 @@ def test_a_hostile_template_is_refused(template: str, broken: Any, photo: Path) 
 def test_an_endless_template_is_stopped(
     template: str, broken: Any, photo: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(generation, "TEMPLATE_SECONDS", 1)  # of the processor, not of the clock
+    monkeypatch.setattr(chat, "TEMPLATE_SECONDS", 1)  # of the processor, not of the clock
     folder = broken("gpt2", TOKENIZER, {"chat_template": template})
     refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
 
@@ -384,7 +406,7 @@ def test_a_template_process_makes_what_transformers_makes(folder_of: Any) -> Non
     for text in ("The car", "a\nb “c” \x85\u2028", "{{ 1 }}"):
         turn = [{"role": "user", "content": text}]
         expected = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
-        assert generation.apply_chat_template(tokenizer, text, "x") == expected
+        assert chat.apply_chat_template(tokenizer, text, "x") == expected
 
 
 NAME = "mo\x1b[31mdel\u202e\x85\t\n"

@@ -219,7 +219,7 @@ LATER = """
 import sys, torch
 from torch import compiler
 from pathlib import Path
-from attnviz.models.hugging_face.load.errors import quiet
+from attnviz.models.hugging_face.load.imports import quiet
 with quiet():
     import transformers
     from transformers.models.bert import modeling_bert

@@ -11,7 +11,7 @@ import pytest
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.models.hugging_face.batching import BatchRunner, read_one
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import quiet
+from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.model import LoadedModel
 from tests.hugging_face.test_families import make
 from tests.hugging_face.tiny_families import FAMILIES

@@ -197,6 +197,17 @@ def test_a_folder_without_weights_is_refused(tmp_path: object) -> None:
         load_pocket(folder=folder)
 
 
+def test_a_target_without_end_is_stopped_and_said(
+    pocket: Pocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnviz.models.pocket.model.MOST_WRITTEN", 3)
+    _, _, notes = pocket.write(pocket.encode_text("The red car is fast and the cat sat on the mat"))
+    assert notes[-1] == "the pocket model was stopped after 3 pieces of the target"
+    monkeypatch.undo()
+    _, _, notes = pocket.write(pocket.encode_text("The red car is fast"))
+    assert not any("was stopped" in note for note in notes)
+
+
 def test_written_text_has_its_punctuation_where_each_language_wants_it() -> None:
     assert tidy("Are you there , Tom ?", "en") == "Are you there, Tom?"
     assert tidy("Es-tu là , Tom ?", "fr") == "Es-tu là, Tom ?"

@@ -192,7 +192,7 @@ def test_a_shape_that_does_not_fit_is_refused_before_the_numbers_are_read(
     def claim(content: bytes) -> bytes:
         return (
             content[:10]
-            + content[10:128].replace(b"(2, 2, 2, 2)", claimed.encode())[:118].ljust(118)
+            + content[10:128].replace(b"(2, 2, 2, 2)", claimed.encode().ljust(12))[:118].ljust(118)
             + content[128:]
         )
 

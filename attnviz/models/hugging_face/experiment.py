@@ -39,7 +39,8 @@ from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
 from attnviz.models.hugging_face.gradient import COPIES, layer_gradients
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import quiet, running
+from attnviz.models.hugging_face.load.errors import running
+from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.tasks import Task
 from attnviz.models.hugging_face.model import input_names
 

@@ -27,8 +27,8 @@ from attnviz.models.hugging_face.gradient import (
 )
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import write_on, writer_class
-from attnviz.models.hugging_face.load.errors import quiet
 from attnviz.models.hugging_face.load.family import family_of, reading_limit
+from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
     LoadOptions,
     load_parts,

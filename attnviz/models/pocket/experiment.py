@@ -106,9 +106,8 @@ class PocketExperiment:
         if self.query.target is None:
             return None
         read, prompt = self.source_ids, self.target_ids[: 1 if self.query.source else None]
-        return self.model.continued(
-            read, prompt, watch=self._edit([change], instead), language=self.query.language
-        )
+        watch = self._edit([change], instead)
+        return self.model.continued(read, prompt, self.query.language, watch)[0]
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
         """How the sum of the outputs' log-probabilities changes with each weight of each map."""

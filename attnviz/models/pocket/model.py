@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
+MOST_WRITTEN = 128
+"""Pieces of a target at most: each is worked out from all before it, at a cost that grows."""
 MARGIN = 0.3
 """Nats a piece by which one direction must win for the guess to need no note."""
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
@@ -127,26 +129,29 @@ class PocketModel:
         else:
             ((guessed, notes),) = self.languages([source])
             language = OTHER[guessed]
-        written = self.continued(source.ended()[0], [LANGUAGE[language]], language)
+        written, stopped = self.continued(source.ended()[0], [LANGUAGE[language]], language)
+        if stopped:
+            notes = [*notes, f"the pocket model was stopped after {stopped} pieces of the target"]
         return written, language, notes
 
     def continued(
         self, read: list[int], prompt: list[int], language: str, watch: Watch | None = None
-    ) -> str:
-        """What the decoder writes behind a prompt, one likeliest piece after the other."""
+    ) -> tuple[str, int]:
+        """What the decoder writes greedily behind a prompt; pieces after which it was stopped.
+
+        0: it came to its end.
+        """
         memory, _ = encode(self.weights, self.sizes, self.embed_many([read])[0], watch=watch)
-        ids = list(prompt)
-        for _ in range(2 * len(read) + 10):
+        ids, most = list(prompt), min(2 * len(read) + 10, MOST_WRITTEN)
+        while ids[-1] != END and len(ids) < len(prompt) + most:
             states, _, _ = decode(
                 self.weights, self.sizes, self.embed_many([ids])[0], memory, watch=watch
             )
             scores = to_numpy(predict(self.weights, states[0, -1:]))[0]
             scores[NEVER_WRITTEN] = -np.inf
             ids.append(int(scores.argmax()))
-            if ids[-1] == END:
-                break
         written = str(load_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
-        return tidy(written, language) or "…"
+        return tidy(written, language) or "…", 0 if ids[-1] == END else most
 
     def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
         """Where maps of this model come from, and what a reader must know of them."""

@@ -36,7 +36,7 @@ RAMP_WIDTH = 16
 # Of the 16 colours: light to dark where the scale goes up, and warm where it goes below 0.
 _SHARES = ("bright_white", "bright_cyan", "bright_blue", "blue", "black")
 _NEGATIVE = ("bright_white", "bright_yellow", "yellow", "bright_red", "red")
-# Of the 256: chosen by hand, since the nearest of them to a smooth scale jump in hue.
+# Of the 256: picked one by one, since the nearest of them to a smooth scale jump in hue.
 _SHARES_256 = (231, 189, 153, 111, 68, 32, 26, 25, 18, 17)
 _NEGATIVE_256 = (231, 230, 223, 215, 208, 172, 166, 130, 94, 52)
 

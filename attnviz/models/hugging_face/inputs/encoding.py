@@ -25,9 +25,9 @@ from attnviz.models.hugging_face.capture.maps import (
     projections_of,
     with_routes,
 )
+from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
-    apply_chat_template,
     continue_prompt,
     generated_target,
     given_target,
@@ -36,10 +36,11 @@ from attnviz.models.hugging_face.inputs.tokens import (
     TokenizedText,
     check_text,
     label,
+    pieces_of,
     tokenize,
     tokenizing,
 )
-from attnviz.models.hugging_face.load.errors import silent_panics
+from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.hugging_face.load.tasks import Task, show_decision
 from attnviz.models.hugging_face.model import LoadedModel, vocabulary_size
 
@@ -213,7 +214,7 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
             "the model's tokenizer (written in Python) does not say which text of a pair a token "
             "is of: give one text"
         )
-    with tokenizing(tokenizer), silent_panics():
+    with tokenizing(tokenizer), quiet_native():
         encoded = tokenizer(
             first,
             second,
@@ -222,7 +223,7 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
             verbose=False,
         )
         parts = encoded.sequence_ids()
-        pieces = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+        pieces = pieces_of(tokenizer, encoded["input_ids"])
     inputs = {name: list(row) for name, row in encoded.items()}
     offsets = inputs.pop("offset_mapping")
     added = inputs.pop("special_tokens_mask")

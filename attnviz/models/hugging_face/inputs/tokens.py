@@ -13,7 +13,8 @@ from typing import Any
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import continues_word
-from attnviz.models.hugging_face.load.errors import foreign, silent_panics
+from attnviz.models.hugging_face.load.errors import foreign
+from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.storage.texts import is_utf8
 
 Span = tuple[int, int]
@@ -115,9 +116,9 @@ def tokenize(
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
         named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-    with tokenizing(tokenizer), silent_panics():
+    with tokenizing(tokenizer), quiet_native():
         encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
-        pieces = tokenizer.convert_ids_to_tokens(encoded["input_ids"])
+        pieces = pieces_of(tokenizer, encoded["input_ids"])
     offsets = encoded.pop("offset_mapping", None)
     added = encoded.pop("special_tokens_mask", None)
     ids = encoded["input_ids"]
@@ -136,6 +137,17 @@ def tokenize(
         raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
     tokens = label(pieces, offsets, added, text, tokenizer.unk_token)
     return TokenizedText(tokens, {name: list(row) for name, row in encoded.items()})
+
+
+def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The pieces of ids; an id for which the tokenizer has none is spelt as its number, <12>.
+
+    A model may number more tokens than its tokenizer knows, and so may a damaged tokenizer.
+    """
+    named = tokenizer.convert_ids_to_tokens(list(ids))
+    return [
+        f"<{number}>" if piece is None else piece for number, piece in zip(ids, named, strict=True)
+    ]
 
 
 def check_text(text: str) -> None:
@@ -159,13 +171,14 @@ def label_ids(
     tokenizer: Any, ids: Sequence[int], text: str, *, before: str = ""
 ) -> tuple[Token, ...]:
     """The tokens of a text that is known by its ids, with their places behind another text."""
-    pieces, added = list[str](), list[int]()
     with tokenizing(tokenizer):
-        named = tokenizer.convert_ids_to_tokens(list(ids))
-    for number, piece in zip(ids, named, strict=True):
-        # A model may number more tokens than its tokenizer knows; those stand for no text.
-        pieces.append(f"<{number}>" if piece is None else piece)
-        added.append(int(piece is None or number in tokenizer.all_special_ids))
+        pieces = pieces_of(tokenizer, ids)
+    # A number without a piece stands for no text.
+    nameless = (piece == f"<{number}>" for number, piece in zip(ids, pieces, strict=True))
+    added = [
+        int(bare or number in tokenizer.all_special_ids)
+        for number, bare in zip(ids, nameless, strict=True)
+    ]
     start = len(before)
     spans = locate_pieces(tokenizer, pieces, added, text)
     moved = [(first + start, last + start) for first, last in spans]

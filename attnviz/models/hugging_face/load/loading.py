@@ -22,14 +22,9 @@ from attnviz.models.hugging_face.load.devices import (
     choose_device,
     choose_dtype,
 )
-from attnviz.models.hugging_face.load.errors import (
-    foreign,
-    loading,
-    quick_imports,
-    quiet,
-    silent_panics,
-)
+from attnviz.models.hugging_face.load.errors import foreign, loading
 from attnviz.models.hugging_face.load.family import left_over_layers
+from attnviz.models.hugging_face.load.imports import quick_imports, quiet, quiet_native
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
 
@@ -139,7 +134,7 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"
     )
     try:
-        with foreign(f"the tokenizer of '{name}' cannot be loaded"), silent_panics():
+        with foreign(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=allow_code
             )

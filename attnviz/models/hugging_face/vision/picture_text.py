@@ -17,9 +17,10 @@ from attnviz.models import attend_each
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Region
-from attnviz.models.hugging_face.inputs.generation import apply_chat_template
+from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids
-from attnviz.models.hugging_face.load.errors import foreign, quiet
+from attnviz.models.hugging_face.load.errors import foreign
+from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,

@@ -39,7 +39,8 @@ from attnviz.models.hugging_face.gradient import (
     no_head,
 )
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import quiet, running
+from attnviz.models.hugging_face.load.errors import running
+from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
 from attnviz.models.hugging_face.norm import value_vectors

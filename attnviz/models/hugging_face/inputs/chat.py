@@ -1,0 +1,139 @@
+"""A text as a user's turn of a conversation, by the chat template that comes with a model.
+
+A template is a program: it runs in a process of its own, with little time and little memory.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from attnviz.core.errors import ModelError
+from attnviz.models.hugging_face.load.errors import first_line, foreign
+
+
+def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:
+    """A user's turn of a conversation, the way the model was taught to read one.
+
+    The template is the owner's, a processor's or else the tokenizer's.
+    """
+    import json
+
+    source = owner or tokenizer
+    if not source.chat_template:
+        raise ModelError(f"'{name}' has no chat template: leave --chat out")
+    with foreign(f"the chat template of '{name}' fails"):
+        # Of several templates by name it is the one called "default".
+        named = source.chat_template
+        template = named["default"] if isinstance(named, dict) else str(named)
+        marks = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
+    return _renderer(template, marks, name).render([{"role": "user", "content": content}])
+
+
+TEMPLATE_SECONDS, TEMPLATE_BYTES = 5, 1 << 30
+"""What a template may take for a text; real ones take milliseconds."""
+LONGEST_TURN = 1 << 20
+"""Characters that a template may make of a text."""
+
+
+class TemplateProcess:
+    """A process that renders one chat template for one text after another."""
+
+    def __init__(self, template: str, marks: str, name: str) -> None:
+        import json
+        import subprocess
+        import sys
+        import weakref
+
+        self.name = name
+        code = (
+            "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
+            f"from {__name__} import serve_template; serve_template(*sys.argv[2:])"
+        )
+        limits = str(TEMPLATE_SECONDS), str(TEMPLATE_BYTES)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code, json.dumps(sys.path), *limits],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        weakref.finalize(self, _end, self.process)
+        self._send({"template": template, "marks": json.loads(marks)})
+
+    def render(self, messages: list[dict[str, Any]]) -> str:
+        """The text that a model reads of a conversation."""
+        import json
+
+        self._send(messages)
+        assert self.process.stdout is not None
+        answer = self.process.stdout.readline()
+        if not answer.endswith(b"\n"):
+            _renderer.cache_clear()
+            raise ModelError(
+                f"the chat template of '{self.name}' was stopped: it ran for more than "
+                f"{TEMPLATE_SECONDS} seconds or took more than {TEMPLATE_BYTES >> 20} MiB"
+            )
+        found = json.loads(answer)
+        if "error" in found:
+            raise ModelError(f"the chat template of '{self.name}' fails: {found['error']}")
+        return str(found["text"])
+
+    def _send(self, document: Any) -> None:
+        import json
+        from contextlib import suppress
+
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # the answer that is missing says it
+            self.process.stdin.write(json.dumps(document).encode() + b"\n")
+            self.process.stdin.flush()
+
+
+_renderer = lru_cache(maxsize=4)(TemplateProcess)
+
+
+def _end(process: Any) -> None:
+    process.kill()
+    process.communicate()
+
+
+def serve_template(seconds: str, memory: str) -> None:
+    """Render what stdin asks for, a line each, until it ends; the work of `TemplateProcess`."""
+    import json
+    import sys
+
+    import psutil
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    asked = json.loads(sys.stdin.readline())
+    most = psutil.Process().memory_info().vms + int(memory)
+    for line in sys.stdin:
+        _limit(int(seconds), most)
+        try:
+            made: Any = render_jinja_template(
+                [json.loads(line)],
+                chat_template=asked["template"],
+                add_generation_prompt=True,
+                **asked["marks"],
+            )
+            text = str(made[0][0])
+            answer = {"text": text}
+            if len(text) > LONGEST_TURN:
+                answer = {"error": f"it makes {len(text):,} characters of this text"}
+        except Exception as error:
+            answer = {"error": first_line(error)}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _limit(seconds: int, memory: int) -> None:
+    """Let this process have so many more seconds of a processor, and so many bytes in all."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return
+    spent = resource.getrusage(resource.RUSAGE_SELF)
+    most = int(spent.ru_utime + spent.ru_stime) + 1 + seconds
+    for kind, limit in ((resource.RLIMIT_CPU, most), (resource.RLIMIT_AS, memory)):
+        hard = resource.getrlimit(kind)[1]
+        soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (soft, hard))

@@ -1,0 +1,167 @@
+"""transformers and what it brings along: imported fast, and kept from printing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Import without the garbage collector, which would walk a million living objects for nothing.
+
+    It saves about a fifth of the time that torch and transformers take to import. Modules
+    stay until the end, so later collections and the one at exit pass over them too.
+    """
+    import gc
+
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collecting:
+            gc.enable()
+
+
+class LaterCompiler(ModuleType):
+    """`torch._dynamo`, which loads once something is asked of it that is not defined here.
+
+    transformers only marks functions for it, no model runs by it, and it takes as long to import
+    as all that a model needs of transformers. What was marked is marked again when it loads.
+    """
+
+    _marks: list[Callable[[Any], Any]]
+
+    def allow_in_graph(self, function: Any) -> Any:
+        """The function, marked."""
+        self._marks.append(lambda compiler: compiler.allow_in_graph(function))
+        return function
+
+    def assume_constant_result(self, function: Any) -> Any:
+        """The function, marked."""
+        self._marks.append(lambda compiler: compiler.assume_constant_result(function))
+        return function
+
+    def disable(self, function: Any = None, *how: Any, **named: Any) -> Any:
+        """The function, never compiled: until the compiler loads, nothing is."""
+        if function is None:
+            return lambda given: self.disable(given, *how, **named)
+        if not isinstance(function, FunctionType):
+            return self.__getattr__("disable")(function, *how, **named)
+        run = [function]
+
+        @wraps(function)
+        def uncompiled(*args: Any, **options: Any) -> Any:
+            return run[0](*args, **options)
+
+        self._marks.append(
+            lambda compiler: run.__setitem__(0, compiler.disable(function, *how, **named))
+        )
+        return uncompiled
+
+    def __getattr__(self, name: str) -> Any:
+        """Load in place, but not for names that Python looks for in every module."""
+        spec, marks = self.__spec__, self._marks
+        if spec is None or spec.loader is None or (name[:2] == "__" and name != "__path__"):
+            raise AttributeError(name)
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        self.__path__ = list(spec.submodule_search_locations or ())
+        spec.loader.exec_module(self)
+        for mark in marks:
+            mark(self)
+        return getattr(self, name)
+
+
+def import_transformers() -> None:
+    """Import transformers without what it does twice or for nothing."""
+    if "transformers" in sys.modules:
+        return
+    if "torch._dynamo" not in sys.modules:
+        _put_off_compiler()
+    import transformers
+
+    # It has read its 1,600 files of models, and would read them again as `transformers.models`.
+    tools: Any = import_module("transformers.utils.import_utils")
+    read = getattr(tools, "create_import_structure_from_path", None)
+    if read is None:
+        return
+    folder = Path(str(transformers.__file__)).parent / "models"
+    tools.create_import_structure_from_path = lambda path: read(
+        folder if Path(path) == folder / "__init__.py" else path
+    )
+    try:
+        import_module("transformers.models")
+    finally:
+        tools.create_import_structure_from_path = read
+
+
+def _put_off_compiler() -> None:
+    from importlib.util import find_spec, module_from_spec
+
+    spec = find_spec("torch._dynamo")
+    if spec is None:
+        return
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    # The one part that transformers takes alone; any other needs `__path__`, which loads the whole.
+    with suppress(ImportError):
+        import_module("torch._dynamo._trace_wrapped_higher_order_op")
+    del module.__path__
+    module.__dict__["_marks"] = []
+    module.__class__ = LaterCompiler
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence transformers' log lines and progress bars, and Python's warnings, for a while."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with quick_imports():
+            import_transformers()
+            logging: Any = import_module("transformers.utils.logging")
+        level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if bars:
+                logging.enable_progress_bar()
+
+
+@contextmanager
+def quiet_native() -> Iterator[None]:
+    """Keep off stdout what native code prints (stdout is data), and off stderr a Rust panic.
+
+    What else is written on stderr comes out after.
+    """
+    import os
+    import tempfile
+
+    panicked = False
+    with tempfile.TemporaryFile() as kept, Path(os.devnull).open("wb") as nowhere:
+        before = [os.dup(number) for number in (1, 2)]
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException as error:
+            panicked = type(error).__name__ == "PanicException"
+            raise
+        finally:
+            for number, copy in enumerate(before, 1):
+                os.dup2(copy, number)
+                os.close(copy)
+            kept.seek(0)
+            if not panicked and (written := kept.read()):
+                os.write(2, written)
