@@ -16,6 +16,7 @@ from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
+    AGREEMENT,
     PARTS,
     SECOND_PART,
     Attention,
@@ -308,6 +309,10 @@ def _view(
         links=tuple(link for link in item.links if link.layer == layer),
     )
     shown, which = _matrix(of_layer, focus)
+    found = attention.provenance.settings.get(AGREEMENT)
+    if attention.lens == "all" and isinstance(found, dict):
+        agrees = found.get(item.stream)
+        which += f", {AGREEMENT} {agrees:.2f}" if isinstance(agrees, float) else ""
     many = len(item.heads) > 1
     run = describe_run(attention, item)
     return View(
