@@ -133,7 +133,8 @@ def _seen(attention: Attention, last: int) -> list[TokenAt]:
     for item in attention.maps:
         looks = _others(item, item.weights.max(axis=(0, 1))) > 0
         looks = looks if ahead or item.query_side != side else looks[: last + 1]
-        found[item.key_side] = found.get(item.key_side, False) | looks.any(axis=0)
+        seen = looks.any(axis=0)
+        found[item.key_side] = found.get(item.key_side, np.zeros_like(seen)) | seen
     return [TokenAt(name, int(at)) for name, own in found.items() for at in np.flatnonzero(own)]
 
 
@@ -141,7 +142,7 @@ def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
     """The cells (…, queries, keys) with 0 where a token looks at itself: that is never hidden."""
     if item.query_side != item.key_side:
         return matrix
-    own: NDArray[Any] = np.where(np.eye(*matrix.shape[-2:], dtype=bool), 0, matrix)
+    own: NDArray[Any] = np.where(np.eye(*matrix.shape[-2:], dtype=np.bool_), 0, matrix)
     return own
 
 
@@ -206,7 +207,8 @@ def _lost(found: TokenScores, hidden: Sequence[tuple[TokenAt, ...]]) -> Numbers:
     """What hiding each set of tokens takes from log p of all outputs, in nats."""
     experiment = found.explained.experiment
     assert experiment is not None
-    return effects_of(experiment, [Change(tokens=tokens) for tokens in hidden]).sum(axis=1)
+    lost: Numbers = effects_of(experiment, [Change(tokens=one) for one in hidden]).sum(axis=1)
+    return lost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,7 +234,7 @@ def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
     draws = np.random.default_rng(seed).random((DRAWS, len(found.tokens)))
     ranked = {**{lens: [scores] for lens, scores in found.scores.items()}, RANDOM: [*draws]}
     hidden = {lens: [found.hidden(one) for one in several] for lens, several in ranked.items()}
-    sets = [(one,) for one in found.tokens]
+    sets: list[tuple[TokenAt, ...]] = [(one,) for one in found.tokens]
     sets += [one for several in hidden.values() for shares in several for one in shares]
     sets = list(dict.fromkeys(sets))
     lost = dict(zip(sets, _lost(found, sets).tolist(), strict=True))
@@ -246,7 +248,7 @@ def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
         measures[lens] = np.mean(rows, axis=0)
     attention = found.explained.attention
     words = {one.key_side: one.key_tokens for one in attention.maps}
-    tokens = tuple(
+    tokens: tuple[dict[str, str | int | float], ...] = tuple(
         {
             "side": token.side,
             "position": token.position,
@@ -290,8 +292,9 @@ def _row(lens: str, texts: Sequence[TextFaithfulness]) -> LensRow:
     low, high = intervals(count, mean, (off**2).sum(axis=0), (off**3).sum(axis=0))
     if reasons:
         why = f"in {len(reasons)} of {len(texts)} texts: {why}"
-    numbers = (tuple(map(float, one)) for one in (mean, low, high))
-    return LensRow(lens, *numbers, int(count[0]), why)
+    low[0], high[0] = np.clip((low[0], high[0]), -1, 1)
+    ends = [tuple(one.tolist()) for one in (mean, low, high)]
+    return LensRow(lens, ends[0], ends[1], ends[2], int(count[0]), why)
 
 
 def conclusion(rows: Sequence[LensRow], random: LensRow, texts: int) -> str:
