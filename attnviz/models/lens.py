@@ -131,7 +131,7 @@ def agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, A
 
     told, found = "no lens is compared with hiding tokens one by one", scores_of(explained, ask)
     if len(found.tokens) > MOST_TOKENS:
-        return f"{told}: {len(found.tokens)} are more than {MOST_TOKENS}; use 'attnviz lenses'", {}
+        return f"{told}: {len(found.tokens)} are more than {MOST_TOKENS}", {}
     try:
         known = {name: one for name, one in rank_correlations(found).items() if one == one}
     except AttentionError as error:

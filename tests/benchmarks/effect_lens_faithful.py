@@ -4,7 +4,7 @@ Run it as a script on pairs that the model was not trained on, one `English<TAB>
 prints figures and judges none. Of each pair, stream and head links of some weight are drawn by
 chance, the same at each run.
 
-    python tests/benchmarks/effect_lens_faithful.py PAIRS [COUNT]
+    python tests/benchmarks/effect_lens_faithful.py PAIRS [COUNT [LINKS]]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from attnviz.models.pocket import load_pocket
 
 LEAST_WEIGHT = 0.02
 DRAWN = 60
-"""Links of each stream of a pair at most."""
+"""Links of each stream of a pair at most, where no number is given."""
 
 Links = NDArray[np.float64]
 """Of each link its weight, its estimated effect and its exact one, shape (links, 3)."""
@@ -69,12 +69,13 @@ def figures(links: Links) -> str:
 
 def main() -> None:
     """Print the figures of each stream and of all."""
+    count, drawn = ([*map(int, sys.argv[2:]), 0, 0])[:2]
     lines = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
-    pairs = [line.split("\t") for line in lines[: int(sys.argv[2]) if sys.argv[2:] else None]]
+    pairs = [line.split("\t") for line in lines[: count or None]]
     source = load_pocket()
     streams: dict[str, list[Links]] = {}
     for number, (english, french, *_) in enumerate(pairs):
-        found = links_of(source, Query(english, french, "cross"), DRAWN, number)
+        found = links_of(source, Query(english, french, "cross"), drawn or DRAWN, number)
         for stream, links in found.items():
             streams.setdefault(stream, []).append(links)
     print(f"{len(pairs)} pairs; rank correlation (Spearman) with the exact effect of:")
