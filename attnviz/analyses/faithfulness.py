@@ -37,7 +37,7 @@ from attnviz.core.effects import (
     LensRow,
     TokenAt,
 )
-from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.registry import LENSES
 
@@ -180,21 +180,17 @@ def _scores(lens: str, explained: AttentionGradients, values: Callable[[], Value
 
 
 def _flows(attention: Attention, rows: list[int]) -> Scores:
-    graph = layered(attention)
-    sides = dict.fromkeys((attention.main.key_side, attention.main.query_side))
-    keys = sum(len(item.key_tokens) for item in attention.maps if item.stream != "encoder")
-    if len(rows) * keys > MOST_FLOWS:
+    graph, own = layered(attention), attention.main.query_side
+    sides = {item.key_side: len(item.key_tokens) for item in attention.maps}
+    solves = len(rows) * sum(sides.values())
+    if solves > MOST_FLOWS:
         raise UsageError(
-            f"flow would solve {len(rows) * keys:,} maximum-flow problems, more than "
-            f"{MOST_FLOWS:,}: shorten the text"
+            f"flow would solve {solves:,} maximum-flow problems, more than {MOST_FLOWS:,}: shorten "
+            "the text"
         )
-    found = {}
-    for side in sides:
-        matrix = flows(graph, rows, own=side == attention.main.query_side)
-        if side == attention.main.query_side:
-            matrix[range(len(rows)), rows] = 0
-        found[side] = matrix.mean(axis=0)
-    return found
+    found = {side: flows(graph, rows, own=side == own) for side in sides}
+    found[own][range(len(rows)), rows] = 0
+    return {side: matrix.mean(axis=0) for side, matrix in found.items()}
 
 
 def rank_correlations(found: TokenScores) -> dict[str, float]:
@@ -305,19 +301,21 @@ def conclusion(rows: Sequence[LensRow], random: LensRow, texts: int) -> str:
     if texts == 1:
         like = [row.lens for row in known if row.mean[0] > TRUSTED]
         unlike = [row.lens for row in known if row.mean[0] <= TRUSTED]
-        said = f"the rank correlation of {_and(like)} is above {TRUSTED}" if like else ""
-        said += f", that of {_and(unlike)} is not" if like and unlike else ""
+        said = f"the rank correlation of {in_words(like, 'and')} is above {TRUSTED}" if like else ""
+        said += f", that of {in_words(unlike, 'and')} is not" if like and unlike else ""
         said = said or f"no rank correlation is above {TRUSTED}"
         return f"one text decides little; here {said}"
     trusted = [r.lens for r in known if r.low[0] > max(TRUSTED, random.high[0])]
     doubted = [r.lens for r in known if r.high[0] < TRUSTED or r.low[0] <= random.high[0]]
     others = [row.lens for row in known if row.lens not in (*trusted, *doubted)]
-    parts = [f"{_and(trusted)} can be trusted"] if trusted else []
-    parts += [f"{_and(doubted)} cannot{'' if trusted else ' be trusted'}"] if doubted else []
-    parts += [f"of {_and(others)} these texts do not decide"] if others else []
+    cannot = "cannot" if trusted else "cannot be trusted"
+    parts = [
+        before + in_words(names, "and") + behind
+        for before, names, behind in (
+            ("", trusted, " can be trusted"),
+            ("", doubted, f" {cannot}"),
+            ("of ", others, " these texts do not decide"),
+        )
+        if names
+    ]
     return f"for this model and these texts {', '.join(parts)}"
-
-
-def _and(names: Sequence[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
