@@ -214,6 +214,8 @@ class AblationReport:
         wrote: of one text what the model writes before and after; None: it writes nothing.
         texts: how many texts were read.
         maps: of one text the raw maps of every layer.
+        explained: of one text what each output is called, as in `Effect.of_outputs`.
+        reference: how many other texts what took the place of heads came from; 0: this one.
     """
 
     caption: str
@@ -225,3 +227,20 @@ class AblationReport:
     texts: int
     notes: tuple[str, ...]
     maps: Attention
+    explained: tuple[str, ...] = ()
+    reference: int = 0
+
+    @property
+    def every(self) -> tuple[Effect, ...]:
+        """The effect of each part, and of all together where that was measured."""
+        return self.effects if self.together is None else (*self.effects, self.together)
+
+    @property
+    def instead(self) -> str:
+        """What heads that are off put out, in words; empty where none is off."""
+        if all(one.kind not in ("head", "layer") for one in self.effects):
+            return ""
+        others = f"{self.reference} other text{'s' * (self.reference != 1)}"
+        where = f"the positions of {others if self.reference else 'the text'}"
+        found = {"zero": "zeros", "mean": f"their mean over {where}"}
+        return f"heads that are off put out {found.get(self.by, f'what they do at {where}, drawn')}"

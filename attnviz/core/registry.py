@@ -277,7 +277,7 @@ DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
     "heads": ("text", "document", "rows"),
     "corpus": ("text", "document", "rows", "arrays"),
     "comparison": ("text", "document", "rows", "arrays"),
-    "ablation": ("text", "document", "rows"),
+    "ablation": ("text", "document", "rows", "arrays"),
     "alignment": ("links", "document", "rows"),
     "scores": ("text", "document", "rows"),
     "steps": ("text", "document", "arrays"),

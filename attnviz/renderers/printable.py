@@ -165,5 +165,5 @@ def number(value: float, meaning: Meaning) -> str:
 
 
 def nats(value: float) -> str:
-    """A change in nats, in two decimals with its sign."""
-    return f"{value:+.2f}".replace("-", "−")
+    """A change in nats, in two decimals with its sign; of 0.00 without."""
+    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"

@@ -52,21 +52,22 @@ _LONGEST_NAME = 44
 
 def effect_bars(report: AblationReport) -> Figure:
     """Every effect as a bar, the largest first, with its interval over texts."""
-    every = [*([report.together] if report.together else []), *report.effects]
-    known = [one for one in every if not math.isnan(one.effect)]
+    known = [one for one in report.every if not math.isnan(one.effect)]
     shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
     names = [shorten(one.label, _LONGEST_NAME) for one in shown]
     notes = [READING]
-    if len(shown) < len(every):
-        notes.append(f"the {len(shown)} largest of {len(every)}")
-    canvas, top, face = _page(report, names, notes, points(1.7 * TEXT_SIZE) * len(shown) + 60)
+    if len(shown) < len(known):
+        notes.append(f"the {len(shown)} largest of {len(known)}")
+    if without := len(report.every) - len(known):
+        notes.append(f"without a value, as nothing else was left to see: {without}")
+    row = points(1.7 * TEXT_SIZE)
+    canvas, top, face = _page(report, names, notes, row * len(shown))
     left = EDGE + max((face.width(name, TEXT_SIZE) for name in names), default=0) + 24
     ends = [end for one in shown for end in (one.effect, *(one.interval or ()))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     beside = 90 if low < 0 else 20
     scale = (_WIDTH + EDGE - left - beside - 90) / ((high - low) or 1.0)
     zero = left + beside - low * scale
-    row = points(1.7 * TEXT_SIZE)
     colors = color_of(-0.7, (-1.0, 1.0)), color_of(0.7, (-1.0, 1.0))
     for place, (one, name) in enumerate(zip(shown, names, strict=True)):
         middle = top + (place + 0.5) * row
@@ -163,11 +164,8 @@ def _page(
     width: float = _WIDTH,
 ) -> tuple[Canvas, float, Typeface]:
     face = typeface([report.caption, *texts, *notes])
-    how = {"zero": "zeros", "mean": "mean over positions", "resample": "positions drawn by chance"}
     wide = int(max(width, _NARROWEST))
-    heads = any(one.kind in ("head", "layer") for one in report.effects)
-    told = f"heads that are off put out: {how[report.by]}" if heads else ""
-    head = heading(face, report.caption, told, wide)
+    head = heading(face, report.caption, report.instead, wide)
     foot = footing(face, [*notes, *missing_note(face)], wide)
     top = EDGE + height_of(head) + 24
     return full_canvas(face, wide, head, foot, int(top + room + 24)), top, face
