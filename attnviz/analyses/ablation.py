@@ -245,20 +245,22 @@ def _places(tokens: Sequence[Token], text: str, name: str) -> list[range]:
     """Where tokens are spelt like a name, or else where several that follow one another are."""
     numbered = _NUMBERED.fullmatch(name)
     for word, wanted in ((name, None), *([(numbered[1], int(numbered[2]))] if numbered else [])):
-        runs = [range(place, place + 1) for place in range(len(tokens))]
-        spelt = [run for run in runs if word in _spellings(tokens[run[0]], text)]
+        spelt = [
+            range(place, place + 1)
+            for place, one in enumerate(tokens)
+            if word in (one.text, one.text.removeprefix("##"), _covered(one, text) or one.text)
+        ]
         if not spelt:
-            own = [place for place, token in enumerate(tokens) if token.start < token.end]
-            spelt = [run for place in own if (run := _run(tokens, text, place, word))]
+            starts = [place for place in range(len(tokens)) if _covered(tokens[place], text)]
+            spelt = [run for place in starts if (run := _run(tokens, text, place, word))]
         found = [run for run in spelt if wanted in (None, run[0])]
         if found:
             return found
     return []
 
 
-def _spellings(token: Token, text: str) -> tuple[str, ...]:
-    covered = text[token.start : token.end].strip()
-    return token.text, token.text.removeprefix("##"), *([covered] if covered else [])
+def _covered(token: Token, text: str) -> str:
+    return text[token.start : token.end].strip()
 
 
 def _run(tokens: Sequence[Token], text: str, first: int, word: str) -> range | None:

@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import Attention
+    from attnviz.core.attention_map import Attention, Provenance
 
 By = Literal["zero", "mean", "resample"]
 """What takes the place of a head's output: nothing, its mean over positions, or what it put out at
@@ -238,9 +238,38 @@ class AblationReport:
     @property
     def instead(self) -> str:
         """What heads that are off put out, in words; empty where none is off."""
-        if all(one.kind not in ("head", "layer") for one in self.effects):
-            return ""
-        others = f"{self.reference} other text{'s' * (self.reference != 1)}"
-        where = f"the positions of {others if self.reference else 'the text'}"
-        found = {"zero": "zeros", "mean": f"their mean over {where}"}
-        return f"heads that are off put out {found.get(self.by, f'what they do at {where}, drawn')}"
+        return put_out(self.by, self.reference, self.effects)
+
+
+def put_out(by: By, reference: int, effects: Sequence[Effect]) -> str:
+    """What heads that are off put out, in words; empty where none is off."""
+    if all(one.kind not in ("head", "layer") for one in effects):
+        return ""
+    others = f"{reference} reference text{'s' * (reference != 1)}"
+    where = f"the positions of {others if reference else 'the text'}"
+    told = {"zero": "zeros", "mean": f"their mean over {where}", "resample": f"draws from {where}"}
+    return f"heads that are off put out {told[by]}"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedEffects:
+    """What is read of a saved ablation: the effects of its parts, and of all together."""
+
+    caption: str
+    instead: str
+    effects: tuple[Effect, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class EffectComparison:
+    """Two ablations side by side.
+
+    Attributes:
+        pairs: each part's effect in A and in B; None where it is not in one of them.
+        correlation: Spearman's over the parts that both have; NaN: fewer than three.
+    """
+
+    sides: tuple[SavedEffects, SavedEffects]
+    pairs: tuple[tuple[Effect | None, Effect | None], ...]
+    correlation: float

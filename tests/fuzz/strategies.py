@@ -80,7 +80,8 @@ HINTS = {
     "--frequencies": ("others", "texts"),
     "--group": ("others", "texts"),
     "render": ("saved", "saved", "saved", "matrices", "others"),
-    "compare": ("saved", "saved", "matrices"),
+    "compare": ("saved", "saved", "effects", "matrices"),
+    "--reference": ("pairs", "texts"),
     "image": ("pictures", "pictures", "pictures", "texts"),
     "corpus": ("texts", "texts", "pairs", "others"),
     "align": ("pairs", "pairs", "texts", "others"),
@@ -450,9 +451,10 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     if option == "--head" and "--mechanism" in given:
         return not MECHANISMS[given[given.index("--mechanism") + 1]].many_heads
     if option in ("--layer", "--head", "--special", "--group", "--words"):
-        return given[0] in ("co", "compare", "image", "align", "render") or "--weights" in given
+        aside = ("co", "compare", "image", "align", "render", "ablate")
+        return given[0] in aside or "--weights" in given
     if option in ("--heatmap", "--grid", "--links", "--html", "--reduce"):
-        return given[0] == "image"
+        return given[0] in ("image", "ablate") or "e.npz" in given
     return False
 
 
@@ -489,11 +491,22 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             if made.often(0.3):
                 return [command, "--input", whole("pairs")]
             return [command, made.draw(plain_texts), made.draw(plain_texts)]
+        case "ablate":
+            what = made.pick((["--head", "0.0"], ["--each", "layers"], ["--token", "the"]))
+            if made.often(0.3):
+                return [command, "--input", whole("pairs"), "--each", "layers"]
+            return [command, "the " + made.pick(("cat", "dog")), *what]
         case "co":
             return [command, made.draw(plain_texts), made.draw(plain_texts)]
         case "image":
             return [command, whole("pictures"), "--model", str(world.model("vit"))]
         case "compare":
+            if made.often(0.2):
+                return [
+                    command,
+                    whole("effects", only=("e.npz",)),
+                    whole("effects", only=("f.json",)),
+                ]
             return [command, "the cat sat", made.draw(plain_texts) + " here"]
         case "align":
             return [command, whole("pairs")]
@@ -551,8 +564,9 @@ def bent_file(made: Draws, command: str, given: list[str]) -> list[str]:
     """The words with one of the files damaged, or a damaged one in place of a text."""
     names = [name for name in given if name in made.files]
     if command == "compare":
-        names, given = ["m.npz", "m.json"], ["compare", "m.npz", "m.json"]
-        made.files |= {name: world.files("saved")[name] for name in names}
+        kind, names = made.pick((("saved", ["m.npz", "m.json"]), ("effects", ["e.npz", "f.json"])))
+        given = ["compare", *names]
+        made.files |= {name: world.files(kind)[name] for name in names}
     elif command in ("self", "heads") and not names:
         name = made.file(("saved", "matrices"), broken=1)
         return [command, "--weights", name]

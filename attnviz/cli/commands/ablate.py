@@ -16,7 +16,7 @@ from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts
 from attnviz.core.effects import AblationReport, By, HeadOutputs
-from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models import Source
@@ -149,14 +149,14 @@ def ablated(
 ) -> AblationReport | None:
     """What changes in a text; None: it failed, which was said.
 
-    A usage error ends the run, unless it may be of this text alone: what it lacks by name.
+    A usage error is of this text alone where something was named that it may lack.
     """
     if isinstance(record, BadText):
         report.skip(record, record.error)
         return None
     try:
         found = ablate_text(source, record, asked, banks)
-    except AttnvizError as error:
+    except (InputError, UsageError) as error:
         named = asked.links or asked.tokens or asked.wanted
         if not record.where or (isinstance(error, UsageError) and not named):
             raise

@@ -52,10 +52,14 @@ def ablation_table(report: AblationReport, top: int, show: Display) -> str:
     if report.predictions:
         parts += [Text(), *_predictions(report.predictions, show)]
     if report.wrote is not None:
-        before, after = map(printable, report.wrote)
-        told = [f"it wrote:  {before}", f"it writes: {after}"]
+        before, after = (printable(text.strip()) or "nothing" for text in report.wrote)
+        on = report.maps.main.query_side == "text"  # a causal model goes on after its text
+        told = [
+            f"it {('wrote', 'went on')[on]}:  {before}",
+            f"it {('writes', 'goes on')[on]}: {after}",
+        ]
         parts.append(Text())
-        for line in told if before != after else [f"it still writes: {after}"]:
+        for line in told if before != after else [told[1].replace("it ", "it still ", 1)]:
             parts += paragraph(line, show.width)
     return shown(parts, show)
 
