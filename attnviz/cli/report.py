@@ -317,6 +317,7 @@ PLURALS: dict[DataKind, str] = {
     "corpus": "a corpus report",
     "comparison": "a comparison",
     "ablation": "effects",
+    "changes": "changes of effects",
     "alignment": "word alignments",
     "scores": "scores of word alignments",
     "steps": "matrices",

@@ -26,6 +26,14 @@ HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
 queries, head size)."""
 
 
+HOW: Mapping[By, str] = {
+    "zero": "zeros",
+    "mean": "their mean over positions",
+    "resample": "positions drawn by chance",
+}
+"""What heads that are off put out, in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeadAt:
     """A head of a layer of a stream."""
@@ -236,6 +244,15 @@ class AblationReport:
         return self.effects if self.together is None else (*self.effects, self.together)
 
     @property
+    def summed(self) -> tuple[Effect, ...]:
+        """What several parts would change together if their effects added up."""
+        if self.together is None or len(self.effects) == 1:
+            return ()
+        total = sum(one.effect for one in self.effects)
+        label = f"sum of the {len(self.effects)} by themselves"
+        return (Effect(label, "sum", {}, total, texts=self.texts),)
+
+    @property
     def instead(self) -> str:
         """What heads that are off put out, in words; empty where none is off."""
         return put_out(self.by, self.reference, self.effects)
@@ -245,10 +262,8 @@ def put_out(by: By, reference: int, effects: Sequence[Effect]) -> str:
     """What heads that are off put out, in words; empty where none is off."""
     if all(one.kind not in ("head", "layer") for one in effects):
         return ""
-    others = f"{reference} reference text{'s' * (reference != 1)}"
-    where = f"the positions of {others if reference else 'the text'}"
-    told = {"zero": "zeros", "mean": f"their mean over {where}", "resample": f"draws from {where}"}
-    return f"heads that are off put out {told[by]}"
+    texts = f"{reference} reference text{'s' * (reference != 1)}" if reference else "the text"
+    return f"heads that are off put out {HOW[by]}" + (f" of {texts}" if by != "zero" else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,19 +236,19 @@ def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(
     heads = (*PAIR, "--head", "0.0", "--head", "cross.3.4")
     told = {
         ("--by", "zero"): "put out zeros",
-        ("--by", "mean"): "put out their mean over the positions of the text",
+        ("--by", "mean"): "put out their mean over positions of the text",
         (
             "--by",
             "mean",
             "--reference",
             tmp_path / "p.tsv",
-        ): "mean over the positions of 3 reference texts",
+        ): "mean over positions of 3 reference texts",
         (
             "--by",
             "resample",
             "--reference",
             tmp_path / "p.tsv",
-        ): "draws from the positions of 3 ref",
+        ): "drawn by chance of 3 reference texts",
     }
     shown = {how: ablated(*heads, *how).text for how in told}
     for how, text in shown.items():

@@ -419,14 +419,15 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
             continue
         groups.append((name, *made.pick(PLAIN[name])))
     for name in CHOSEN:
-        if name in known and made.often(0.1) and not (command == "heads" and name == "--sort"):
+        refused = (command == "heads" and name == "--sort") or clashes(groups[0], name)
+        if name in known and made.often(0.1) and not refused:
             wanted = [word for word in choices_of(known[name]) if word not in ("cuda", "mps")]
             groups.append((name, made.pick(wanted)))
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]
     if pictured and made.often(0.02):
         groups.append((made.pick(pictured), f"picture{made.pick(PICTURE_SUFFIXES)}"))
     formats = [
-        name for name in choices_of(known["--format"]) if name not in special_formats(command)
+        name for name in choices_of(known["--format"]) if name not in special_formats(groups[0])
     ]
     if made.often(0.5):
         groups.append(("-f", made.pick(formats)))
@@ -437,15 +438,21 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
     return Case(safe(groups), {**ALREADY, **made.files}, made.stdin, made.pick((80, 120, 40)), True)
 
 
-def special_formats(command: str) -> tuple[str, ...]:
+def special_formats(given: tuple[str, ...]) -> tuple[str, ...]:
     """Formats that only some of a command's data can be written in."""
-    return {"cross": ("pharaoh",), "align": ("table",)}.get(command, ())
+    special = {"cross": ("pharaoh",), "align": ("table",)}.get(given[0], ())
+    return ("npz",) if "e.npz" in given else special
+
+
+FEW = {"--treebank": ("--layer", "--head", "--special"), "e.npz": ("--top",)}
+"""What takes few of a command's options, and which."""
 
 
 def clashes(given: tuple[str, ...], option: str) -> bool:
     """Whether an option is about something else than what the words ask for."""
-    if "--treebank" in given:
-        return option not in ("--quiet", "--verbose", "--layer", "--head", "--special", "--output")
+    for special, allowed in FEW.items():
+        if special in given:
+            return option not in ("--quiet", "--verbose", "--output", *allowed)
     if option == "--labels":
         return True
     if option == "--head" and "--mechanism" in given:
@@ -454,7 +461,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         aside = ("co", "compare", "image", "align", "render", "ablate")
         return given[0] in aside or "--weights" in given
     if option in ("--heatmap", "--grid", "--links", "--html", "--reduce"):
-        return given[0] in ("image", "ablate") or "e.npz" in given
+        return given[0] in ("image", "ablate")
     return False
 
 

@@ -111,7 +111,7 @@ def compare(
     saved = _saved_effects(sides, options)
     if saved is not None:
         change = compare_effects(*saved)
-        with Report(options, "comparison") as report:
+        with Report(options, "changes") as report:
             report.add(_effects_data(change, top))
             report.finish()
             report.say_done("compared")

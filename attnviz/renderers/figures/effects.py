@@ -52,13 +52,15 @@ _LONGEST_NAME = 44
 
 def effect_bars(report: AblationReport) -> Figure:
     """Every effect as a bar, the largest first, with its interval over texts."""
-    known = [one for one in report.every if not math.isnan(one.effect)]
+    known = [one for one in (*report.every, *report.summed) if not math.isnan(one.effect)]
     shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
     names = [shorten(one.label, _LONGEST_NAME) for one in shown]
     notes = [READING]
     if len(shown) < len(known):
         notes.append(f"the {len(shown)} largest of {len(known)}")
-    if without := len(report.every) - len(known):
+    if any(one.interval for one in shown):
+        notes.append("lines: 95 % intervals of the means")
+    if without := len(report.every) + len(report.summed) - len(known):
         notes.append(f"without a value, as nothing else was left to see: {without}")
     row = points(1.7 * TEXT_SIZE)
     canvas, top, face = _page(report, names, notes, row * len(shown))
@@ -68,7 +70,7 @@ def effect_bars(report: AblationReport) -> Figure:
     beside = 90 if low < 0 else 20
     scale = (_WIDTH + EDGE - left - beside - 90) / ((high - low) or 1.0)
     zero = left + beside - low * scale
-    colors = color_of(-0.7, (-1.0, 1.0)), color_of(0.7, (-1.0, 1.0))
+    colors = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
     for place, (one, name) in enumerate(zip(shown, names, strict=True)):
         middle = top + (place + 0.5) * row
         bold = one.kind == "together"

@@ -34,18 +34,16 @@ WORDS, NUMBERS = ("kind", "label", "stream", "layer", "side"), ("head", "query",
 
 def ablation_table(report: AblationReport, top: int, show: Display) -> str:
     """The effects, the largest first, then what the outputs and the written text have become."""
+    means = any(one.interval for one in report.effects)
+    told = (READING, report.instead, "behind each mean its 95 % interval" if means else "")
     parts = [
         *paragraph(printable(report.caption), show.width, "bold"),
-        *paragraph("; ".join(filter(None, (READING, report.instead))), show.width, "dim"),
+        *paragraph("; ".join(filter(None, told)), show.width, "dim"),
         Text(),
     ]
     order = sorted(report.effects, key=_size)
-    listed = order[:top]
-    if report.together is not None and len(order) > 1:
-        total = sum(one.effect for one in order)
-        label = f"sum of the {len(order)} by themselves"
-        listed = [report.together, Effect(label, "sum", {}, total, texts=report.texts), *listed]
-    parts += _bars(listed, report.texts, show)
+    joint = [report.together] if report.together and report.summed else []
+    parts += _bars([*joint, *report.summed, *order[:top]], report.texts, show)
     if len(order) > top:
         more = f"and {len(order) - top} more: --top {len(order)}, or -f tsv"
         parts += paragraph(more, show.width, "dim")
