@@ -23,7 +23,7 @@ from attnviz.core.effects import (
     Prediction,
     TokenAt,
 )
-from attnviz.core.errors import UsageError, did_you_mean
+from attnviz.core.errors import InputError, UsageError, did_you_mean
 
 Each = Literal["heads", "layers", "links", "tokens"]
 Part = tuple[Effect, Change]
@@ -162,16 +162,29 @@ def replacements(
     """What takes the place of heads: their means over the positions of texts, or positions drawn.
 
     `queries` says how many rows each stream needs.
+
+    Raises:
+        InputError: no text has a stream.
     """
     if by == "zero":
         return None
-    joined = {place: np.concatenate([bank[place] for bank in banks], axis=1) for place in banks[0]}
+    for stream in queries:
+        if not any(place[0] == stream for bank in banks for place in bank):
+            raise InputError(
+                f"the texts of --reference have no stream '{stream}' to take from: give pairs for "
+                "a pair, single texts for a single one"
+            )
+    joined = {
+        place: np.concatenate([bank[place] for bank in banks if place in bank], axis=1)
+        for place in dict.fromkeys(place for bank in banks for place in bank)
+    }
     if by == "mean":
         return {place: rows.mean(axis=1, keepdims=True) for place, rows in joined.items()}
     generator = np.random.default_rng(seed)
     return {
         place: rows[:, generator.integers(rows.shape[1], size=queries[place[0]])]
         for place, rows in joined.items()
+        if place[0] in queries
     }
 
 
@@ -252,7 +265,8 @@ def _places(tokens: Sequence[Token], text: str, name: str) -> list[range]:
         ]
         if not spelt:
             starts = [place for place in range(len(tokens)) if _covered(tokens[place], text)]
-            spelt = [run for place in starts if (run := _run(tokens, text, place, word))]
+            runs = (run for place in starts if (run := _run(tokens, text, place, word)))
+            spelt = [*{run[-1]: run for run in runs}.values()]  # without a blank piece in front
         found = [run for run in spelt if wanted in (None, run[0])]
         if found:
             return found

@@ -26,7 +26,6 @@ from attnviz.core.effects import (
     Effect,
     Experiment,
     HeadOutputs,
-    Prediction,
 )
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Kind, Query
@@ -61,8 +60,7 @@ class Ablation:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        named = self.heads or self.links or self.tokens
-        if named and self.each:
+        if self.joint and self.each:
             raise UsageError(
                 "--each switches everything of a kind off one by one: leave --head, --link and "
                 "--token out"
@@ -70,7 +68,7 @@ class Ablation:
 
     def parts(self, attention: Attention) -> list[Part]:
         """What is switched off in a text; without a name every head."""
-        if self.heads or self.links or self.tokens:
+        if self.joint:
             return named_parts(attention, self.heads, self.links, self.tokens)
         return each_part(attention, self.each or "heads")
 
@@ -108,46 +106,47 @@ def ablate_experiment(
     if asked.by != "zero":
         queries = {item.stream: item.weights.shape[2] for item in attention.maps}
         instead = replacements(asked.by, banks or [experiment.head_outputs()], queries, asked.seed)
-    joint, wrote = None, None
-    seen: tuple[Prediction, ...] = ()
-    if asked.joint:
-        both = together(parts)
-        *effects, joint = measured_parts(experiment, [*parts, both], instead)
-        seen = predictions(experiment, both[1], instead)
-        before, after = experiment.write(Change()), experiment.write(both[1], instead)
-        wrote = None if before is None or after is None else (before, after)
-    else:
-        effects = measured_parts(experiment, parts, instead)
+    both = [together(parts)] if asked.joint else []
+    effects = tuple(measured_parts(experiment, [*parts, *both], instead))
     names = tuple(output.name for output in experiment.outputs)
     every = f"all {len(names)} tokens of the {attention.main.query_side}"
-    return AblationReport(
-        f"{attention.provenance.title} · log p of {every if len(names) > 1 else repr(names[0])}",
-        asked.by,
-        tuple(effects),
-        joint,
-        seen,
-        wrote,
-        1,
-        (*attention.provenance.notes, *_words(attention, parts)),
-        attention,
-        names,
-        len(banks),
+    found = AblationReport(
+        caption=f"{attention.provenance.title} · log p of "
+        + (every if len(names) > 1 else f"'{names[0]}'"),
+        by=asked.by,
+        effects=effects[: len(parts)],
+        together=effects[-1] if both else None,
+        predictions=(),
+        wrote=None,
+        texts=1,
+        notes=(*attention.provenance.notes, *_words(attention, parts)),
+        maps=attention,
+        explained=names,
+        reference=len(banks),
     )
+    if not both:
+        return found
+    change = both[0][1]
+    seen = predictions(experiment, change, instead)
+    before, after = experiment.write(Change()), experiment.write(change, instead)
+    wrote = None if before is None or after is None else (before, after)
+    return replace(found, predictions=seen, wrote=wrote)
 
 
 def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
     """What a reader must know of words that are several tokens."""
     texts = {item.key_side: [token.text for token in item.key_tokens] for item in attention.maps}
-    return [
-        f"'{part.label}' is {len(change.tokens)} tokens, hidden together: "
-        f"'{' '.join(texts[part.place['side']][at.position] for at in change.tokens)}'"
-        for part, change in parts
-        if len(change.tokens) > 1
-    ] + [
-        f"'{part.label}' is {len(change.links)} links between tokens, cut together"
-        for part, change in parts
-        if len(change.links) > 1
-    ]
+    found = []
+    for part, change in parts:
+        if len(change.tokens) > 1:
+            pieces = " ".join(texts[at.side][at.position] for at in change.tokens)
+            told = f"{len(change.tokens)} tokens, hidden together: '{pieces}'"
+            found.append(f"'{part.label}' is {told}")
+        if len(change.links) > 1:
+            found.append(
+                f"'{part.label}' is {len(change.links)} links between tokens, cut together"
+            )
+    return found
 
 
 @dataclass(eq=False)

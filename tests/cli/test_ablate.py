@@ -214,18 +214,18 @@ def test_words_of_several_tokens_are_said_to_be_so() -> None:
 
 
 def test_names_with_escapes_and_markup_never_act() -> None:
-    texts = ("the [red]cat[/red] \x1b[31m x", "le chat")
+    texts = ("[red]cat[/red] \x1b[31m", "le chat")
     for words in (
         ("--each", "tokens"),
         ("--token", "[red]cat"),
         ("--token", "\x1b[2J"),
         ("--head", "\x1b.0.0"),
     ):
-        for more in ((), ("-f", "json"), ("-f", "tsv")):
-            done = attnviz("ablate", *texts, *words, *more)
-            assert b"\x1b" not in done.out
-            assert "\x1b" not in done.err
-    assert "[/red]" not in ablated(*texts, "--token", "[red]cat").text
+        done = attnviz("ablate", *texts, *words)
+        assert b"\x1b" not in done.out
+        assert "\x1b" not in done.err
+    for form in ("json", "tsv"):
+        assert b"\x1b" not in ablated(*texts, "--each", "tokens", "-f", form).out
     assert "[red]cat (source)" in ablated(*texts, "--token", "[red]cat").text
 
 
@@ -352,3 +352,11 @@ def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path: Path) -> None:
             assert done.status == 0, done.err
         else:
             assert told in done.mistake
+
+
+def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("the cat\n")
+    done = attnviz(
+        "ablate", *PAIR, "--head", "0.0", "--by", "mean", "--reference", tmp_path / "t.txt"
+    )
+    assert (done.status, "have no stream 'cross' to take from" in done.mistake) == (1, True)

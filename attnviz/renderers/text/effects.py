@@ -51,20 +51,19 @@ def ablation_table(report: AblationReport, top: int, show: Display) -> str:
         parts += [Text(), *_predictions(report.predictions, show)]
     if report.wrote is not None:
         before, after = (printable(text.strip()) or "nothing" for text in report.wrote)
-        on = report.maps.main.query_side == "text"  # a causal model goes on after its text
-        told = [
-            f"it {('wrote', 'went on')[on]}:  {before}",
-            f"it {('writes', 'goes on')[on]}: {after}",
-        ]
+        # A causal model goes on after its text.
+        on = report.maps.main.query_side == "text"
+        was, now = ("went on", "goes on") if on else ("wrote", "writes")
+        lines = [f"it {was}:  {before}", f"it {now}: {after}"]
         parts.append(Text())
-        for line in told if before != after else [told[1].replace("it ", "it still ", 1)]:
+        for line in lines if before != after else [f"it still {now}: {after}"]:
             parts += paragraph(line, show.width)
     return shown(parts, show)
 
 
 def ablation_tsv(report: AblationReport) -> str:
     """A line an effect: what was off, where it is, nats, interval and texts."""
-    lines = [(*WORDS, *NUMBERS, "effect_nats", "low", "high", "texts")]
+    lines: list[tuple[str, ...]] = [(*WORDS, *NUMBERS, "effect_nats", "low", "high", "texts")]
     for one in report.every:
         numbers = (one.effect, *(one.interval or (math.nan, math.nan)))
         spelt = ("" if math.isnan(number) else repr(number) for number in numbers)
