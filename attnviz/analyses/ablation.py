@@ -75,32 +75,34 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
 
 def head_part(item: AttentionMap, layer: str, head: int) -> Part:
     """One head."""
-    place: dict[str, str | int] = {"stream": item.stream, "layer": layer, "head": head}
-    label = f"{item.stream} layer {layer} head {head}"
-    return Effect(label, "head", place, np.nan), Change((HeadAt(item.stream, layer, head),))
+    label, change = f"{item.stream} layer {layer} head {head}", HeadAt(item.stream, layer, head)
+    return _part("head", label, Change((change,)), stream=item.stream, layer=layer, head=head)
 
 
 def layer_part(item: AttentionMap, layer: str) -> Part:
     """Every head of a layer."""
+    label = f"{item.stream} layer {layer}"
     heads = tuple(HeadAt(item.stream, layer, head) for head in range(len(item.heads)))
-    place: dict[str, str | int] = {"stream": item.stream, "layer": layer}
-    return Effect(f"{item.stream} layer {layer}", "layer", place, np.nan), Change(heads)
+    return _part("layer", label, Change(heads), stream=item.stream, layer=layer)
 
 
 def link_part(item: AttentionMap, query: int, key: int) -> Part:
     """A link in every head of a stream."""
-    place: dict[str, str | int] = {"stream": item.stream, "query": query, "key": key}
     ends = told_apart(item.query_tokens, query), told_apart(item.key_tokens, key)
+    change = Change(links=(LinkAt(item.stream, query, key),))
     label = f"{ends[0]} → {ends[1]} ({item.stream})"
-    return Effect(label, "link", place, np.nan), Change(links=(LinkAt(item.stream, query, key),))
+    return _part("link", label, change, stream=item.stream, query=query, key=key)
 
 
 def token_part(sides: Mapping[str, Sequence[Token]], side: str, position: int) -> Part:
     """A token of a side, hidden as a key."""
-    where = f" ({side})" if len(sides) > 1 else ""
-    place: dict[str, str | int] = {"side": side, "position": position}
-    label = f"{told_apart(sides[side], position)}{where}"
-    return Effect(label, "token", place, np.nan), Change(tokens=(TokenAt(side, position),))
+    label = told_apart(sides[side], position) + (f" ({side})" if len(sides) > 1 else "")
+    change = Change(tokens=(TokenAt(side, position),))
+    return _part("token", label, change, side=side, position=position)
+
+
+def _part(kind: str, label: str, change: Change, **place: str | int) -> Part:
+    return Effect(label, kind, place, np.nan), change
 
 
 def told_apart(tokens: Sequence[Token], position: int) -> str:

@@ -54,7 +54,8 @@ def ablate(
     token: list[str] | None = opt(
         CHOICE,
         "--token WORD",
-        "Token to hide from all others: red, or red[3] where there are several; may be repeated.",
+        "Token, or word of several, to hide from all others: red, or red[3] where there are more; "
+        "may be repeated.",
     ),
     each: Each | None = opt(
         CHOICE, "--each WHAT", "Switch everything of a kind off, one by one: {choices}."
@@ -62,7 +63,8 @@ def ablate(
     by: By = opt(
         CHOICE,
         "--by HOW",
-        "What a head puts out instead: {choices} (positions drawn from --reference).",
+        "What a head puts out instead: {choices}. The mean is over the text's positions, or those "
+        "of --reference, from which resample draws.",
         default="zero",
     ),
     reference: str | None = opt(
@@ -86,7 +88,9 @@ def ablate(
 
     attnviz ablate "The red car is fast." "La voiture rouge est rapide." --each heads --grid e.png
 
-    attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -f json
+    attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -o effects.npz
+
+    attnviz compare before.npz after.npz
     """
     asked = Ablation(
         heads=tuple(head or ()),

@@ -32,7 +32,7 @@ from attnviz.renderers.figures.figure import (
     points,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.printable import UNKNOWN, nats, shorten
+from attnviz.renderers.printable import nats, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,15 +76,13 @@ def effect_bars(report: AblationReport) -> Figure:
         bold = one.kind == "together"
         canvas.text(left - 14, middle, name, TEXT_SIZE, INK, align="right", bold=bold)
         start, end = sorted((zero, zero + one.effect * scale))
-        color = colors[one.effect > 0]
-        canvas.boxes([(start, middle - row * 0.3, end - start, row * 0.6)], color, one.label)
-        reach = [one.effect, *(one.interval or ())]
+        box = (start, middle - row * 0.3, end - start, row * 0.6)
+        canvas.boxes([box], colors[one.effect > 0], one.label)
         if one.interval is not None:
             line = np.array([[(zero + at * scale, middle) for at in one.interval]])
             canvas.strokes(line, INK, 1.2)
-        outer = max(reach) if one.effect >= 0 else min(reach)
-        side, align = (10, "left") if one.effect >= 0 else (-10, "right")
-        at = zero + outer * scale + side
+        side, align, far = (10, "left", max) if one.effect >= 0 else (-10, "right", min)
+        at = zero + far(one.effect, *(one.interval or (one.effect,))) * scale + side
         canvas.text(at, middle, nats(one.effect), NOTE_SIZE, FAINT, align=align)
     canvas.strokes(np.array([[(zero, top), (zero, top + row * len(shown))]]), FAINT, 0.6)
     return canvas.figure
@@ -151,7 +149,7 @@ def effect_words(report: AblationReport) -> Figure:
         ground = _color(one, limits)
         canvas.boxes([box], ground, one.label)
         middle = EDGE + x + wide / 2
-        told = UNKNOWN if math.isnan(one.effect) else nats(one.effect)
+        told = nats(one.effect)
         canvas.text(middle, top + at + line * 0.27, word, TEXT_SIZE, ink_on(ground), align="center")
         canvas.text(middle, top + at + line * 0.63, told, 5.5, ink_on(ground), align="center")
     _ramp(canvas, EDGE, top + y + 20, limits)
@@ -186,7 +184,7 @@ def _color(one: Effect, limits: Limits) -> Color:
 def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits, face: Typeface) -> None:
     ground = _color(one, limits)
     canvas.boxes([box], ground, one.label)
-    told = UNKNOWN if math.isnan(one.effect) else nats(one.effect)
+    told = nats(one.effect)
     if face.width(told, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
         canvas.text(*middle, told, NOTE_SIZE, ink_on(ground), align="center")

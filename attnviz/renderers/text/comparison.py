@@ -16,7 +16,7 @@ from attnviz.core.effects import EffectComparison
 from attnviz.core.measures import Change, Comparison
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import UNKNOWN, nats, printable, shorten
+from attnviz.renderers.printable import nats, printable, shorten
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.renderers.text.links import amount, names, place
 from attnviz.storage.documents import dump_json
@@ -102,7 +102,7 @@ def effects_table(found: EffectComparison, top: int, show: Display) -> str:
     parts += [*paragraph(told, show.width, "dim"), Text()]
     order = sorted(_effect_rows(found), key=lambda row: -abs(np.nan_to_num(row[4], nan=-1.0)))
     rows = [
-        (shorten(printable(label), max(min(show.width - 26, 48), 8)), *map(_nats, numbers))
+        (shorten(printable(label), max(min(show.width - 26, 48), 8)), *map(nats, numbers))
         for _, label, *numbers in order[:top]
     ]
     rows = [("", "A", "B", "B − A"), *rows]
@@ -152,10 +152,6 @@ def _effect_rows(found: EffectComparison) -> list[tuple[str, str, float, float, 
         a, b = (math.nan if side is None else side.effect for side in pair)
         rows.append((one.kind, one.label, a, b, b - a))
     return rows
-
-
-def _nats(value: float) -> str:
-    return UNKNOWN if math.isnan(value) else nats(value)
 
 
 def _head(found: Comparison, position: int) -> str:

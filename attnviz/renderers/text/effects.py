@@ -41,7 +41,7 @@ def ablation_table(report: AblationReport, top: int, show: Display) -> str:
         *paragraph("; ".join(filter(None, told)), show.width, "dim"),
         Text(),
     ]
-    order = sorted(report.effects, key=_size)
+    order = sorted(report.effects, key=lambda one: (math.isnan(one.effect), -abs(one.effect)))
     joint = [report.together] if report.together and report.summed else []
     parts += _bars([*joint, *report.summed, *order[:top]], report.texts, show)
     if len(order) > top:
@@ -128,8 +128,8 @@ def _document(report: AblationReport) -> dict[str, Any]:
         "reference": report.reference,
         "texts": report.texts,
         "explained": list(report.explained),
-        "effects": [_effect(effect) for effect in report.effects],
-        "together": None if report.together is None else _effect(report.together),
+        "effects": [asdict(effect) for effect in report.effects],
+        "together": report.together and asdict(report.together),
         "outputs": [asdict(one) for one in report.predictions],
         "wrote": report.wrote and dict(zip(("before", "after"), report.wrote, strict=True)),
         "notes": list(report.notes),
@@ -137,31 +137,17 @@ def _document(report: AblationReport) -> dict[str, Any]:
     }
 
 
-def _effect(effect: Effect) -> dict[str, Any]:
-    found = {**asdict(effect), "effect": None if math.isnan(effect.effect) else effect.effect}
-    return {**found, "of_outputs": [None if math.isnan(n) else n for n in effect.of_outputs]}
-
-
 def _at(effect: Effect, name: str) -> str:
     return str(getattr(effect, name) if name in WORDS[:2] else effect.place.get(name, ""))
-
-
-def _size(effect: Effect) -> float:
-    return math.inf if math.isnan(effect.effect) else -abs(effect.effect)
 
 
 def _bars(effects: Sequence[Effect], texts: int, show: Display) -> list[Text]:
     """A line an effect: its name, nats, its interval and texts where there are several, a bar."""
     most = max([SLIGHT, *(abs(one.effect) for one in effects if not math.isnan(one.effect))])
-    ranges = [
-        "" if one.interval is None else "{} to {}".format(*map(nats, one.interval))
-        for one in effects
-    ]
+    ranges = [" to ".join(map(nats, one.interval or ())) for one in effects]
     if any(one.texts != texts for one in effects):
-        ranges = [
-            f"{between}  {one.texts} texts".strip()
-            for one, between in zip(effects, ranges, strict=True)
-        ]
+        counts = [f"  {one.texts} text{'s' * (one.texts != 1)}" for one in effects]
+        ranges = [(a + b).strip() for a, b in zip(ranges, counts, strict=True)]
     wide = max(map(len, ranges))
     room = max(show.width - 12 - (wide + 2 if wide else 0), 12)
     names = [shorten(printable(one.label), min(room, 48)) for one in effects]
@@ -189,9 +175,8 @@ def _predictions(every: Sequence[Prediction], show: Display) -> list[Text]:
     lines = paragraph(told, show.width, "dim")
     for one in changed:
         name = printable(one.name) + ("" if one.position is None else f" ({one.position})")
-        lines += paragraph(
-            f"{name}  log p {nats(one.before)} → {nats(one.after)}", show.width, "bold"
-        )
+        told = f"{name}  log p {nats(one.before)} → {nats(one.after)}"
+        lines += paragraph(told, show.width, "bold")
         rows = [
             [f"{two_digits(p)} {printable(word)}" for word, p in likeliest] or [UNKNOWN]
             for likeliest in (one.likeliest_before, one.likeliest_after)
