@@ -218,11 +218,18 @@ def _link(attention: Attention, name: str) -> Part:
     stream, colon, rest = name.partition(":")
     if colon and stream in {one.stream for one in attention.maps}:
         item, pair = attention.stream(stream), rest
-    query, arrow, key = pair.partition(">")
-    if not (query and arrow and key):
+    places = [place for place, letter in enumerate(pair) if letter == ">"]
+    ends = [(pair[:place], pair[place + 1 :]) for place in places if 0 < place < len(pair) - 1]
+    if not ends:
         raise UsageError(
             f'{option} is no link: write QUERY>KEY, such as "rouge>red", or STREAM:QUERY>KEY'
         )
+    texts = attention.text_of(item.query_side), attention.text_of(item.key_side)
+    for query, key in ends:  # a token may have the sign in itself: "<fr>><fr>"
+        if _places(item.query_tokens, texts[0], query) and _places(item.key_tokens, texts[1], key):
+            break
+    else:
+        query, key = ends[0]
     queries = _positions(attention, item.query_side, item.query_tokens, query, option)
     keys = _positions(attention, item.key_side, item.key_tokens, key, option)
     parts = [link_part(item, one, other) for one in queries for other in keys]

@@ -360,3 +360,27 @@ def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path: Path) -> N
         "ablate", *PAIR, "--head", "0.0", "--by", "mean", "--reference", tmp_path / "t.txt"
     )
     assert (done.status, "have no stream 'cross' to take from" in done.mistake) == (1, True)
+
+
+def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path: Path) -> None:
+    words = ("the cat", "le chat", "--link", "decoder:<fr>><fr>", "--head", "0.0")
+    saved = tmp_path / "a.npz"
+    done = ablated(*words, "-o", saved, "--bars", tmp_path / "b.svg")
+    (line,) = [line for line in done.lines if line.startswith("<fr> → <fr> (decoder)")]
+    assert line.endswith("–: nothing else was left to see")
+    assert "nan" not in done.text
+    document = ablated(*words, "-f", "json").json()
+    assert [one["effect"] is None for one in document["effects"]] == [False, True]
+    (row,) = [row for row in ablated(*words, "-f", "tsv").rows if row[0] == "link"]
+    assert row[-4:] == ["", "", "", "1"]
+    with np.load(saved) as found:
+        assert np.isnan(found["effect"]).tolist() == [False, True, True]
+    again = tmp_path / "b.npz"
+    ablated(*words, "--by", "mean", "-o", again, "-q", "-f", "none")
+    table = attnviz("compare", saved, again, "-q").text
+    assert "nan" not in table
+    assert [line.split("  ")[0] for line in table.splitlines()[-3:]] == [
+        "cross layer 0 head 0",
+        "<fr> → <fr> (decoder)",
+        "all of them together",
+    ]

@@ -187,10 +187,9 @@ def reference_banks(
 
 def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
     def drawn(name: str) -> Figure:
-        from attnviz.renderers.figures import effects
+        from attnviz.renderers.figures.effects import effect_bars, effect_grid, effect_words
 
-        figure: Figure = getattr(effects, f"effect_{name}")(report)
-        return figure
+        return {"bars": effect_bars, "grid": effect_grid, "words": effect_words}[name](report)
 
     return Data(
         text=lambda display: ablation_table(report, top, display),

@@ -100,7 +100,7 @@ def effects_table(found: EffectComparison, top: int, show: Display) -> str:
     if any(only):
         told += f"; parts only in A: {only[0]}, only in B: {only[1]}"
     parts += [*paragraph(told, show.width, "dim"), Text()]
-    order = sorted(_effect_rows(found), key=lambda row: -abs(np.nan_to_num(row[4], nan=-1.0)))
+    order = sorted(_effect_rows(found), key=lambda row: (math.isnan(row[4]), -abs(row[4])))
     rows = [
         (shorten(printable(label), max(min(show.width - 26, 48), 8)), *map(nats, numbers))
         for _, label, *numbers in order[:top]
