@@ -82,8 +82,9 @@ class Report(AbstractContextManager["Report"]):
         self.format = check_places(options, kind, places.values(), given, many=many)
         self.said, self.held = dict[str, str](), dict[str, str]()
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
-        names = [self.format, *([format_of(output.output, kind)] if output.output else [])]
-        shown = kind not in PLAIN and any(FORMATS[name].form in ("text", "maps") for name in names)
+        self.formats = {self.format, *([format_of(output.output, kind)] if output.output else [])}
+        forms = {FORMATS[name].form for name in self.formats}
+        shown = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
         display = display_of_stdout(many=many) if shown else Display(many=many)
         display = replace(display, rows=output.max_rows)
         self.resumable = resumable = (
@@ -317,6 +318,7 @@ PLURALS: dict[DataKind, str] = {
     "comparison": "a comparison",
     "ablation": "effects",
     "lenses": "measures of lenses",
+    "changes": "changes of effects",
     "alignment": "word alignments",
     "scores": "scores of word alignments",
     "steps": "matrices",

@@ -26,6 +26,14 @@ HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
 queries, head size)."""
 
 
+HOW: Mapping[By, str] = {
+    "zero": "zeros",
+    "mean": "their mean over positions",
+    "resample": "positions drawn by chance",
+}
+"""What heads that are off put out, in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeadAt:
     """A head of a layer of a stream."""
@@ -214,6 +222,8 @@ class AblationReport:
         wrote: of one text what the model writes before and after; None: it writes nothing.
         texts: how many texts were read.
         maps: of one text the raw maps of every layer.
+        explained: of one text what each output is called, as in `Effect.of_outputs`.
+        reference: how many other texts what took the place of heads came from; 0: this one.
     """
 
     caption: str
@@ -225,6 +235,59 @@ class AblationReport:
     texts: int
     notes: tuple[str, ...]
     maps: Attention
+    explained: tuple[str, ...] = ()
+    reference: int = 0
+
+    @property
+    def every(self) -> tuple[Effect, ...]:
+        """The effect of each part, and of all together where that was measured."""
+        return self.effects if self.together is None else (*self.effects, self.together)
+
+    @property
+    def summed(self) -> tuple[Effect, ...]:
+        """What several parts would change together if their effects added up."""
+        if self.together is None or len(self.effects) == 1:
+            return ()
+        total = sum(one.effect for one in self.effects)
+        label = f"sum of the {len(self.effects)} by themselves"
+        return (Effect(label, "sum", {}, total, texts=self.texts),)
+
+    @property
+    def instead(self) -> str:
+        """What heads that are off put out, in words; empty where none is off."""
+        return put_out(self.by, self.reference, self.effects)
+
+
+def put_out(by: By, reference: int, effects: Sequence[Effect]) -> str:
+    """What heads that are off put out, in words; empty where none is off."""
+    if all(one.kind not in ("head", "layer") for one in effects):
+        return ""
+    texts = f"{reference} reference text{'s' * (reference != 1)}" if reference else "the text"
+    return f"heads that are off put out {HOW[by]}" + (f" of {texts}" if by != "zero" else "")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedEffects:
+    """What is read of a saved ablation: the effects of its parts, and of all together."""
+
+    caption: str
+    instead: str
+    effects: tuple[Effect, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class EffectComparison:
+    """Two ablations side by side.
+
+    Attributes:
+        pairs: each part's effect in A and in B; None where it is not in one of them.
+        correlation: Spearman's over the parts that both have; NaN: fewer than three.
+    """
+
+    sides: tuple[SavedEffects, SavedEffects]
+    pairs: tuple[tuple[Effect | None, Effect | None], ...]
+    correlation: float
 
 
 RANDOM = "random"

@@ -165,5 +165,7 @@ def number(value: float, meaning: Meaning) -> str:
 
 
 def nats(value: float) -> str:
-    """A change in nats, in two decimals with its sign."""
-    return f"{value:+.2f}".replace("-", "−")
+    """A change in nats, in two decimals with its sign; 0.00 has none, – is of NaN."""
+    if math.isnan(value):
+        return UNKNOWN
+    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"

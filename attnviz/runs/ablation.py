@@ -26,7 +26,6 @@ from attnviz.core.effects import (
     Effect,
     Experiment,
     HeadOutputs,
-    Prediction,
 )
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Kind, Query
@@ -61,8 +60,7 @@ class Ablation:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        named = self.heads or self.links or self.tokens
-        if named and self.each:
+        if self.joint and self.each:
             raise UsageError(
                 "--each switches everything of a kind off one by one: leave --head, --link and "
                 "--token out"
@@ -70,7 +68,7 @@ class Ablation:
 
     def parts(self, attention: Attention) -> list[Part]:
         """What is switched off in a text; without a name every head."""
-        if self.heads or self.links or self.tokens:
+        if self.joint:
             return named_parts(attention, self.heads, self.links, self.tokens)
         return each_part(attention, self.each or "heads")
 
@@ -84,7 +82,8 @@ def ablate_text(
     source: Source, text: Text, asked: Ablation, banks: Sequence[HeadOutputs] = ()
 ) -> AblationReport:
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
-    return ablate_experiment(_experiment(source, text, asked), asked, banks)
+    found = ablate_experiment(_experiment(source, text, asked), asked, banks)
+    return replace(found, maps=replace(found.maps, id=text.id))
 
 
 def head_outputs(source: Source, text: Text, asked: Ablation) -> HeadOutputs:
@@ -107,35 +106,54 @@ def ablate_experiment(
     if asked.by != "zero":
         queries = {item.stream: item.weights.shape[2] for item in attention.maps}
         instead = replacements(asked.by, banks or [experiment.head_outputs()], queries, asked.seed)
-    effects = measured_parts(experiment, parts, instead)
-    joint, wrote = None, None
-    seen: tuple[Prediction, ...] = ()
-    if asked.joint:
-        both = together(parts)
-        (joint,) = measured_parts(experiment, [both], instead)
-        seen = predictions(experiment, both[1], instead)
-        before, after = experiment.write(Change()), experiment.write(both[1], instead)
-        wrote = None if before is None or after is None else (before, after)
-    output = experiment.outputs[0].name if len(experiment.outputs) == 1 else ""
-    explained = f"'{output}'" if output else f"all {len(experiment.outputs)} tokens of the target"
-    return AblationReport(
-        f"{attention.provenance.title} · log p of {explained}",
-        asked.by,
-        tuple(effects),
-        joint,
-        seen,
-        wrote,
-        1,
-        attention.provenance.notes,
-        attention,
+    both = [together(parts)] if asked.joint else []
+    effects = tuple(measured_parts(experiment, [*parts, *both], instead))
+    names = tuple(output.name for output in experiment.outputs)
+    every = f"all {len(names)} tokens of the {attention.main.query_side}"
+    found = AblationReport(
+        caption=f"{attention.provenance.title} · log p of "
+        + (every if len(names) > 1 else f"'{names[0]}'"),
+        by=asked.by,
+        effects=effects[: len(parts)],
+        together=effects[-1] if both else None,
+        predictions=(),
+        wrote=None,
+        texts=1,
+        notes=(*attention.provenance.notes, *_words(attention, parts)),
+        maps=attention,
+        explained=names,
+        reference=len(banks),
     )
+    if not both:
+        return found
+    change = both[0][1]
+    seen = predictions(experiment, change, instead)
+    before, after = experiment.write(Change()), experiment.write(change, instead)
+    wrote = None if before is None or after is None else (before, after)
+    return replace(found, predictions=seen, wrote=wrote)
+
+
+def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
+    """What a reader must know of words that are several tokens."""
+    texts = {item.key_side: [token.text for token in item.key_tokens] for item in attention.maps}
+    found = []
+    for part, change in parts:
+        if len(change.tokens) > 1:
+            pieces = " ".join(texts[at.side][at.position] for at in change.tokens)
+            told = f"{len(change.tokens)} tokens, hidden together: '{pieces}'"
+            found.append(f"'{part.label}' is {told}")
+        if len(change.links) > 1:
+            found.append(
+                f"'{part.label}' is {len(change.links)} links between tokens, cut together"
+            )
+    return found
 
 
 @dataclass(eq=False)
 class AblationStudy:
-    """The effects of parts of the same names over many texts."""
+    """The effects over many texts: of parts as they were named, or else of those called alike."""
 
-    found: dict[str, list[Effect]] = field(default_factory=lambda: defaultdict(list))
+    found: dict[str | int, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     together: list[Effect] = field(default_factory=list)
     first: AblationReport | None = None
     texts: int = 0
@@ -144,8 +162,9 @@ class AblationStudy:
         """Take in the report of one text."""
         self.first = self.first or report
         self.texts += 1
-        for effect in report.effects:
-            self.found[effect.label].append(effect)
+        for number, effect in enumerate(report.effects):
+            key = effect.label if report.together is None else number
+            self.found[key].append(replace(effect, of_outputs=()))
         if report.together is not None:
             self.together.append(report.together)
 
@@ -154,15 +173,29 @@ class AblationStudy:
         assert self.first is not None
         if self.texts == 1:
             return self.first
+        names = self.first.explained
+        side = self.first.maps.main.query_side
+        what = f"all tokens of the {side}" if len(names) > 1 else "one output"
+        title = self.first.maps.provenance.title
         return replace(
             self.first,
-            caption=f"{self.first.maps.provenance.title} · mean over {self.texts} texts",
-            effects=tuple(mean_effect(own) for own in self.found.values()),
+            caption=f"{title} · log p of {what} · mean over {self.texts} texts",
+            effects=tuple(_mean(own) for own in self.found.values()),
             together=mean_effect(self.together) if self.together else None,
             predictions=(),
             wrote=None,
             texts=self.texts,
+            explained=(),
         )
+
+
+def _mean(effects: Sequence[Effect]) -> Effect:
+    """The mean of a part's effects, with what of its place is the same in all texts."""
+    shared = set.intersection(*(set(one.place.items()) for one in effects))
+    found = mean_effect(effects)
+    return replace(
+        found, place={name: at for name, at in found.place.items() if (name, at) in shared}
+    )
 
 
 def mean_effect(effects: Sequence[Effect]) -> Effect:

@@ -174,6 +174,10 @@ def from_document(
     """
     from attnviz.storage.schema import Document, fit, fit_provenance, measured_of
 
+    if isinstance(document, Mapping) and document.get("kind") == "ablation":
+        raise InputError(
+            f"{where} holds effects of an ablation, no maps: 'attnviz compare' reads two of those"
+        )
     if not isinstance(document, Mapping) or "maps" not in document:
         raise InputError(f"{where} is no attnviz document: it has no 'maps'")
     if document.get("schema") != SCHEMA:

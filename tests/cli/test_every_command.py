@@ -36,6 +36,7 @@ WORK: dict[str, Work] = {
     "image": (lambda folder: [SAMPLES / "shapes.png", "--model", vision(folder)], "decides"),
     "heads": (lambda _: ["the cat saw the cat"], "layer"),
     "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
+    "ablate": (lambda _: ["the cat", "le chat", "--head", "0.0"], "layer 0 head 0"),
     "compare": (lambda folder: [saved(folder), "--head-a", 0, "--head-b", 1], "layer"),
     "lenses": (lambda _: ["The cat sat down."], "one text decides little"),
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),

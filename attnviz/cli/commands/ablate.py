@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,15 +14,22 @@ from attnviz.analyses.ablation import Each
 from attnviz.cli.inputs import INPUT, reading, texts_of
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
+from attnviz.cli.run import count_texts
 from attnviz.core.effects import AblationReport, By, HeadOutputs
-from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.effects import ablation_json, ablation_table, ablation_tsv
+from attnviz.renderers.text.effects import (
+    ablation_json,
+    ablation_npz,
+    ablation_table,
+    ablation_tsv,
+)
 from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, head_outputs
+from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
@@ -46,7 +54,8 @@ def ablate(
     token: list[str] | None = opt(
         CHOICE,
         "--token WORD",
-        "Token to hide from all others: red, or red[3] where there are several; may be repeated.",
+        "Token, or word of several, to hide from all others: red, or red[3] where there are more; "
+        "may be repeated.",
     ),
     each: Each | None = opt(
         CHOICE, "--each WHAT", "Switch everything of a kind off, one by one: {choices}."
@@ -54,7 +63,8 @@ def ablate(
     by: By = opt(
         CHOICE,
         "--by HOW",
-        "What a head puts out instead: {choices} (positions drawn from --reference).",
+        "What a head puts out instead: {choices}. The mean is over the text's positions, or those "
+        "of --reference, from which resample draws.",
         default="zero",
     ),
     reference: str | None = opt(
@@ -78,7 +88,9 @@ def ablate(
 
     attnviz ablate "The red car is fast." "La voiture rouge est rapide." --each heads --grid e.png
 
-    attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -f json
+    attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -o effects.npz
+
+    attnviz compare before.npz after.npz
     """
     asked = Ablation(
         heads=tuple(head or ()),
@@ -89,34 +101,35 @@ def ablate(
         wanted=options.choice.explain,
         seed=seed,
     )
-    check(asked, reference, grid, words)
     arguments = [one for one in (text, target) if one is not None]
     pairs = target is not None or input_file is not None
     texts, many = texts_of(arguments, input_file, pairs=pairs, **reading(options))
+    check(asked, reference, grid, words, many=many)
     command: Command = "cross" if pairs else "self"
     check_origin(options.origin, command)
     pictures = {"bars": bars, "grid": grid, "words": words}
-    study = AblationStudy()
+    study, lines = AblationStudy(), list[str]()
+    total = partial(count_texts, input_file, "cross", options) if many else None
     with Report(options, "ablation", pictures=pictures) as report:
         source = open_source(options.origin, command, with_head=True)
         banks = reference_banks(source, reference, asked, options) if reference else []
-        with report.counted((lambda: None) if many else None) as advance:
+        with report.counted(total) as advance:
             for record in texts:
                 advance(1)
                 found = ablated(source, record, asked, banks, report)
                 if found is not None:
                     study.add(found)
+                    lines += [ablation_json(found)] * ("jsonl" in report.formats)
         if study.texts:
-            result = study.report()
-            for note in result.notes:
-                report.say(note)
-            report.add(_data(result, top))
+            report.add(_data(study.report(), top, lines))
         report.finish()
         report.say_done(f"{study.texts} text{'s' * (study.texts != 1)}")
     raise typer.Exit(report.status if study.texts else 1)
 
 
-def check(asked: Ablation, reference: str | None, grid: Path | None, words: Path | None) -> None:
+def check(
+    asked: Ablation, reference: str | None, grid: Path | None, words: Path | None, *, many: bool
+) -> None:
     """Refuse what contradicts itself before a model loads."""
     if reference is not None and asked.by == "zero":
         raise UsageError("--reference gives what --by mean and resample put in: add --by mean")
@@ -124,8 +137,11 @@ def check(asked: Ablation, reference: str | None, grid: Path | None, words: Path
         raise UsageError("--by resample draws positions from other texts: add --reference FILE")
     if grid is not None and (asked.joint or asked.each not in (None, "heads")):
         raise UsageError("--grid colours every head by its effect: use it with --each heads")
-    if words is not None and asked.each != "tokens":
-        raise UsageError("--words colours every token by its effect: use it with --each tokens")
+    if words is not None and (asked.each != "tokens" or many):
+        raise UsageError(
+            "--words colours every token of one text by its effect: use it with TEXT and --each "
+            "tokens"
+        )
 
 
 def ablated(
@@ -135,17 +151,24 @@ def ablated(
     banks: list[HeadOutputs],
     report: Report,
 ) -> AblationReport | None:
-    """What changes in a text; None: it failed, which was said."""
+    """What changes in a text; None: it failed, which was said.
+
+    A usage error is of this text alone where something was named that it may lack.
+    """
     if isinstance(record, BadText):
         report.skip(record, record.error)
         return None
     try:
-        return ablate_text(source, record, asked, banks)
-    except AttnvizError as error:
-        if not record.where:
+        found = ablate_text(source, record, asked, banks)
+    except (InputError, UsageError) as error:
+        named = asked.links or asked.tokens or asked.wanted
+        if not record.where or (isinstance(error, UsageError) and not named):
             raise
         report.skip(record, InputError(f"{record.where}: {error}"))
         return None
+    for note in found.notes:
+        report.hold(note)
+    return found
 
 
 def reference_banks(
@@ -162,16 +185,18 @@ def reference_banks(
     return found
 
 
-def _data(report: AblationReport, top: int) -> Data:
-    from attnviz.renderers.figures import effects
-
+def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
     def drawn(name: str) -> Figure:
-        figure: Figure = getattr(effects, f"effect_{name}")(report)
-        return figure
+        from attnviz.renderers.figures.effects import effect_bars, effect_grid, effect_words
+
+        return {"bars": effect_bars, "grid": effect_grid, "words": effect_words}[name](report)
 
     return Data(
         text=lambda display: ablation_table(report, top, display),
         rows=lambda: ablation_tsv(report),
         document=lambda: ablation_json(report),
+        lines=lambda: "".join(lines),
+        arrays=lambda: ablation_npz(report),
         figures={name: partial(drawn, name) for name in ("bars", "grid", "words")},
+        about=dump_json(asdict(report.maps.provenance)),
     )

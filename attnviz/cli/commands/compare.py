@@ -10,17 +10,25 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from attnviz.analyses.compare import compare_maps
+from attnviz.analyses.compare import compare_effects, compare_maps
 from attnviz.analyses.view import describe_run
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import EffectComparison, SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
 from attnviz.core.options import Choice, Options, Origin, opt
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.comparison import comparison_json, comparison_table, comparison_tsv
+from attnviz.renderers.text.comparison import (
+    comparison_json,
+    comparison_table,
+    comparison_tsv,
+    effects_json,
+    effects_table,
+    effects_tsv,
+)
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.texts import Text, check_text
 
@@ -51,7 +59,12 @@ class Side:
     writes="comparison",
 )
 def compare(
-    a: Annotated[str, typer.Argument(help="Text, or a saved map: .npz, .json, .safetensors.")],
+    a: Annotated[
+        str,
+        typer.Argument(
+            help="Text, a saved map (.npz, .json, .safetensors), or effects (.npz, .json)."
+        ),
+    ],
     b: Annotated[
         str | None, typer.Argument(help="The other; without it the same text or map.")
     ] = None,
@@ -67,13 +80,15 @@ def compare(
     fail_above: float | None = opt(
         OUTPUT,
         "--fail-above NATS",
-        "Exit with 1 if a head's divergence is larger (0: none, 0.693: all).",
+        "Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.",
         min=0,
     ),
     *,
     options: Options,
 ) -> None:
-    """Show what changed between two attentions: of texts, models, heads or saved maps.
+    """Show what changed between two attentions or two ablations.
+
+    Attentions are of texts, models, heads or saved maps, ablations what `attnviz ablate` saved.
 
     attnviz compare "The cat sat on the mat" "The dog sat on the mat"
 
@@ -93,6 +108,15 @@ def compare(
         side(a if b is None else b, model_b, revision_b, layer_b, head_b),
     )
     check_sides(sides)
+    saved = _saved_effects(sides, options)
+    if saved is not None:
+        change = compare_effects(*saved)
+        with Report(options, "changes") as report:
+            report.add(_effects_data(change, top))
+            report.finish()
+            report.say_done("compared")
+        _judge_effects(change, fail_above)
+        return
     with Report(options, "comparison") as report:
         first, second = _attentions(sides)
         maps = _matching(first, second)
@@ -131,6 +155,53 @@ def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
         return attend_one(load(side.origin, "self"), text, side.choice, "self")
 
     return attention(sides[0]), attention(sides[1])
+
+
+def _saved_effects(
+    sides: tuple[Side, Side], options: Options
+) -> tuple[SavedEffects, SavedEffects] | None:
+    """The effects of two saved ablations; None where neither side is one."""
+    from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.saved import read_effects
+
+    first, second = (
+        read_effects(read_bytes(Path(side.text)), f"'{side.text}'") if side.saved else None
+        for side in sides
+    )
+    if first is None and second is None:
+        return None
+    if first is None or second is None:
+        names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
+        raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
+    output = options.output
+    if any((output.heatmap, output.grid, output.links, output.html, output.open_page)) or any(
+        side.choice != Choice() for side in sides
+    ):
+        raise UsageError(
+            "effects are compared as they were saved: of the other options give only --top, "
+            "--fail-above, -f and -o"
+        )
+    return first, second
+
+
+def _effects_data(found: EffectComparison, top: int) -> Data:
+    return Data(
+        text=lambda display: effects_table(found, top, display),
+        rows=lambda: effects_tsv(found),
+        document=lambda: effects_json(found),
+    )
+
+
+def _judge_effects(found: EffectComparison, limit: float | None) -> None:
+    common = [(abs(b.effect - a.effect), a.label) for a, b in found.pairs if a and b]
+    over = sorted((one for one in common if limit is not None and one[0] > limit), reverse=True)
+    if over:
+        named = ", ".join(f"{label} ({size:.3f})" for size, label in over[:NAMED])
+        more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+        raise AttnvizError(
+            f"{len(over)} of {len(common)} effects differ by more than {limit:g} nats: "
+            f"{named}{more}"
+        )
 
 
 def _saved(name: str) -> Attention:

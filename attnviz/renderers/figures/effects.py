@@ -32,7 +32,7 @@ from attnviz.renderers.figures.figure import (
     points,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.printable import UNKNOWN, nats, shorten
+from attnviz.renderers.printable import nats, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,36 +52,37 @@ _LONGEST_NAME = 44
 
 def effect_bars(report: AblationReport) -> Figure:
     """Every effect as a bar, the largest first, with its interval over texts."""
-    every = [*([report.together] if report.together else []), *report.effects]
-    known = [one for one in every if not math.isnan(one.effect)]
+    known = [one for one in (*report.every, *report.summed) if not math.isnan(one.effect)]
     shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
     names = [shorten(one.label, _LONGEST_NAME) for one in shown]
     notes = [READING]
-    if len(shown) < len(every):
-        notes.append(f"the {len(shown)} largest of {len(every)}")
-    canvas, top, face = _page(report, names, notes, points(1.7 * TEXT_SIZE) * len(shown) + 60)
+    if len(shown) < len(known):
+        notes.append(f"the {len(shown)} largest of {len(known)}")
+    if any(one.interval for one in shown):
+        notes.append("lines: 95 % intervals of the means")
+    if without := len(report.every) + len(report.summed) - len(known):
+        notes.append(f"without a value, as nothing else was left to see: {without}")
+    row = points(1.7 * TEXT_SIZE)
+    canvas, top, face = _page(report, names, notes, row * len(shown))
     left = EDGE + max((face.width(name, TEXT_SIZE) for name in names), default=0) + 24
     ends = [end for one in shown for end in (one.effect, *(one.interval or ()))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     beside = 90 if low < 0 else 20
     scale = (_WIDTH + EDGE - left - beside - 90) / ((high - low) or 1.0)
     zero = left + beside - low * scale
-    row = points(1.7 * TEXT_SIZE)
-    colors = color_of(-0.7, (-1.0, 1.0)), color_of(0.7, (-1.0, 1.0))
+    colors = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
     for place, (one, name) in enumerate(zip(shown, names, strict=True)):
         middle = top + (place + 0.5) * row
         bold = one.kind == "together"
         canvas.text(left - 14, middle, name, TEXT_SIZE, INK, align="right", bold=bold)
         start, end = sorted((zero, zero + one.effect * scale))
-        color = colors[one.effect > 0]
-        canvas.boxes([(start, middle - row * 0.3, end - start, row * 0.6)], color, one.label)
-        reach = [one.effect, *(one.interval or ())]
+        box = (start, middle - row * 0.3, end - start, row * 0.6)
+        canvas.boxes([box], colors[one.effect > 0], one.label)
         if one.interval is not None:
             line = np.array([[(zero + at * scale, middle) for at in one.interval]])
             canvas.strokes(line, INK, 1.2)
-        outer = max(reach) if one.effect >= 0 else min(reach)
-        side, align = (10, "left") if one.effect >= 0 else (-10, "right")
-        at = zero + outer * scale + side
+        side, align, far = (10, "left", max) if one.effect >= 0 else (-10, "right", min)
+        at = zero + far(one.effect, *(one.interval or (one.effect,))) * scale + side
         canvas.text(at, middle, nats(one.effect), NOTE_SIZE, FAINT, align=align)
     canvas.strokes(np.array([[(zero, top), (zero, top + row * len(shown))]]), FAINT, 0.6)
     return canvas.figure
@@ -148,7 +149,7 @@ def effect_words(report: AblationReport) -> Figure:
         ground = _color(one, limits)
         canvas.boxes([box], ground, one.label)
         middle = EDGE + x + wide / 2
-        told = UNKNOWN if math.isnan(one.effect) else nats(one.effect)
+        told = nats(one.effect)
         canvas.text(middle, top + at + line * 0.27, word, TEXT_SIZE, ink_on(ground), align="center")
         canvas.text(middle, top + at + line * 0.63, told, 5.5, ink_on(ground), align="center")
     _ramp(canvas, EDGE, top + y + 20, limits)
@@ -163,11 +164,8 @@ def _page(
     width: float = _WIDTH,
 ) -> tuple[Canvas, float, Typeface]:
     face = typeface([report.caption, *texts, *notes])
-    how = {"zero": "zeros", "mean": "mean over positions", "resample": "positions drawn by chance"}
     wide = int(max(width, _NARROWEST))
-    heads = any(one.kind in ("head", "layer") for one in report.effects)
-    told = f"heads that are off put out: {how[report.by]}" if heads else ""
-    head = heading(face, report.caption, told, wide)
+    head = heading(face, report.caption, report.instead, wide)
     foot = footing(face, [*notes, *missing_note(face)], wide)
     top = EDGE + height_of(head) + 24
     return full_canvas(face, wide, head, foot, int(top + room + 24)), top, face
@@ -186,7 +184,7 @@ def _color(one: Effect, limits: Limits) -> Color:
 def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits, face: Typeface) -> None:
     ground = _color(one, limits)
     canvas.boxes([box], ground, one.label)
-    told = UNKNOWN if math.isnan(one.effect) else nats(one.effect)
+    told = nats(one.effect)
     if face.width(told, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
         canvas.text(*middle, told, NOTE_SIZE, ink_on(ground), align="center")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from rich.cells import cell_len
 from rich.text import Text
 
 from attnviz.core.attention_map import Provenance
+from attnviz.core.effects import EffectComparison
 from attnviz.core.measures import Change, Comparison
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import printable
+from attnviz.renderers.printable import nats, printable, shorten
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.renderers.text.links import amount, names, place
 from attnviz.storage.documents import dump_json
@@ -80,6 +84,74 @@ def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]
         "notes": list(found.notes),
     }
     return dump_json(document) + "\n"
+
+
+def effects_table(found: EffectComparison, top: int, show: Display) -> str:
+    """What A and B are, how their effects rank alike, and the `top` parts that differ most."""
+    parts: list[Text] = []
+    for name, side in zip("AB", found.sides, strict=True):
+        told = " · ".join(filter(None, (f"{name}  {printable(side.caption)}", side.instead)))
+        parts += paragraph(told, show.width, "bold")
+    common = sum(None not in pair for pair in found.pairs)
+    told = f"effects in nats (log p with it minus log p without it) of {common} parts of both"
+    if not math.isnan(found.correlation):
+        told += f"; their rank correlation is {found.correlation:.2f}"
+    only = [sum(pair[side] is None for pair in found.pairs) for side in (1, 0)]
+    if any(only):
+        told += f"; parts only in A: {only[0]}, only in B: {only[1]}"
+    parts += [*paragraph(told, show.width, "dim"), Text()]
+    order = sorted(_effect_rows(found), key=lambda row: (math.isnan(row[4]), -abs(row[4])))
+    rows = [
+        (shorten(printable(label), max(min(show.width - 26, 48), 8)), *map(nats, numbers))
+        for _, label, *numbers in order[:top]
+    ]
+    rows = [("", "A", "B", "B − A"), *rows]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for name, *numbers in rows:
+        padded = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
+        spelt = "  ".join([name + " " * (widths[0] - cell_len(name)), *padded])
+        parts.append(Text(spelt, "" if name else "dim", no_wrap=True))
+    if len(order) > top:
+        more = f"and {len(order) - top} more: --top {len(order)} or -f tsv"
+        parts += paragraph(more, show.width, "dim")
+    return shown(parts, show)
+
+
+def effects_tsv(found: EffectComparison) -> str:
+    """A line a part; nothing where it has no effect, or is not in one of them."""
+    lines: list[Sequence[str]] = [("kind", "label", "a_nats", "b_nats", "change_nats")]
+    for kind, label, *numbers in _effect_rows(found):
+        lines.append((kind, label, *("" if math.isnan(n) else repr(n) for n in numbers)))
+    return tsv(lines)
+
+
+def effects_json(found: EffectComparison) -> str:
+    """One document: both sides, the rank correlation, and each part's effects and their change."""
+    names_of = ("kind", "label", "a", "b", "change")
+    document = {
+        "schema": SCHEMA,
+        "kind": "ablation comparison",
+        **{
+            name: {"caption": side.caption, "provenance": asdict(side.provenance)}
+            for name, side in zip("ab", found.sides, strict=True)
+        },
+        "unit": "nats",
+        "rank_correlation": found.correlation,
+        "effects": [dict(zip(names_of, row, strict=True)) for row in _effect_rows(found)],
+        "only_in_a": [one.label for one, other in found.pairs if one and not other],
+        "only_in_b": [other.label for one, other in found.pairs if other and not one],
+    }
+    return dump_json(document) + "\n"
+
+
+def _effect_rows(found: EffectComparison) -> list[tuple[str, str, float, float, float]]:
+    """Kind, label, the effect in A, in B, and the change; NaN where there is none."""
+    rows = []
+    for pair in found.pairs:
+        one = next(filter(None, pair))
+        a, b = (math.nan if side is None else side.effect for side in pair)
+        rows.append((one.kind, one.label, a, b, b - a))
+    return rows
 
 
 def _head(found: Comparison, position: int) -> str:
