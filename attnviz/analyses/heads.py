@@ -10,20 +10,24 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.intervals import interval_over
 from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import HeadAt, HeadEffects
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.measures import HeadMeasure, HeadReport, HeadRow, Meaning, Role
+from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
 from attnviz.core.registry import MEASURES
 
 CLEAR = 0.5
 """A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
-ORDERS = ("role", "layer", *MEASURES)
+ORDERS = ("role", "layer", *MEASURES, EFFECT)
 """What heads can be sorted by: their clearest role, their place in the model, or a measure."""
+SHORT = {EFFECT: "eff", **{name: entry.short for name, entry in MEASURES.items()}}
+"""The headings of measures in narrow tables."""
 
 
 def roles_of(values: Mapping[str, float], uniform: Mapping[str, float]) -> tuple[Role, ...]:
@@ -64,6 +68,21 @@ def measure_heads(
     return {name: measure for name, measure in found.items() if measure is not None}
 
 
+def effect_measure(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
+    """The exact effects of a map's heads, as a measure; NaN where it is unknown.
+
+    Uniform attention, of which nothing is known, has none.
+    """
+    values = np.array(
+        [
+            [effects.get(HeadAt(item.stream, layer, int(head)), math.nan) for head in item.heads]
+            for layer in item.layers
+        ]
+    )
+    ends = ("the output is likelier without the head", "the output needs the head")
+    return HeadMeasure(EFFECT, "nats", *ends, values, np.full(values.shape, np.nan))
+
+
 class HeadStudy:
     """Heads measured text after text; each text counts the same."""
 
@@ -75,7 +94,9 @@ class HeadStudy:
         self._tops: dict[str, list[float]] = defaultdict(list)
         self._sinks: dict[str, list[float]] = defaultdict(list)
 
-    def add(self, attention: Attention, *, repeats: bool = True) -> None:
+    def add(
+        self, attention: Attention, *, repeats: bool = True, effects: HeadEffects | None = None
+    ) -> None:
         """Measure one more text, with the same streams, layers and heads as the others.
 
         Repetitions are looked for too, unless a sequence made for it follows.
@@ -86,7 +107,10 @@ class HeadStudy:
         self.texts += 1
         for place, item in enumerate(attention.maps):
             subject = MeasuredMap(item)
-            self._add(place, item, measure_heads(subject, repeated=None if repeats else False))
+            measures = measure_heads(subject, repeated=None if repeats else False)
+            if effects:
+                measures[EFFECT] = effect_measure(item, effects)
+            self._add(place, item, measures)
             if place == 0:
                 fractions = sink_fractions(subject)
                 key = int(fractions.argmax())
@@ -117,7 +141,7 @@ class HeadStudy:
         assert self.first is not None
         check_order(order, role)
         for name in (order, role):
-            if name in MEASURES and name not in self._meanings:
+            if name in SHORT and name not in self._meanings:
                 known = ", ".join(self._meanings)
                 raise UsageError(f"'{name}' says nothing of these texts: measured were {known}")
         rows = [row for stream in self._streams for row in stream.rows()]
@@ -125,7 +149,7 @@ class HeadStudy:
             rows = [row for row in rows if role in [item.name for item in row.roles]]
         return HeadReport(
             caption=self._caption(),
-            measures=tuple(self._meaning(name) for name in MEASURES if name in self._meanings),
+            measures=tuple(self._meaning(name) for name in SHORT if name in self._meanings),
             rows=tuple(in_order(rows, order)),
             provenance=self.first.provenance,
             texts=self.texts,
@@ -135,7 +159,9 @@ class HeadStudy:
     def _meaning(self, name: str) -> Meaning:
         found, tops = self._meanings[name], self._tops[name]
         top = sum(tops) / len(tops)
-        return Meaning(name, MEASURES[name].short, found.unit, found.low, found.high, top)
+        if name == EFFECT:
+            top = largest([row.values[EFFECT] for own in self._streams for row in own.rows()])
+        return Meaning(name, SHORT[name], found.unit, found.low, found.high, top)
 
     def _caption(self) -> str:
         assert self.first is not None
@@ -161,12 +187,15 @@ class _Stream:
     """For each measure of the heads (0) and of uniform attention (1), over the texts that say
     something of a head; `counts` says how many do."""
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    effects: list[Numbers] = field(default_factory=list)
 
     def add(self, measures: Iterable[HeadMeasure]) -> None:
         for measure in measures:
             assert measure.uniform is not None
             values = np.stack([measure.values, measure.uniform])
             known, name = np.isfinite(values), measure.name
+            if name == EFFECT:
+                self.effects.append(measure.values)
             self.totals[name] = self.totals.get(name, 0.0) + np.where(known, values, 0.0)
             self.counts[name] = self.counts.get(name, 0) + known.astype(np.int64)
 
@@ -175,14 +204,22 @@ class _Stream:
             name: np.where(count > 0, self.totals[name] / np.maximum(count, 1), np.nan)
             for name, count in self.counts.items()
         }
+        ends = interval_over(np.stack(self.effects)) if len(self.effects) > 1 else None
         for layer, layer_name in enumerate(self.layers):
             for head, head_name in enumerate(self.heads):
+                own = ends and {EFFECT: (float(ends[0][layer, head]), float(ends[1][layer, head]))}
                 values, uniform = (
                     {name: float(found[side, layer, head]) for name, found in means.items()}
                     for side in (0, 1)
                 )
                 roles = roles_of(values, uniform)
-                yield HeadRow(self.stream, layer_name, head_name, values, uniform, roles)
+                place = self.stream, layer_name, head_name
+                yield HeadRow(*place, values, uniform, roles, own or {})
+
+
+def largest(values: Iterable[float]) -> float:
+    """The largest size of those that are known; 1 where there is none, or all are 0."""
+    return max((abs(value) for value in values if not math.isnan(value)), default=0.0) or 1.0
 
 
 def texts_in_words(count: int) -> str:

@@ -26,6 +26,14 @@ HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
 queries, head size)."""
 
 
+HOW: Mapping[By, str] = {
+    "zero": "zeros",
+    "mean": "their mean over positions",
+    "resample": "positions drawn by chance",
+}
+"""What heads that are off put out, in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeadAt:
     """A head of a layer of a stream."""
@@ -33,6 +41,30 @@ class HeadAt:
     stream: str
     layer: str
     head: int
+
+
+HeadEffects = Mapping[HeadAt, float]
+"""What each head of a text takes from log p when it is off, in nats, over all outputs together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PruneCurve:
+    """The loss of a model while its heads are switched off one after another.
+
+    Attributes:
+        names: what each order goes by: "effect" and "confidence", the lowest first, or "chance".
+        orders: all heads of all streams, each in the order in which they are switched off.
+        off: how many heads are off at each point, from none to all.
+        losses: nats per output at each point, shape (orders, points).
+        texts: which texts gave the orders and which the losses, in words.
+    """
+
+    caption: str
+    names: tuple[str, ...]
+    orders: tuple[tuple[HeadAt, ...], ...]
+    off: tuple[int, ...]
+    losses: NDArray[np.float64]
+    texts: str
 
 
 @dataclass(frozen=True, slots=True)

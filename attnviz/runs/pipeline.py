@@ -29,7 +29,7 @@ from attnviz.storage.texts import BadText, Text, check_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.core.effects import Experiment
+    from attnviz.core.effects import Experiment, HeadEffects
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 NOTEBOOK_WEIGHTS = 2_500_000
@@ -42,9 +42,11 @@ class Result(Attention):
 
     Attributes:
         choice: what was chosen of it, which says what its pictures open on.
+        effects: of heads that were switched off, where that was asked for.
     """
 
     choice: Choice = field(default_factory=Choice)
+    effects: HeadEffects = field(default_factory=dict)
 
     def heatmap(self, file: str | Path | None = None) -> Figure:
         """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""
@@ -179,7 +181,7 @@ def attend_chunk(
     The numbers depend on the chunk alone, of which at most `batch_size` texts are read at once;
     None: as many as fit.
     """
-    queries = [_query_of(text, command) for text in chunk if isinstance(text, Text)]
+    queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
     attended = source.attend(queries, batch_size=batch_size)
@@ -188,7 +190,7 @@ def attend_chunk(
             yield text.error
             continue
         try:
-            yield _view_next(source, _query_of(text, command), attended, choice, text)
+            yield _view_next(source, query_of(text, command), attended, choice, text)
         except InputError as error:
             if not text.where:
                 raise
@@ -197,11 +199,12 @@ def attend_chunk(
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
-    query = _query_of(text, command)
+    query = query_of(text, command)
     return _view_next(source, query, source.attend([query]), choice, text)
 
 
-def _query_of(text: Text, command: Command) -> Query:
+def query_of(text: Text, command: Command) -> Query:
+    """What is asked of a source about a text."""
     kind: Kind = "pair" if command == "self" and text.target is not None else command
     return Query(text.text, text.target, kind)
 

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, figures_of
 from attnviz.analyses.corpus.strongest import Strongest, source_text
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
-from attnviz.analyses.heads import measure_heads
+from attnviz.analyses.heads import effect_measure, measure_heads
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import HeadEffects
+from attnviz.core.measures import EFFECT
 from attnviz.storage.documents import dump_json, parse_json
 
-SCHEMA = 3
+SCHEMA = 4
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
 """What identifies a stream: its name and those of its layers and heads."""
@@ -31,6 +33,11 @@ Arrays = Mapping[str, NDArray[Any]]
 _BLOCK = 256
 _BLOCK_NUMBERS = 2**20
 """Texts wait in a block of so many at most, and of so many figures, before they are added up."""
+
+
+def gives_order(number: int) -> bool:
+    """Whether the text of that number is of the half that heads are put in order by."""
+    return number % 2 == 0
 
 
 class Aggregates:
@@ -42,7 +49,7 @@ class Aggregates:
         self.first: dict[str, Any] | None = None
         self.streams: dict[StreamName, StreamTally] = {}
 
-    def add(self, attention: Attention, number: int) -> None:
+    def add(self, attention: Attention, number: int, effects: HeadEffects | None = None) -> None:
         """Take the text of that number, its own; maps of signed values or blocks are refused."""
         for item in attention.maps:
             check_measurable(item)
@@ -53,7 +60,8 @@ class Aggregates:
             caption += f" · also {others}" if others else ""
             self.first = {"caption": caption, "provenance": asdict(attention.provenance)}
         for item in attention.maps:
-            self._stream((item.stream, item.layers, item.heads)).add(number, item, attention)
+            tally = self._stream((item.stream, item.layers, item.heads))
+            tally.add(number, item, attention, effects)
 
     def merge(self, other: Aggregates) -> None:
         """Add those of the texts that come next in the same corpus."""
@@ -121,17 +129,26 @@ class StreamTally:
         self.pairs = PairTable(vocabulary.paired, heads)
         self.strongest = Strongest(heads)
 
-    def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
+    def add(
+        self,
+        number: int,
+        item: AttentionMap,
+        attention: Attention,
+        effects: HeadEffects | None = None,
+    ) -> None:
         """Take a map of the text of that number."""
         subject = MeasuredMap(item)
         measures = measure_heads(subject, repeated=False)
+        if effects:
+            measures[EFFECT] = effect_measure(item, effects)
         texts = {"text": attention.text, "source": attention.source, "target": attention.target}
         keys = read_axis(item.key_tokens, texts.get(item.key_side) or "")
         queries = keys
         if item.query_tokens != item.key_tokens or item.query_side != item.key_side:
             queries = read_axis(item.query_tokens, texts.get(item.query_side) or "")
         words = in_words(subject, queries, keys)
-        self.sums.add(figures_of(subject, measures, classes_of(keys, self.vocabulary)))
+        classes = classes_of(keys, self.vocabulary)
+        self.sums.add(figures_of(subject, measures, classes, orders=gives_order(number)))
         self.pairs.add(words)
         self.strongest.add(number, words, source_text(attention, words))
         for name, measure in measures.items():

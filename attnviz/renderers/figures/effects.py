@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.core.effects import HOW
 from attnviz.renderers.colors import (
     FAINT,
     INK,
@@ -163,10 +164,9 @@ def _page(
     width: float = _WIDTH,
 ) -> tuple[Canvas, float, Typeface]:
     face = typeface([report.caption, *texts, *notes])
-    how = {"zero": "zeros", "mean": "mean over positions", "resample": "positions drawn by chance"}
     wide = int(max(width, _NARROWEST))
     heads = any(one.kind in ("head", "layer") for one in report.effects)
-    told = f"heads that are off put out: {how[report.by]}" if heads else ""
+    told = f"heads that are off put out: {HOW[report.by]}" if heads else ""
     head = heading(face, report.caption, told, wide)
     foot = footing(face, [*notes, *missing_note(face)], wide)
     top = EDGE + height_of(head) + 24

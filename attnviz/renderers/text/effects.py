@@ -10,7 +10,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from attnviz.core.effects import AblationReport, Effect, Prediction
+from attnviz.core.effects import HOW, AblationReport, Effect, Prediction
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import tsv
 from attnviz.renderers.printable import UNKNOWN, nats, printable, shorten, two_digits
@@ -33,8 +33,7 @@ def ablation_table(report: AblationReport, top: int, show: Display) -> str:
     """The effects, the largest first, then what the outputs and the written text have become."""
     parts: list[Text] = []
     parts += paragraph(printable(report.caption), show.width, "bold")
-    how = {"zero": "zeros", "mean": "their mean over positions", "resample": "positions drawn"}
-    off = f"heads put out {how[report.by]} instead" if _has_heads(report) else ""
+    off = f"heads put out {HOW[report.by]} instead" if _has_heads(report) else ""
     parts += paragraph("; ".join([READING, *([off] if off else [])]), show.width, "dim")
     parts.append(Text())
     order = sorted(report.effects, key=_size)
