@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.intervals import interval_over
 from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable
+from attnviz.analyses.measures.intervals import interval_over
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap

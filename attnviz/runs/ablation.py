@@ -19,7 +19,7 @@ from attnviz.analyses.ablation import (
     replacements,
     together,
 )
-from attnviz.analyses.intervals import interval_over
+from attnviz.analyses.measures.intervals import interval_over
 from attnviz.core.effects import (
     AblationReport,
     By,

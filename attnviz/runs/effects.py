@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.ablation import each_part, measured_parts, replacements
+from attnviz.analyses.ablation import replacements
 from attnviz.analyses.corpus.accumulators import gives_order
+from attnviz.analyses.effects import effects_of
+from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import (
     HOW,
@@ -55,6 +57,7 @@ class EffectChunk(AttendChunk):
     """The attention of a chunk with the exact effect of each head that is seen."""
 
     by: Instead = "zero"
+    size: ClassVar[int] = 16  # a text takes long, and workers share out chunks
 
     def open(self) -> Source:
         """The source with what predicts, loaded once in a process."""
@@ -75,28 +78,18 @@ class EffectChunk(AttendChunk):
 
     def _measured(self, text: Text, found: Result) -> Result:
         experiment, explained, instead = self.experiment(text)
-        shown = {
-            HeadAt(item.stream, layer, int(head))
-            for item in found.maps
-            for layer in item.layers
-            for head in item.heads
-        }
-        every = each_part(experiment.attention, "heads")
-        parts = [part for part in every if part[1].heads[0] in shown]
-        effects = measured_parts(experiment, parts, instead)
-        before = found.provenance
-        notes = dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))
+        shown = {*_heads(found)}
+        heads = [head for head in _heads(experiment.attention) if head in shown]
+        effects = effects_of(experiment, [Change((head,)) for head in heads], instead).sum(axis=1)
         told = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
+        before = found.provenance
         provenance = replace(
-            before, notes=tuple(notes), settings={**before.settings, "effect": told}
+            before,
+            notes=tuple(dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))),
+            settings={**before.settings, "effect": told},
         )
-        return replace(
-            found,
-            provenance=provenance,
-            effects={
-                change.heads[0]: one.effect for (_, change), one in zip(parts, effects, strict=True)
-            },
-        )
+        of_heads = dict(zip(heads, effects.tolist(), strict=True))
+        return replace(found, provenance=provenance, effects=of_heads)
 
     def experiment(self, text: Text) -> tuple[Experiment, str, HeadOutputs | None]:
         """A text before the model, what of it is explained, and what heads put out instead.
@@ -114,12 +107,18 @@ class EffectChunk(AttendChunk):
             explained = "its last word where it is masked" if masked else "the likeliest output"
         if not experiment.outputs:
             raise InputError("the model predicts nothing of so short a text")
-        return experiment, explained, self._instead(experiment)
-
-    def _instead(self, experiment: Experiment) -> HeadOutputs | None:
         if self.by == "zero":
-            return None
-        return replacements(self.by, [experiment.head_outputs()], {})
+            return experiment, explained, None
+        return experiment, explained, replacements(self.by, [experiment.head_outputs()], {})
+
+
+def _heads(attention: Attention) -> list[HeadAt]:
+    return [
+        HeadAt(item.stream, layer, int(head))
+        for item in attention.maps
+        for layer in item.layers
+        for head in item.heads
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ def curve_of(
     off = tuple(np.unique(steps.round().astype(int)).tolist())
     task = PruneChunk(work, orders, off)
     losses, outputs, read = np.zeros((len(orders), len(off))), 0, 0
-    for _, found in with_shards(task, chunks(kept[:CURVE_TEXTS]), engine, chunk_name):
+    for _, found in with_shards(task, chunks(kept[:CURVE_TEXTS], work.size), engine, chunk_name):
         if isinstance(found, AttnvizError):
             raise found
         for table, count in found:

@@ -115,7 +115,7 @@ def corpus(
     if frequencies is not None:
         checksum = hashlib.sha256(read_bytes(frequencies)).hexdigest()
         own["the checksum of --frequencies"] = checksum[:16]
-    pictures = {"overview": overview, "prune curve": prune_curve}
+    pictures = {"overview": overview, "prune_curve": prune_curve}
     written = next((path for path in (options.output.output, *pictures.values()) if path), None)
     checkpoint = _checkpoint(written, file, command, options, own)
     with Report(options, "corpus", pictures=pictures) as report:
@@ -214,6 +214,6 @@ def _data(report: CorpusReport, show: str, top: int | None) -> Data:
         rows=lambda: data.corpus_tsv(first, show),
         document=lambda: data.corpus_json(report),
         arrays=lambda: data.corpus_npz(report),
-        figures={"overview": overview, "prune curve": curve},
+        figures={"overview": overview, "prune_curve": curve},
         about=dump_json(asdict(report.provenance)),
     )

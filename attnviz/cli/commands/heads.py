@@ -145,7 +145,7 @@ def heads(
     total = partial(count_texts, input_file, command, options) if many else None
     pictures = {"overview": overview, "scatter": scatter}
     with _report(options, pictures, command) as report, open_engine(*sharing(options)) as engine:
-        read = chunks(texts, ready=more_of_stdin(input_file))
+        read = chunks(texts, work.size, ready=more_of_stdin(input_file))
         with report.counted(total) as advance:
             for record, found in attend_all(work, read, engine):
                 advance(1)

@@ -32,7 +32,7 @@ _WIDTH, _HEIGHT, _LEFT = 1100, 520, 90
 _RULE: Color = (222, 226, 231)
 _LOOKS: dict[str, tuple[str, Color]] = {
     "effect": ("smallest exact effect first", (0, 114, 178)),
-    "confidence": ("smallest mean of the largest weights (confidence) first", (213, 94, 0)),
+    "confidence": ("lowest confidence (mean of each row's largest weight) first", (213, 94, 0)),
     "chance": ("in {} orders by chance: mean and range", (120, 126, 134)),
 }
 
@@ -50,7 +50,7 @@ def prune_curve(curve: PruneCurve) -> Figure:
     head = heading(face, curve.caption, reading, _WIDTH)
     foot = footing(face, notes, _WIDTH)
     line = points(LINE * NOTE_SIZE)
-    top = EDGE + height_of(head) + line
+    top = EDGE + height_of(head) + 1.6 * line
     canvas = full_canvas(face, _WIDTH, head, foot, int(top + _HEIGHT + 3.6 * line))
     left, width = EDGE + _LEFT, _WIDTH - _LEFT - 30
     roof = _roof(curve.losses)
@@ -81,12 +81,16 @@ def _roof(losses: NDArray[np.float64]) -> float:
 def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None:
     left, top, width = at
     line = points(LINE * NOTE_SIZE)
-    for step in range(6):
-        x, y = left + width * step / 5, top + _HEIGHT * (1 - step / 5)
+    digit = round(roof / 10 ** np.floor(np.log10(roof)), 1)
+    steps = int(digit) if digit in (3, 4, 5, 6) else 4 if digit in (2, 8) else 5
+    for step in range(steps + 1):
+        y = top + _HEIGHT * (1 - step / steps)
         canvas.strokes(np.array([[(left, y), (left + width, y)]]), _RULE, 0.6)
-        canvas.text(left - 12, y, f"{roof * step / 5:.3g}", NOTE_SIZE, FAINT, align="right")
+        canvas.text(left - 12, y, f"{roof * step / steps:.3g}", NOTE_SIZE, FAINT, align="right")
+    for step in range(6):
+        x = left + width * step / 5
         canvas.text(
-            x, top + _HEIGHT + 0.8 * line, f"{step * 20} %", NOTE_SIZE, FAINT, align="center"
+            x, top + _HEIGHT + 0.8 * line, f"{step * 20}%", NOTE_SIZE, FAINT, align="center"
         )
     canvas.text(left - 12, top - 0.9 * line, "loss", TEXT_SIZE, INK, align="right")
     middle = left + width / 2, top + _HEIGHT + 2.1 * line

@@ -129,8 +129,7 @@ def _digits(value: float) -> str:
     if math.isnan(value):
         return UNKNOWN
     text = f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
-    text = text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
-    return text.replace("-", "−")
+    return text.replace("0.", ".", 1) if abs(float(text)) < 1 else text
 
 
 def _positions(stream: StreamReport, display: Display) -> list[Text]:

@@ -85,7 +85,7 @@ def _measured(row: HeadRow, value: float, meaning: Meaning) -> str:
     """A number, of a mean over texts with half its interval."""
     low, high = row.intervals.get(meaning.name, (math.nan, math.nan))
     half = "" if math.isnan(high - low) else f"±{(high - low) / 2:.2f}"
-    return number(value, meaning).replace("-", "−") + half
+    return number(value, meaning) + half
 
 
 def in_units(measures: Iterable[Meaning]) -> list[str]:
