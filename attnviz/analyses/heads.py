@@ -15,11 +15,11 @@ from attnviz.analyses.measures.intervals import interval_over
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import HeadAt, HeadEffects
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
 from attnviz.core.registry import MEASURES
 
+HeadEffects = Mapping[tuple[str, str, str], float]
 CLEAR = 0.5
 """A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
 
@@ -48,9 +48,12 @@ def _rank(role: Role) -> tuple[bool, float]:
 
 
 def measure_heads(
-    item: AttentionMap | MeasuredMap, *, repeated: bool | None = None
+    item: AttentionMap | MeasuredMap,
+    *,
+    repeated: bool | None = None,
+    effects: HeadEffects | None = None,
 ) -> dict[str, HeadMeasure]:
-    """Every measure that says something of a map, by name.
+    """Every measure that says something of a map, by name, and its heads' effects, if any.
 
     With `repeated` only what is read off a repeated sequence; where it is False only the others.
 
@@ -65,17 +68,15 @@ def measure_heads(
         for name, entry in MEASURES.items()
         if repeated is None or entry.repeated == repeated
     }
+    found[EFFECT] = _effect(subject.item, effects) if effects else None
     return {name: measure for name, measure in found.items() if measure is not None}
 
 
-def effect_measure(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
-    """The exact effects of a map's heads, as a measure; NaN where it is unknown.
-
-    Uniform attention, of which nothing is known, has none.
-    """
+def _effect(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
+    """The exact effects of a map's heads; of uniform attention there is none."""
     values = np.array(
         [
-            [effects.get(HeadAt(item.stream, layer, int(head)), math.nan) for head in item.heads]
+            [effects.get((item.stream, layer, head), math.nan) for head in item.heads]
             for layer in item.layers
         ]
     )
@@ -94,9 +95,7 @@ class HeadStudy:
         self._tops: dict[str, list[float]] = defaultdict(list)
         self._sinks: dict[str, list[float]] = defaultdict(list)
 
-    def add(
-        self, attention: Attention, *, repeats: bool = True, effects: HeadEffects | None = None
-    ) -> None:
+    def add(self, attention: Attention, *, repeats: bool = True) -> None:
         """Measure one more text, with the same streams, layers and heads as the others.
 
         Repetitions are looked for too, unless a sequence made for it follows.
@@ -107,10 +106,9 @@ class HeadStudy:
         self.texts += 1
         for place, item in enumerate(attention.maps):
             subject = MeasuredMap(item)
-            measures = measure_heads(subject, repeated=None if repeats else False)
-            if effects:
-                measures[EFFECT] = effect_measure(item, effects)
-            self._add(place, item, measures)
+            kinds = None if repeats else False
+            found = measure_heads(subject, repeated=kinds, effects=attention.effects)
+            self._add(place, item, found)
             if place == 0:
                 fractions = sink_fractions(subject)
                 key = int(fractions.argmax())

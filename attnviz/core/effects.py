@@ -43,10 +43,6 @@ class HeadAt:
     head: int
 
 
-HeadEffects = Mapping[HeadAt, float]
-"""What each head of a text takes from log p when it is off, in nats, over all outputs together."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PruneCurve:
     """The loss of a model while its heads are switched off one after another.

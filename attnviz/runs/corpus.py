@@ -73,7 +73,7 @@ class ShardTask:
                 failures.append((record, result))
                 continue
             try:
-                aggregates.add(result, number, result.effects)
+                aggregates.add(result, number)
                 notes.update(result.provenance.notes)
             except InputError as error:
                 failures.append((record, InputError(f"{record.where}: {error}")))

@@ -88,7 +88,8 @@ class EffectChunk(AttendChunk):
             notes=tuple(dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))),
             settings={**before.settings, "effect": told},
         )
-        of_heads = dict(zip(heads, effects.tolist(), strict=True))
+        names = [(head.stream, head.layer, str(head.head)) for head in heads]
+        of_heads = dict(zip(names, effects.tolist(), strict=True))
         return replace(found, provenance=provenance, effects=of_heads)
 
     def experiment(self, text: Text) -> tuple[Experiment, str, HeadOutputs | None]:

@@ -29,7 +29,7 @@ from attnviz.storage.texts import BadText, Text, check_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.core.effects import Experiment, HeadEffects
+    from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 NOTEBOOK_WEIGHTS = 2_500_000
@@ -42,11 +42,9 @@ class Result(Attention):
 
     Attributes:
         choice: what was chosen of it, which says what its pictures open on.
-        effects: of heads that were switched off, where that was asked for.
     """
 
     choice: Choice = field(default_factory=Choice)
-    effects: HeadEffects = field(default_factory=dict)
 
     def heatmap(self, file: str | Path | None = None) -> Figure:
         """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, figures_of
 from attnviz.analyses.corpus.strongest import Strongest, source_text
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
-from attnviz.analyses.heads import effect_measure, measure_heads
+from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import HeadEffects
-from attnviz.core.measures import EFFECT
 from attnviz.storage.documents import dump_json, parse_json
 
 SCHEMA = 4
@@ -49,7 +47,7 @@ class Aggregates:
         self.first: dict[str, Any] | None = None
         self.streams: dict[StreamName, StreamTally] = {}
 
-    def add(self, attention: Attention, number: int, effects: HeadEffects | None = None) -> None:
+    def add(self, attention: Attention, number: int) -> None:
         """Take the text of that number, its own; maps of signed values or blocks are refused."""
         for item in attention.maps:
             check_measurable(item)
@@ -60,8 +58,7 @@ class Aggregates:
             caption += f" · also {others}" if others else ""
             self.first = {"caption": caption, "provenance": asdict(attention.provenance)}
         for item in attention.maps:
-            tally = self._stream((item.stream, item.layers, item.heads))
-            tally.add(number, item, attention, effects)
+            self._stream((item.stream, item.layers, item.heads)).add(number, item, attention)
 
     def merge(self, other: Aggregates) -> None:
         """Add those of the texts that come next in the same corpus."""
@@ -129,18 +126,10 @@ class StreamTally:
         self.pairs = PairTable(vocabulary.paired, heads)
         self.strongest = Strongest(heads)
 
-    def add(
-        self,
-        number: int,
-        item: AttentionMap,
-        attention: Attention,
-        effects: HeadEffects | None = None,
-    ) -> None:
+    def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
         """Take a map of the text of that number."""
         subject = MeasuredMap(item)
-        measures = measure_heads(subject, repeated=False)
-        if effects:
-            measures[EFFECT] = effect_measure(item, effects)
+        measures = measure_heads(subject, repeated=False, effects=attention.effects)
         texts = {"text": attention.text, "source": attention.source, "target": attention.target}
         keys = read_axis(item.key_tokens, texts.get(item.key_side) or "")
         queries = keys

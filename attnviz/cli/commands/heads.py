@@ -197,7 +197,7 @@ def _measured(
         report.skip(record, found)
         return None
     try:
-        study.add(found, repeats=repeats, effects=found.effects)
+        study.add(found, repeats=repeats)
     except InputError as error:
         report.skip(record, error)
         return None
@@ -242,17 +242,12 @@ def _data(
     about = dump_json(asdict(found.provenance))
     if similar:
         alike = similarity.report()
-        return Data(
-            text=lambda display: similarity_table(alike, display),
-            rows=lambda: similarity_tsv(alike),
-            document=lambda: similarity_json(alike),
-            figures=figures,
-            about=about,
-        )
+        names = similarity_table, similarity_tsv, similarity_json
+        return Data(*(partial(one, alike) for one in names), figures=figures, about=about)
     return Data(
-        text=lambda display: measures_table(found, display, keep=order),
-        rows=lambda: measures_tsv(found),
-        document=lambda: measures_json(found),
+        text=partial(measures_table, found, keep=order),
+        rows=partial(measures_tsv, found),
+        document=partial(measures_json, found),
         figures=figures,
         about=about,
     )

@@ -38,16 +38,8 @@ def _names(stream: StreamReport, *, role: bool = False) -> list[tuple[str, ...]]
 
 # What a narrow table keeps first.
 _FIRST = (
-    *(
-        EFFECT,
-        "mass",
-        "entropy",
-        "previous-token",
-        "next-token",
-        "self",
-        "special-token",
-        "punctuation",
-    ),
+    EFFECT,
+    *("mass", "entropy", "previous-token", "next-token", "self", "special-token", "punctuation"),
     *("first-token", "same-token", "distance", "sink", "confidence"),
 )
 _SPANS = (

@@ -30,16 +30,8 @@ from attnviz.storage.documents import dump_json
 
 # What a narrow table keeps first.
 _FIRST = (
-    *(
-        EFFECT,
-        "mass",
-        "previous-token",
-        "next-token",
-        "self",
-        "first-token",
-        "special-token",
-        "induction",
-    ),
+    EFFECT,
+    *("mass", "previous-token", "next-token", "self", "first-token", "special-token", "induction"),
     *("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate"),
 )
 
