@@ -242,8 +242,13 @@ def _data(
     about = dump_json(asdict(found.provenance))
     if similar:
         alike = similarity.report()
-        names = similarity_table, similarity_tsv, similarity_json
-        return Data(*(partial(one, alike) for one in names), figures=figures, about=about)
+        return Data(
+            text=partial(similarity_table, alike),
+            rows=partial(similarity_tsv, alike),
+            document=partial(similarity_json, alike),
+            figures=figures,
+            about=about,
+        )
     return Data(
         text=partial(measures_table, found, keep=order),
         rows=partial(measures_tsv, found),
