@@ -222,6 +222,7 @@ def test_the_picture_has_a_line_an_order_and_a_band_for_those_by_chance() -> Non
         (0, 1, 2, 3, 4),
         losses,
         "order of 5 texts, loss of 5 others",
+        "effect: log p of every token",
     )
     axes = prune_curve(curve).axes[0]
     lines = {item.get_label(): item for item in axes.collections}

@@ -53,6 +53,7 @@ class PruneCurve:
         off: how many heads are off at each point, from none to all.
         losses: nats per output at each point, shape (orders, points).
         texts: which texts gave the orders and which the losses, in words.
+        about: what effects are of, in words.
     """
 
     caption: str
@@ -61,6 +62,7 @@ class PruneCurve:
     off: tuple[int, ...]
     losses: NDArray[np.float64]
     texts: str
+    about: str
 
 
 @dataclass(frozen=True, slots=True)

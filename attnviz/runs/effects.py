@@ -24,6 +24,7 @@ from attnviz.core.effects import (
     log_probabilities,
 )
 from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.measures import about_effects
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
@@ -201,4 +202,6 @@ def curve_of(
     told = f"order of {texts} texts, loss of {read} others"
     if not half:
         told = f"order and loss of the same {read} texts, which flatters the order by effect"
-    return PruneCurve(report.caption, tuple(names), tuple(orders), off, losses / outputs, told)
+    about = about_effects(report.provenance)
+    losses /= outputs
+    return PruneCurve(report.caption, tuple(names), tuple(orders), off, losses, told, about)

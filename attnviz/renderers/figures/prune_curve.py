@@ -42,7 +42,8 @@ def prune_curve(curve: PruneCurve) -> Figure:
     count = len(curve.orders[0])
     reading = f"heads of all streams switched off one after another, {count} in all: {curve.texts}"
     notes = [
-        "loss: −log p of what the texts say, in nats per output, the mean over all outputs",
+        curve.about,
+        "loss: −log p in nats per output, the mean over all outputs",
         f"heads that can go before the loss has risen by {ROOM} nats: {_told(curve)}",
     ]
     names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
