@@ -12,8 +12,7 @@ from attnviz.analyses.corpus.accumulators import Aggregates, StreamTally
 from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ORDERING, ROWS
 from attnviz.analyses.corpus.words import CLASSES
 from attnviz.analyses.heads import SHORT, in_order, largest, roles_of
-from attnviz.analyses.measures.intervals import LEVEL
-from attnviz.analyses.measures.intervals import intervals as intervals
+from attnviz.analyses.measures.intervals import LEVEL, intervals
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import EFFECT, HeadRow, Meaning
