@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.report import intervals
 from attnviz.analyses.effects import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects
 from attnviz.analyses.lenses.flow import flows
 from attnviz.analyses.lenses.layered import layered
+from attnviz.analyses.measures.intervals import intervals
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.effects import (
     LENS_MEASURES,

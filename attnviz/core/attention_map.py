@@ -344,6 +344,7 @@ class Attention:
         decisive: links between words of little weight and much effect, the largest effect first.
         two_way: True of a model that also reads the target as the source, to translate it back.
         focus: for a stream, the head that the source says to show first.
+        effects: what the output loses without each head (stream, layer, head), in nats.
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
     """
 
@@ -362,6 +363,7 @@ class Attention:
     idle: tuple[Measured, ...] = ()
     decisive: tuple[Measured, ...] = ()
     focus: Mapping[str, Focus] = field(default_factory=dict)
+    effects: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     seen: tuple[float, float, float, float] | None = None
 
     @property

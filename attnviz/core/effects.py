@@ -43,6 +43,28 @@ class HeadAt:
     head: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PruneCurve:
+    """The loss of a model while its heads are switched off one after another.
+
+    Attributes:
+        names: what each order goes by: "effect" and "confidence", the lowest first, or "chance".
+        orders: all heads of all streams, each in the order in which they are switched off.
+        off: how many heads are off at each point, from none to all.
+        losses: nats per output at each point, shape (orders, points).
+        texts: which texts gave the orders and which the losses, in words.
+        about: what effects are of, in words.
+    """
+
+    caption: str
+    names: tuple[str, ...]
+    orders: tuple[tuple[HeadAt, ...], ...]
+    off: tuple[int, ...]
+    losses: NDArray[np.float64]
+    texts: str
+    about: str
+
+
 @dataclass(frozen=True, slots=True)
 class LinkAt:
     """A key that is hidden from a query, in one head of a layer or, with None, in all of them."""

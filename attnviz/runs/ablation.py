@@ -19,6 +19,7 @@ from attnviz.analyses.ablation import (
     replacements,
     together,
 )
+from attnviz.analyses.measures.intervals import interval_over
 from attnviz.core.effects import (
     AblationReport,
     By,
@@ -203,4 +204,11 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
     values = np.array([effect.effect for effect in effects])
     known = values[np.isfinite(values)]
     mean = float(known.mean()) if len(known) else float("nan")
-    return replace(effects[0], effect=mean, interval=None, texts=len(known), of_outputs=())
+    low, high = map(float, interval_over(values))
+    return replace(
+        effects[0],
+        effect=mean,
+        interval=(low, high) if len(known) > 1 else None,
+        texts=len(known),
+        of_outputs=(),
+    )

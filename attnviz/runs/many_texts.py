@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.options import Choice, Origin
@@ -23,7 +23,7 @@ from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.pipeline import Result, attend_chunk
-from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
 
 Record = Text | BadText
 Outcome = Result | AttnvizError
@@ -40,6 +40,7 @@ class AttendChunk:
     choice: Choice
     command: Command
     batch_size: int | None = None
+    size: ClassVar[int] = CHUNK_SIZE  # records in a chunk
 
     def open(self) -> Source:
         """The source, loaded once in a process."""

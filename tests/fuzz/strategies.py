@@ -421,7 +421,8 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
     for name in CHOSEN:
         refused = (command == "heads" and name == "--sort") or clashes(groups[0], name)
         if name in known and made.often(0.1) and not refused:
-            wanted = [word for word in choices_of(known[name]) if word not in ("cuda", "mps")]
+            needy = ("cuda", "mps", "effect")
+            wanted = [word for word in choices_of(known[name]) if word not in needy]
             groups.append((name, made.pick(wanted)))
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]
     if pictured and made.often(0.02):

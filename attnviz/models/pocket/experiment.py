@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import Change, HeadOutputs, Output, log_softmax
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
@@ -223,6 +223,8 @@ class PocketExperiment:
         position = last_word(tokens) if wanted is None else _find(tokens, wanted, "text", 0)
         word = tokens[position]
         if word.special:
+            if wanted is None:
+                raise InputError("the text has no word that could be masked")
             raise UsageError(f"'{word.text}' is no word that could be masked: name another")
         number, read = self.source_ids[position], self.query.source
         assert read is not None

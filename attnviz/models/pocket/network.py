@@ -225,4 +225,6 @@ def decode(
 
 def predict(weights: Weights, states: Array) -> Array:
     """Scores of every piece (…, vocabulary) for states (…, size), by the transposed embedding."""
-    return states @ transpose(weights["embedding.weight"])
+    rows = namespace(states).reshape(states, (-1, states.shape[-1]))  # one product, as in `linear`
+    scores = rows @ transpose(weights["embedding.weight"])
+    return namespace(states).reshape(scores, (*states.shape[:-1], -1))
