@@ -245,9 +245,14 @@ def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
     model, question = in_double(name)
     experiment = KernelExperiment(question)
     own, shapes = exact(eager(make(name))), shapes_of(model, question)
-    slopes = experiment.gradients()
+    slopes, logit = experiment.gradients(), experiment.explained()
     maps = list(zip(experiment.attention.maps, slopes, strict=True))
-    weights = handed_over(own, question, experiment, shapes)
+    weights = handed_over(own, question, experiment, shapes, log=True)
+    alone = handed_over(own, question, experiment, shapes, log=False)
+    for item, slope in zip(experiment.attention.maps, logit.gradients, strict=True):
+        for place, layer in enumerate(item.layers):
+            direct = alone[item.stream, layer][1]
+            np.testing.assert_allclose(slope[place], direct, rtol=1e-9, atol=1e-10)
     for item, slope in maps:
         for place, layer in enumerate(item.layers):
             value, direct = weights[item.stream, layer]
@@ -279,11 +284,14 @@ def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
         np.testing.assert_allclose(expected, slope, rtol=1e-4, atol=1e-7)
 
 
-def handed_over(own, question, experiment, shapes):
-    """transformers' own eager weights and the gradients with respect to them, by place."""
+def handed_over(own, question, experiment, shapes, *, log):
+    """transformers' own eager weights, and by them the gradients of log p or of the first logit."""
     with scores_changed(shapes, lambda _, scores: scores), torch.enable_grad():
         output = own(**question.inputs, output_attentions=True)
-        total = question.total(output.logits, experiment.outputs)
+        logits = output.logits[:, None] if output.logits.ndim == 2 else output.logits
+        scores = logits[0].log_softmax(-1) if log else logits[0]
+        outputs = experiment.outputs if log else experiment.outputs[:1]
+        total = sum(scores[one.row, one.number] for one in outputs)
         names = {"cross": "cross_attentions", "encoder": "encoder_attentions"}
         layers = {}
         for item in experiment.attention.maps:
@@ -389,4 +397,4 @@ def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_of
 
 def test_weights_that_no_gradient_reaches_are_refused_in_one_line():
     with pytest.raises(AttentionError, match="'xlnet' gives out copies of its weights"):
-        experiment_of(asked("xlnet", make("xlnet")))
+        experiment_of(asked("xlnet", make("xlnet"))).gradients()
