@@ -81,7 +81,8 @@ def test_a_number_has_no_probability(tmp_path):
     made = folder(tmp_path, "BertForSequenceClassification", word_pieces(), config)
     model = load_model(str(made), device="cpu", with_head=True)
     with pytest.raises(ModelError, match="predicts a number"):
-        model.experiment(Query(TEXT))
+        model.experiment(Query(TEXT)).gradients()
+    assert model.gradients(Query(TEXT)).probability is None
 
 
 def test_tags_are_each_true_or_not(tmp_path):

@@ -130,9 +130,10 @@ def test_relevance_of_a_pair_equals_direct_autograd(folders, explaining):
         ti = ti + bar(tt).T @ across @ bar(ii)
     result = gradient(model.gradients(Query(*PAIR, "cross")))
     assert [item.stream for item in result.maps] == ["cross", "decoder"]
-    np.testing.assert_allclose(result.weights[0, 0, 0], shares(ti[last - 1]), atol=1e-6)
+    # Two kernels round differently, and the tokenizer's training draws another model each time.
+    np.testing.assert_allclose(result.weights[0, 0, 0], shares(ti[last - 1]), atol=1e-5)
     own_row = (tt - torch.eye(last + 1))[last - 1, :last]
-    np.testing.assert_allclose(result.maps[1].weights[0, 0, 0], shares(own_row), atol=1e-6)
+    np.testing.assert_allclose(result.maps[1].weights[0, 0, 0], shares(own_row), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["BertForSequenceClassification", "llama", "gemma2"])

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class Asked:
     what: str = "text"
 
 
-def experiment_of(asked: Asked) -> KernelExperiment | EagerExperiment:
+def experiment_of(asked: Asked) -> ModelExperiment:
     """The model with its inputs, to be run with parts of it switched off.
 
     Where a head cannot be told apart at the kernel it can only be asked for gradients.
@@ -107,29 +107,37 @@ class _Explained:
     def __init__(self, asked: Asked, logits: Any) -> None:
         self.asked = asked
         self.outputs = asked.outputs(logits)
-        self.plain = self.chances(logits.detach())
+        self.kind = getattr(asked.model.config, "problem_type", None)
+        self.rows = self.rows_of(logits.detach())
+        self.is_choice = self.rows.shape[2] > 1 and self.kind != "regression"
 
-    def chances(self, logits: Tensor, rows: Iterable[int] | None = None) -> Tensor:
-        """Log p of each output's choices, (batch, outputs, choices); the rows are its own."""
+    def rows_of(self, logits: Tensor) -> Tensor:
+        """The logits of each output, (batch, outputs, choices); of one decision there is a row."""
+        rows = logits[:, None] if logits.ndim == 2 else logits
+        return wide(rows[:, [output.row for output in self.outputs]])
+
+    def chances(self, rows: Tensor) -> Tensor:
+        """Log p of each output's choices, of their logits."""
         from torch.nn import functional
 
-        own = [output.row for output in self.outputs] if rows is None else list(rows)
-        chosen = wide(in_rows(logits)[:, own])
-        if getattr(self.asked.model.config, "problem_type", None) == "multi_label_classification":
-            return functional.logsigmoid(chosen)
-        return chosen.log_softmax(-1)
+        if not self.is_choice:
+            raise ModelError("the model predicts a number, which has no probability to explain")
+        tags = self.kind == "multi_label_classification"
+        return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
         """How the sum of the outputs' log-probabilities changes with each weight of each map."""
         places = range(len(self.outputs)), [output.number for output in self.outputs]
-        return self.slopes(lambda logits: self.chances(logits)[0][places].sum())
+        return self.slopes(lambda logits: self.chances(self.rows_of(logits))[0][places].sum())
 
     def explained(self) -> AttentionGradients:
         """How the logit of the first output changes with each weight."""
         output = self.outputs[0]
-        gradients = self.slopes(lambda logits: in_rows(logits)[0, output.row, output.number])
+        gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
         rows = _read_from(gradients[-1][-1]) if output.position is None else (output.row,)
-        chance = self.plain[0, 0, output.number].exp().item() if self.plain.shape[2] > 1 else None
+        chance = None
+        if self.is_choice:
+            chance = self.chances(self.rows)[0, 0, output.number].exp().item()
         return AttentionGradients(self.attention, gradients, rows, output.name, chance)
 
     def spell(self, number: int) -> str:
@@ -166,7 +174,7 @@ class KernelExperiment(_Explained):
             self.numbers[self.paths[id(call.module)]].append(number)
         self.tokens = max(call.query.shape[2] for call in calls)
         super().__init__(asked, getattr(output, "logits", None))
-        self.choices = (self.plain if self._keeps_rows else output.logits)[0].numel()
+        self.choices = (self.rows if self._keeps_rows else output.logits)[0].numel()
 
     def run(
         self, changes: Sequence[Change], instead: HeadOutputs | None = None
@@ -330,7 +338,7 @@ class KernelExperiment(_Explained):
                 found = self._changed([Change(), Change()], first, self._noted)
             except ModelError:
                 return []
-            plain = self.plain.expand_as(found)
+            plain = self.chances(self.rows).expand_as(found)
             if not torch.allclose(found, plain, atol=1e-5, equal_nan=True):
                 return []
         return self._noted
@@ -364,14 +372,14 @@ class KernelExperiment(_Explained):
         inputs = expanded(dict(self.asked.inputs), count)
         done = [block for block in blocks if block.calls.stop <= first]
         edit = self._edit(changes, instead, {number for block in done for number in block.calls})
-        rows = [output.row for output in self.outputs]
         if self._keeps_rows:
+            rows = [output.row for output in self.outputs]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device)
-            rows = list(range(len(rows)))
         with self._running(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
             for block in done:
                 stack.enter_context(returning(block.module, expanded(block.returned, count)))
-            return self.chances(self.model(**inputs).logits, rows)
+            logits = self.model(**inputs).logits
+            return self.chances(wide(logits) if self._keeps_rows else self.rows_of(logits))
 
     def _edit(
         self, changes: Sequence[Change], instead: HeadOutputs | None, done: Iterable[int] = ()
@@ -421,6 +429,9 @@ class EagerExperiment(_Explained):
         raise AttentionError(self.reason)
 
     run = head_outputs = write = _refuse
+
+
+ModelExperiment: TypeAlias = KernelExperiment | EagerExperiment
 
 
 def _read_from(last: NDArray[Any]) -> tuple[int, ...]:
@@ -563,8 +574,3 @@ def layers_of(model: Any) -> Iterable[Any]:
         if isinstance(module, nn.ModuleList) and not any(name.startswith(one) for one in inside):
             inside.append(f"{name}.")
             yield from module
-
-
-def in_rows(logits: Tensor) -> Tensor:
-    """Logits of shape (batch, rows, choices); of one decision a text there is a single row."""
-    return logits[:, None] if logits.ndim == 2 else logits

@@ -9,7 +9,7 @@ from attnviz.core.errors import ModelError, UsageError, did_you_mean, is_number
 from attnviz.core.lens_inputs import find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.tasks import SUFFIXES, Task
+from attnviz.models.hugging_face.load.tasks import SUFFIXES
 from attnviz.models.hugging_face.model import LoadedModel
 
 if TYPE_CHECKING:
@@ -30,12 +30,6 @@ def check_head(loaded: LoadedModel, kind: str) -> None:
             f"'{loaded.name}' lacks the weights of its head, whose outputs would be random: use "
             "--lens rollout, flow or norm"
         )
-
-
-def check_choice(task: Task | None) -> None:
-    """Refuse a model that gives a number, not one of several choices."""
-    if task is not None and task.kind == "number":
-        raise ModelError("the model predicts a number, which has no probability to explain")
 
 
 def choose_outputs(

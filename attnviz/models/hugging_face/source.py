@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.effects import Experiment
 from attnviz.core.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
@@ -16,12 +15,7 @@ from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, mem
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import eager_inputs
-from attnviz.models.hugging_face.experiment import (
-    Asked,
-    EagerExperiment,
-    KernelExperiment,
-    experiment_of,
-)
+from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import write_on, writer_class
 from attnviz.models.hugging_face.load.family import family_of, reading_limit
@@ -35,7 +29,6 @@ from attnviz.models.hugging_face.load.loading import (
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
 from attnviz.models.hugging_face.outputs import (
-    check_choice,
     check_head,
     choose_outputs,
     class_name,
@@ -82,14 +75,10 @@ class HuggingFaceModel(LoadedModel):
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
         """What the model predicts from a query, and how that changes with each weight."""
-        return self._experiment(query, wanted).explained()
+        return self.experiment(query, wanted).explained()
 
-    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model with a query before it, to be run with parts of it switched off."""
-        check_choice(self.task)
-        return self._experiment(query, wanted)
-
-    def _experiment(self, query: Query, wanted: str | None) -> KernelExperiment | EagerExperiment:
         check_head(self, query.kind)
         encoded = self._encode_whole(query)
         inputs = self.tensors(encoded.inputs, self.model)

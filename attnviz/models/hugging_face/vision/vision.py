@@ -30,12 +30,7 @@ from attnviz.models.hugging_face.capture.passes import dtype_of
 from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.experiment import (
-    Asked,
-    EagerExperiment,
-    KernelExperiment,
-    experiment_of,
-)
+from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
@@ -43,7 +38,6 @@ from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, mo
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
 from attnviz.models.hugging_face.norm import value_vectors
 from attnviz.models.hugging_face.outputs import (
-    check_choice,
     chosen_class,
     class_name,
     no_head,
@@ -57,7 +51,6 @@ from attnviz.models.hugging_face.vision.pictures import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 
@@ -106,14 +99,10 @@ class VisionModel(PictureReader):
 
         `wanted` is a class by name or number; None: the likeliest.
         """
-        return self._experiment(query, wanted).explained()
+        return self.experiment(query, wanted).explained()
 
-    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model with a picture before it, to be run with parts of it switched off."""
-        check_choice(self.task)
-        return self._experiment(query, wanted)
-
-    def _experiment(self, query: Query, wanted: str | None) -> KernelExperiment | EagerExperiment:
         picture = self._picture(query)
         if self.task is None:
             raise no_head(self.name, self.model)
