@@ -18,7 +18,7 @@ from attnviz.models.hugging_face.eager import eager_inputs
 from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import write_on, writer_class
-from attnviz.models.hugging_face.load.family import family_of, reading_limit
+from attnviz.models.hugging_face.load.family import check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
     LoadOptions,
@@ -180,6 +180,7 @@ def load_model(
             f"'{name}' ({model.config.model_type}) does not read text: it asks for "
             f"'{model.main_input_name}'{use}"
         )
+    check_family(model.config, 0)
     family = family_of(model)
     return HuggingFaceModel(
         name=name,
