@@ -332,7 +332,8 @@ class KernelExperiment(_Explained):
         """
         import torch
 
-        for count in {3 * len(self._noted) // 4, len(self._noted)} - {0}:
+        # The last layer alone may need what the others leave behind (Gemma 3n their keys), or some.
+        for count in {3 * len(self._noted) // 4, len(self._noted) - 1} - {0, -1}:
             first = self._noted[count - 1].calls.stop
             try:
                 found = self._changed([Change(), Change()], first, self._noted)
