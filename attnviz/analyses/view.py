@@ -16,6 +16,7 @@ from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
+    AGREEMENT,
     PARTS,
     SECOND_PART,
     Attention,
@@ -184,10 +185,7 @@ def views(
     reader chose heads or reduced them (`as_chosen`). The stream's `top` strongest links come along.
     """
     if attention.lens == "all":
-        return [
-            _view(attention, item, item.layers[-1], tuple(strongest_links(item, max(top, 1))), top)
-            for item in attention.maps
-        ]
+        return [_of_lens(attention, item, top) for item in attention.maps]
     item = attention.main
     links = tuple(strongest_links(item, max(top, 1)))
     focus = first_focus(attention, item, as_chosen=as_chosen or every_layer)
@@ -203,6 +201,13 @@ def views(
         replace(view, strongest=None),
         replace(behind, caption=behind.which, orientation="", second=True),
     ]
+
+
+def _of_lens(attention: Attention, item: AttentionMap, top: int) -> View:
+    """A lens among all: of effects the head of the largest, else the mean of the last layer."""
+    focus = _largest_effect(item) if item.values == "signed" else None
+    links = tuple(strongest_links(item, max(top, 1)))
+    return _view(attention, item, focus.layer if focus else item.layers[-1], links, top, focus)
 
 
 def first_focus(
@@ -308,6 +313,11 @@ def _view(
         links=tuple(link for link in item.links if link.layer == layer),
     )
     shown, which = _matrix(of_layer, focus)
+    found = attention.provenance.settings.get(AGREEMENT)
+    if attention.lens == "all" and isinstance(found, dict):
+        agrees = found.get(item.stream)
+        if isinstance(agrees, float):
+            which += f", {AGREEMENT} {agrees:.2f}".replace(" -", " −")
     many = len(item.heads) > 1
     run = describe_run(attention, item)
     return View(

@@ -316,6 +316,7 @@ PLURALS: dict[DataKind, str] = {
     "corpus": "a corpus report",
     "comparison": "a comparison",
     "ablation": "effects",
+    "lenses": "measures of lenses",
     "alignment": "word alignments",
     "scores": "scores of word alignments",
     "steps": "matrices",

@@ -72,6 +72,8 @@ class Measured:
     measured: float | None = None
 
 
+AGREEMENT = "rank correlation with the token knock-out"
+"""The setting of a provenance that says it of each lens: how well it ranks the tokens by size."""
 MUCH_WEIGHT, LITTLE_WEIGHT, LITTLE_EFFECT = 0.5, 0.1, 0.05
 LINK_LISTS = {
     "measured": "measured: the largest effects, each link cut by itself",

@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import Attention
+    from attnviz.core.attention_map import Attention, Provenance
 
 By = Literal["zero", "mean", "resample"]
 """What takes the place of a head's output: nothing, its mean over positions, or what it put out at
@@ -225,3 +225,53 @@ class AblationReport:
     texts: int
     notes: tuple[str, ...]
     maps: Attention
+
+
+RANDOM = "random"
+"""The name under which random scores stand beside the lenses."""
+LENS_SHARES = (10, 20, 50)
+"""Per cent of a side's tokens that are hidden, or kept."""
+LENS_MEASURES = (
+    "rank_correlation",
+    *(f"comprehensiveness_{share}" for share in LENS_SHARES),
+    *(f"sufficiency_{share}" for share in LENS_SHARES),
+)
+"""What says how faithful a lens is: a correlation, then nats."""
+
+
+@dataclass(frozen=True, slots=True)
+class LensRow:
+    """How faithful a lens is: the mean of each of `LENS_MEASURES` over texts, NaN where unknown.
+
+    Attributes:
+        low: the lower ends of the means' 95 % intervals, NaN of one text; so `high` the upper ones.
+        texts: how many texts have a rank correlation.
+        left_out: why it does not apply, in all texts or in some; empty: it does.
+    """
+
+    lens: str
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    texts: int
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LensReport:
+    """How faithful each lens is for a model and texts.
+
+    Attributes:
+        rows: a lens each, and random scores last.
+        conclusion: which lenses can be trusted, which follows from the rows by the `rule`.
+        tokens: of one text each token with what hiding it changes and what each lens says of it.
+        provenance: that of the first text, of several without its notes.
+    """
+
+    caption: str
+    rows: tuple[LensRow, ...]
+    conclusion: str
+    rule: str
+    texts: int
+    tokens: tuple[Mapping[str, str | int | float], ...]
+    provenance: Provenance

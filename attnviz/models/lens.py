@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import AGREEMENT, Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
+from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Experimenting, Explaining, Source, Transforming
 
 if TYPE_CHECKING:
+    from attnviz.analyses.faithfulness import TokenScores
     from attnviz.core.effects import Experiment
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.core.lens_inputs import ValueVectors
 
+MOST_TOKENS = 64
+"""Tokens that are hidden one by one beside every lens at most: a batch of runs."""
 ALL_LENSES = "all"
 """The name under which every lens is shown side by side."""
 
@@ -77,11 +82,17 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
     asked: dict[Needs, AttentionGradients | ValueVectors] = {}
     if insisted:
         asked[insisted] = ask(insisted)
+
+    def once(needs: Needs) -> AttentionGradients | ValueVectors:
+        if needs not in asked:
+            asked[needs] = ask(needs)
+        return asked[needs]
+
     for name, entry in LENSES.items():
         try:
             given: Attention | AttentionGradients | ValueVectors = attention
             if entry.needs != "weights":
-                given = asked[entry.needs] if entry.needs in asked else ask(entry.needs)
+                given = once(entry.needs)
             found: Attention = entry.load()(given)
         except (UsageError, ModelError, AttentionError) as error:
             notes.append(f"lens {name} is left out: {error}")
@@ -89,6 +100,11 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
         maps.append(replace(found.main, stream=name))
         notes += [note for note in found.provenance.notes if note not in notes]
         settings |= found.provenance.settings
+    explained = asked.get("effects")
+    if isinstance(explained, AttentionGradients) and explained.experiment is not None:
+        note, facts = agreement(explained, once)
+        notes.append(note)
+        settings |= facts
     focus = attention.focus.get(attention.main.stream)
     provenance = replace(
         provenance,
@@ -98,6 +114,33 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
     )
     shown = {"raw": focus} if focus else {}
     return replace(attention, maps=tuple(maps), provenance=provenance, lens=ALL_LENSES, focus=shown)
+
+
+def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
+    """What each lens says of each token; the values are those of the text that was run."""
+    from attnviz.analyses.faithfulness import token_scores
+
+    own = getattr(explained.experiment, "values", None)  # of a text in which a word is masked
+    values: Any = own or partial(ask, "values")
+    return token_scores(explained, values)
+
+
+def agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
+    """How well each lens agrees with hiding token after token: a note, and a fact to keep."""
+    from attnviz.analyses.faithfulness import rank_correlations
+
+    told, found = "no lens is compared with hiding tokens one by one", scores_of(explained, ask)
+    if len(found.tokens) > MOST_TOKENS:
+        return f"{told}: {len(found.tokens)} are more than {MOST_TOKENS}", {}
+    try:
+        known = {name: one for name, one in rank_correlations(found).items() if one == one}
+    except AttentionError as error:
+        return f"{told}: {error}", {}
+    if not known:
+        return f"{told}: there are too few", {}
+    told = ", ".join(f"{name} {value:.2f}" for name, value in known.items())
+    note = f"{AGREEMENT} (log p of {found.output}): {told}"
+    return note, {AGREEMENT: {name: round(value, 6) for name, value in known.items()}}
 
 
 def ask_source(
@@ -147,8 +190,6 @@ def open_experiment(source: Source, query: Query, wanted: str | None = None) -> 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:
     """How the outputs of an experiment change with each weight."""
-    from attnviz.core.lens_inputs import AttentionGradients
-
     outputs = experiment.outputs
     return AttentionGradients(
         experiment.attention,

@@ -103,11 +103,12 @@ def scale_of(item: AttentionMap) -> Limits:
     """The scale of a map, set by its links between words.
 
     Special tokens and sinks, which would take the scale, are drawn at its end where they lie
-    beyond (see `beyond`).
+    beyond (see `beyond`); they set it where nothing else is above 0.
     """
     sizes = np.abs(item.weights) if item.values == "signed" else item.weights
     peaks = np.fmax.reduce(sizes, axis=(0, 1))
-    return limits_of(peaks[word_cells(item)], item.values)
+    between = peaks[word_cells(item)]
+    return limits_of(between if np.nan_to_num(between).any() else peaks, item.values)
 
 
 def beyond(item: AttentionMap, limits: Limits) -> str:

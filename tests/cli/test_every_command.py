@@ -37,6 +37,7 @@ WORK: dict[str, Work] = {
     "heads": (lambda _: ["the cat saw the cat"], "layer"),
     "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
     "compare": (lambda folder: [saved(folder), "--head-a", 0, "--head-b", 1], "layer"),
+    "lenses": (lambda _: ["The cat sat down."], "one text decides little"),
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),
     "steps": (lambda _: [], "softmax"),
     "lesson": (lambda _: ["scaling"], "scaling"),

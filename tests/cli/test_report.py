@@ -20,6 +20,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "heads": ("heads", TEXT, *OWN),
     "corpus": ("corpus", ROOT / "sample_inputs" / "sentences.txt", *OWN),
     "compare": ("compare", TEXT, "The dog sat", *OWN),
+    "lenses": ("lenses", TEXT),
     "align": ("align", ROOT / "sample_inputs" / "pairs.tsv"),
     "steps": ("steps",),
     "lesson": ("lesson", "scaling"),

@@ -493,6 +493,8 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             return [command, made.draw(plain_texts), made.draw(plain_texts)]
         case "image":
             return [command, whole("pictures"), "--model", str(world.model("vit"))]
+        case "lenses":
+            return [command, made.draw(plain_texts)]
         case "compare":
             return [command, "the cat sat", made.draw(plain_texts) + " here"]
         case "align":

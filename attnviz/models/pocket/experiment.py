@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import Change, HeadOutputs, Output, log_softmax
 from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
+from attnviz.models.pocket.lens_inputs import value_vectors
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.network import Attended, Watch, decode, encode, predict
 from attnviz.models.pocket.text import END, MASK, SPECIALS, EncodedQuery, load_tokenizer
@@ -94,6 +95,10 @@ class PocketExperiment:
 
         self._states(1, note)
         return found
+
+    def values(self) -> ValueVectors:
+        """What each head makes of each piece of the text that is run, masked where a word is."""
+        return value_vectors(self.model, self.query, self.attention)
 
     def spell(self, number: int) -> str:
         """A piece as it is written, or the name of a special one."""
@@ -219,8 +224,11 @@ class PocketExperiment:
         word = tokens[position]
         if word.special:
             raise UsageError(f"'{word.text}' is no word that could be masked: name another")
-        number, self.source_ids = self.source_ids[position], [*self.source_ids]
-        self.source_ids[position] = MASK
+        number, read = self.source_ids[position], self.query.source
+        assert read is not None
+        ids = [*read.ids[:position], MASK, *read.ids[position + 1 :]]
+        self.query = replace(self.query, source=replace(read, ids=ids))
+        self.source_ids = self.query.source_ids
         _, shares = encode(self.model.weights, self.model.sizes, self.model.embed(self.source_ids))
         mask = replace(word, text=SPECIALS[MASK], special=True)
         shown = (*tokens[:position], mask, *tokens[position + 1 :])
