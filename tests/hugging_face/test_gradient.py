@@ -302,7 +302,7 @@ def test_every_lens_of_a_classifier_stands_side_by_side(folders, tmp_path):
         "--heatmap", tmp_path / "all.png",
     )  # fmt: skip
     streams = [item["stream"] for item in done.json()["maps"]]
-    assert streams == ["raw", "rollout", "flow", "gradient", "norm"]
+    assert streams == ["raw", "rollout", "flow", "gradient", "effect", "norm"]
     assert "left out" not in done.err
     assert (tmp_path / "all.png").stat().st_size > 10_000
 

@@ -494,7 +494,9 @@ def without_keys(
     import torch
 
     patterns = {
-        number: [(keys, (cells == keys).all(-1).T) for keys in _sets(cells)]
+        number: [
+            (keys, (cells == keys).all(-1).T) for keys in np.unique(cells[cells.any(-1)], axis=0)
+        ]
         for number, cells in hidden.items()
     }
     value = call.value
@@ -513,12 +515,6 @@ def without_keys(
         left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
         share = (left + sink) / (whole + sink)
         yield torch.as_tensor(rows, device=value.device), call.mix(value * seen) / share
-
-
-def _sets(cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The sets of keys that are hidden from a row, each once."""
-    found: NDArray[np.bool_] = np.unique(cells[cells.any(-1)], axis=0)
-    return found
 
 
 @contextmanager
