@@ -118,8 +118,9 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
     idle.sort(key=lambda one: -one.link.weight)
     decisive.sort(key=lambda one: -abs(one.estimated))
     before = estimated.provenance
-    note = f"{without} of {heavy} links between words with a weight above {MUCH_WEIGHT} change log "
-    note += f"p by less than {LITTLE_EFFECT} nats (estimated)"
+    ends = "patches" if estimated.main.key_side == "picture" else "words"
+    note = f"{without} of {heavy} links between {ends} with a weight above {MUCH_WEIGHT} change "
+    note += f"log p by less than {LITTLE_EFFECT} nats (estimated)"
     provenance = replace(before, notes=(*before.notes, note)) if heavy else before
     lists = tuple(idle[:LISTED]), tuple(decisive[:LISTED])
     return replace(estimated, idle=lists[0], decisive=lists[1], provenance=provenance)

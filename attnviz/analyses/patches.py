@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.lenses.flow import UNIT as FLOW
 from attnviz.analyses.select import reduce_map
 from attnviz.analyses.view import describe_run, head_lines
-from attnviz.core.attention_map import Attention, AttentionMap, Measured, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Measured, Token, known_mean
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.measures import Link, View
 from attnviz.core.registry import LENSES
@@ -87,8 +87,8 @@ def _one_query(item: AttentionMap, patch: str | None) -> AttentionMap:
         return item
     place = query_place(tokens, patch)
     if place is None:
-        mean = item.weights.mean(axis=-2, keepdims=True, dtype=np.float64).astype(np.float32)
-        return item.with_weights(mean, query_tokens=(AVERAGE,))
+        mean = known_mean(item.weights.astype(np.float64), (-2,), keepdims=True)
+        return item.with_weights(mean.astype(np.float32), query_tokens=(AVERAGE,))
     return item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
 
 
@@ -113,7 +113,7 @@ def _view(attention: Attention, item: AttentionMap, place: int) -> View:
     one = item.with_weights(item.weights[place : place + 1], layers=item.layers[place : place + 1])
     shown, which = one_picture(one)
     grid = over_picture(shown)
-    largest = float(np.abs(grid).max())
+    largest = float(np.nan_to_num(np.abs(grid)).max())
     what = "largest effect" if item.values == "signed" else "largest weight"
     laid_out = AttentionMap(
         item.stream,
@@ -169,7 +169,8 @@ def said_looks(item: AttentionMap) -> str:
 def strongest_patch(item: AttentionMap) -> Link:
     """The patch that gets the largest weight in any layer and head."""
     grid = over_picture(item)
-    layer, head, row, column = (int(k) for k in np.unravel_index(np.abs(grid).argmax(), grid.shape))
+    sizes = np.nan_to_num(np.abs(grid))
+    layer, head, row, column = (int(k) for k in np.unravel_index(sizes.argmax(), grid.shape))
     return Link(
         item.query_tokens[0].text,
         patch_name(row, column),

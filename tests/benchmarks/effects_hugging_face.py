@@ -24,10 +24,7 @@ from attnviz.analyses.lenses.effect import effect
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import Change, HeadAt, Output
-from attnviz.models.hugging_face.capture.kernel import eager_copy
-from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import Asked, KernelExperiment
-from attnviz.models.hugging_face.gradient import Chosen, gradients_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.lens import explained_by
 
@@ -48,7 +45,7 @@ def question(model: Any, tokens: int) -> Asked:
         model,
         {**inputs, **({"use_cache": False} if model.can_generate() else {})},
         encoded,
-        lambda logits: (Output(tokens - 1, int(logits[0, -1].argmax()), "last"),),
+        lambda logits: (Output(tokens - 1, int(logits[0, -1].argmax()), "last", tokens - 1),),
         str,
     )
 
@@ -93,13 +90,7 @@ def by_effect(asked: Asked, count: int) -> None:
 
 def by_gradient(asked: Asked) -> None:
     """The gradient lens."""
-    eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded)
-
-    def choose(logits: Any) -> Chosen:
-        number = int(logits[0, -1].argmax())
-        return Chosen(logits[0, -1, number], number, "last", None, (logits.shape[1] - 1,))
-
-    gradient(gradients_of(eager, choose))
+    gradient(KernelExperiment(asked).explained())
 
 
 def main(tokens: int) -> None:

@@ -237,6 +237,7 @@ def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava: Path, tmp_p
         (("--token", "9"), "token 9 does not exist: the text has 0 to 3 (0:↵ 1:The"),
         (("--patch", "0,0"), "--patch is for a picture alone"),
         (("--lens", "rollout"), "--lens is for a picture alone"),
+        (("--lens", "effect"), "--lens is for a picture alone: leave --text out or use --lens raw"),
         (("--token", "all"), "--token all gives every token's look"),
     ],
 )

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from transformers import CONFIG_MAPPING
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 from attnviz.core.effects import Change, HeadAt, TokenAt, log_probabilities
 from attnviz.core.errors import ModelError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face import load_model
+from tests.hugging_face.tiny_families import FAMILIES
+from tests.hugging_face.tiny_heads import head_of
 from tests.hugging_face.tiny_models import WIDE, byte_pieces, save, word_pieces
+from tests.hugging_face.tiny_vision import picture
 from tests.invoke import attnviz
 
 TEXT = "The professor published the red paper"
@@ -81,7 +87,8 @@ def test_a_number_has_no_probability(tmp_path):
     made = folder(tmp_path, "BertForSequenceClassification", word_pieces(), config)
     model = load_model(str(made), device="cpu", with_head=True)
     with pytest.raises(ModelError, match="predicts a number"):
-        model.experiment(Query(TEXT))
+        model.experiment(Query(TEXT)).gradients()
+    assert model.gradients(Query(TEXT)).probability is None
 
 
 def test_tags_are_each_true_or_not(tmp_path):
@@ -112,3 +119,38 @@ def test_a_model_without_kernels_says_that_nothing_was_measured(tmp_path):
     assert settings["measured links"] == 0
     refused = attnviz("ablate", TEXT, "--model", made, "--head", "0.0")
     assert (refused.status, "'bloom' calls no attention kernel" in refused.mistake) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "says"),
+    [
+        ("splinter", "(SplinterModel) has no head that gives classes or tokens"),
+        ("xlnet", "'xlnet' gives out copies of its weights"),
+        ("canine", "'canine' has no attention weights between all tokens: its characters"),
+        ("vilt", "'vilt' cannot run on this text: You have to specify either pixel_values"),
+        ("clip_vision_model", "(CLIPVisionModel) has no head that gives classes"),
+        ("siglip_vision_model", "(SiglipVisionModel) has no head that gives classes"),
+        ("segformer", "(SegformerModel) has no head that gives classes"),
+        ("swin", "attends in windows, and --lens effect needs every token"),
+        ("vit_mae", "(ViTMAEModel) has no head that gives classes"),
+        ("yolos", "(YolosModel) has no head that gives classes"),
+    ],
+)
+def test_what_predicts_nothing_or_shows_no_heads_is_refused_in_one_line(family, says, tmp_path):
+    about, sizes = FAMILIES[family], deepcopy(dict(FAMILIES[family].sizes))
+    texts = about.kind in ("text", "joint")
+    config = CONFIG_MAPPING[family](**sizes | ({"vocab_size": 340} if texts else {}))
+    auto = getattr(transformers, head_of(family) or "AutoModel")
+    made = auto._model_mapping[type(config)]
+    torch.manual_seed(0)
+    made._from_config(config).save_pretrained(tmp_path / "model")
+    byte_pieces().save_pretrained(tmp_path / "model")
+    ViTImageProcessorPil(size={"height": 16, "width": 16}).save_pretrained(tmp_path / "model")
+    picture().save(tmp_path / "a.png")
+    read = ("self", TEXT) if texts else ("image", tmp_path / "a.png")
+    done = attnviz(*read, "--model", tmp_path / "model", "--lens", "effect")
+    assert (done.status, says in done.mistake) == (1, True), done.err
+    if read[0] == "self" and family != "xlnet":
+        ablated = attnviz("ablate", TEXT, "--model", tmp_path / "model", "--head", "0.0")
+        assert (ablated.status, ablated.mistake) == (1, done.mistake)

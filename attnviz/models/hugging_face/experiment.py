@@ -7,37 +7,36 @@ some keys is the kernel's answer to values that are zero there, divided by the w
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.core.attention_map import not_finite
 from attnviz.core.effects import Change, HeadOutputs, Output
 from attnviz.core.errors import AttentionError, ModelError
-from attnviz.models.hugging_face.capture.capture import group
-from attnviz.models.hugging_face.capture.kernel import (
-    Call,
-    eager_copy,
-    layer_names,
-    match_stream,
-    stream_of,
-    watch_kernels,
-)
+from attnviz.core.lens_inputs import AttentionGradients
+from attnviz.models.hugging_face.capture.capture import as_captured
+from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import (
+    CallWeights,
     CaptureSpec,
-    attending_layers,
-    check_rows,
-    dtype_of,
+    by_layer,
     read_call,
-    wrong_shape,
+    stream_at,
 )
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
-from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
-from attnviz.models.hugging_face.gradient import COPIES, layer_gradients
+from attnviz.models.hugging_face.eager import (
+    EagerInputs,
+    check_eager,
+    layer_gradients,
+    run_eager,
+    stack_like,
+)
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
@@ -49,8 +48,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from attnviz.core.attention_map import Attention
-    from attnviz.core.effects import Experiment
 
+Score = Callable[[Any], Any]
+"""What makes one number of a model's logits, to take gradients of."""
+COPIES = 6
+"""How often a matrix exists while gradients are taken: weights, scores, both gradients, maps."""
 TOKENS = 4096
 """Tokens that go through the model at once, of all runs of a batch together."""
 SCORES = 1 << 26
@@ -77,19 +79,14 @@ class Asked:
     model: Any
     inputs: Mapping[str, Any]
     encoded: EncodedQuery
-    outputs: Callable[[Tensor], tuple[Output, ...]]
+    outputs: Callable[[Any], tuple[Output, ...]]
     spell: Callable[[int], str]
     task: Task | None = None
     write: Callable[[], str] | None = None
     what: str = "text"
 
-    def total(self, logits: Any, outputs: Sequence[Output]) -> Any:
-        """The sum of the outputs' log-probabilities."""
-        chances = log_probabilities(in_rows(logits), outputs, self.model.config)[0]
-        return chances[range(len(outputs)), [output.number for output in outputs]].sum()
 
-
-def experiment_of(asked: Asked) -> Experiment:
+def experiment_of(asked: Asked) -> ModelExperiment:
     """The model with its inputs, to be run with parts of it switched off.
 
     Where a head cannot be told apart at the kernel it can only be asked for gradients.
@@ -98,8 +95,54 @@ def experiment_of(asked: Asked) -> Experiment:
     try:
         return KernelExperiment(asked)
     except AttentionError as error:
-        with quiet():
-            return EagerExperiment(asked, str(error))
+        return EagerExperiment(asked, str(error))
+
+
+class _Explained:
+    """What a model as it is says of its inputs, and how that changes with each weight."""
+
+    attention: Attention
+    slopes: Callable[[Score], tuple[NDArray[np.floating], ...]]
+
+    def __init__(self, asked: Asked, logits: Any) -> None:
+        self.asked = asked
+        self.outputs = asked.outputs(logits)
+        self.kind = getattr(asked.model.config, "problem_type", None)
+        self.rows = self.rows_of(logits.detach())
+        self.is_choice = self.rows.shape[2] > 1 and self.kind != "regression"
+
+    def rows_of(self, logits: Tensor) -> Tensor:
+        """The logits of each output, (batch, outputs, choices); of one decision there is a row."""
+        rows = logits[:, None] if logits.ndim == 2 else logits
+        return wide(rows[:, [output.row for output in self.outputs]])
+
+    def chances(self, rows: Tensor) -> Tensor:
+        """Log p of each output's choices, of their logits."""
+        from torch.nn import functional
+
+        if not self.is_choice:
+            raise ModelError("the model predicts a number, which has no probability to explain")
+        tags = self.kind == "multi_label_classification"
+        return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
+
+    def gradients(self) -> tuple[NDArray[np.floating], ...]:
+        """How the sum of the outputs' log-probabilities changes with each weight of each map."""
+        places = range(len(self.outputs)), [output.number for output in self.outputs]
+        return self.slopes(lambda logits: self.chances(self.rows_of(logits))[0][places].sum())
+
+    def explained(self) -> AttentionGradients:
+        """How the logit of the first output changes with each weight."""
+        output = self.outputs[0]
+        gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
+        rows = _read_from(gradients[-1][-1]) if output.position is None else (output.row,)
+        chance = None
+        if self.is_choice:
+            chance = self.chances(self.rows)[0, 0, output.number].exp().item()
+        return AttentionGradients(self.attention, gradients, rows, output.name, chance)
+
+    def spell(self, number: int) -> str:
+        """What a choice is called."""
+        return self.asked.spell(number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +154,7 @@ class Block:
     returned: Any
 
 
-class KernelExperiment:
+class KernelExperiment(_Explained):
     """A model whose attentions are kernel calls; fulfils `attnviz.core.effects.Experiment`.
 
     Raises:
@@ -121,22 +164,17 @@ class KernelExperiment:
     def __init__(self, asked: Asked) -> None:
         self.asked, self.model, self.encoded = asked, asked.model, asked.encoded
         self.paths = {id(module): name for name, module in self.encoded.part.named_modules()}
-        self.blocks, self.checked = list[Block](), False
         self._keeps_rows = "logits_to_keep" in input_names(self.model)
-        calls, output = self._pass()
-        self.places = self._places(calls)
-        self.attention = self._read(calls, output)
+        self.passed: tuple[Any, list[Call], list[Block]] | None = self._pass()
+        output, calls, self._noted = self.passed
+        self.attention, self.places = self._read(calls, output)
         self.sides = {one.stream: (one.query_side, one.key_side) for one in self.attention.maps}
-        self.numbers: dict[str, list[int]] = {}
+        self.numbers = defaultdict[str, list[int]](list)
         for number, call in enumerate(calls):
-            self.numbers.setdefault(self.paths[id(call.module)], []).append(number)
-        logits: Any = getattr(output, "logits", None)
-        self.outputs = asked.outputs(logits)
-        self.graph: tuple[Any, list[Call]] | None = (logits, calls)  # until something is run
-        logits = in_rows(logits).detach()
+            self.numbers[self.paths[id(call.module)]].append(number)
         self.tokens = max(call.query.shape[2] for call in calls)
-        self.plain = log_probabilities(logits, self.outputs, self.model.config)
-        self.choices = self.plain[0].numel() if self._keeps_rows else logits[0].numel()
+        super().__init__(asked, getattr(output, "logits", None))
+        self.choices = (self.rows if self._keeps_rows else output.logits)[0].numel()
 
     def run(
         self, changes: Sequence[Change], instead: HeadOutputs | None = None
@@ -145,39 +183,39 @@ class KernelExperiment:
 
         Changes that begin in one layer share a pass, and the layers below are not run again.
         """
-        self.graph = None
-        self._check_blocks()
-        firsts = [self._first_call(change) for change in changes]
+        self.passed = None
+        alike = defaultdict[int, list[int]](list)
+        for number, change in enumerate(changes):
+            alike[self._first_call(change)].append(number)
         together = max(1, min(TOKENS // self.tokens, SCORES // self.choices))
         found: dict[int, NDArray[np.floating]] = {}
-        for first in sorted(set(firsts)):
-            alike = [number for number, begins in enumerate(firsts) if begins == first]
-            for start in range(0, len(alike), together):
-                some = alike[start : start + together]
-                scores = self._changed([changes[number] for number in some], first, instead)
+        for first, numbers in alike.items():
+            for start in range(0, len(numbers), together):
+                some = numbers[start : start + together]
+                batch = [changes[number] for number in some]
+                scores = self._changed(batch, first, self.blocks, instead)
                 found |= dict(zip(some, scores.cpu().numpy(), strict=True))
         return (found[number] for number in range(len(changes)))
 
-    def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """How the sum of the outputs' log-probabilities changes with each weight of each map.
+    def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
+        """How a score of the logits changes with each weight of each map.
 
-        A head's output is its weights times its values, so ∂ log p / ∂wᵢⱼ = ∂ log p / ∂oᵢ · vⱼ: no
+        A head's output is its weights times its values, so ∂score / ∂wᵢⱼ = ∂score / ∂oᵢ · vⱼ: no
         matrix of weights needs to be in the graph.
         """
         import torch
 
-        logits, calls = self._take_graph()
+        output, calls, _ = self.passed or self._pass()
+        self.passed = None
         with self._running(), torch.enable_grad():
-            total = self.asked.total(logits, self.outputs)
-            slopes = torch.autograd.grad(total, [call.output for call in calls], allow_unused=True)
+            outputs = [call.output for call in calls]
+            slopes = torch.autograd.grad(score(output.logits), outputs, allow_unused=True)
         found = {}
         for place, call, slope in zip(self.places, calls, slopes, strict=True):
             moved = torch.zeros_like(call.output) if slope is None else slope
-            value = call.value.detach()[0].repeat_interleave(
-                moved.shape[2] // len(call.value[0]), 0
-            )
-            slopes_of = wide(moved[0]).transpose(0, 1) @ wide(value).transpose(1, 2)
-            found[place] = slopes_of.cpu().numpy()
+            groups = moved.shape[2] // call.value.shape[1]
+            value = wide(call.value.detach()[0]).repeat_interleave(groups, 0)
+            found[place] = (wide(moved[0]).transpose(0, 1) @ value.mT).cpu().numpy()
         return tuple(
             np.stack([found[item.stream, layer] for layer in item.layers])
             for item in self.attention.maps
@@ -185,16 +223,12 @@ class KernelExperiment:
 
     def head_outputs(self) -> HeadOutputs:
         """What each head puts out as the model is."""
-        _, calls = self._take_graph()
+        _, calls, _ = self.passed or self._pass()
         return {
             place: wide(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
             for place, call in zip(self.places, calls, strict=True)
             if place is not None
         }
-
-    def spell(self, number: int) -> str:
-        """What a choice is called."""
-        return self.asked.spell(number)
 
     def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
         """What the model writes with something switched off; None: it writes nothing."""
@@ -211,24 +245,21 @@ class KernelExperiment:
         with quiet(), running(self.model, self.asked.what), torch.random.fork_rng(devices):
             yield
 
-    def _pass(self) -> tuple[list[Call], Any]:
-        """The kernel calls and the output of the model as it is, ready for gradients.
+    def _pass(self) -> tuple[Any, list[Call], list[Block]]:
+        """The output of the model as it is, with its kernel calls, ready for gradients.
 
-        What its layers return is noted.
+        And what its layers return.
         """
         import torch
 
-        calls, blocks = list[Call](), list[Block]()
-        begun: dict[Any, int] = {}
-        seen = Counter[Any]()
+        calls, blocks, begun = list[Call](), list[Block](), defaultdict[Any, list[int]](list)
 
         def begin(module: Any, *_: Any) -> None:
-            begun[module] = len(calls)
-            seen[module] += 1
+            begun[module].append(len(calls))
 
         def end(module: Any, _: Any, returned: Any) -> None:
-            if len(calls) > begun[module]:
-                own = range(begun[module], len(calls))
+            own = range(begun[module][-1], len(calls))
+            if own:
                 blocks.append(Block(module, own, in_tensors(returned, lambda one: one.detach())))
 
         def look(call: Call) -> Any:
@@ -245,128 +276,111 @@ class KernelExperiment:
                 hooks.enter_context(module.register_forward_pre_hook(begin))
                 hooks.enter_context(module.register_forward_hook(end))
             output = self.model(**self.asked.inputs)
-        self.blocks = [block for block in blocks if seen[block.module] == 1]
-        return calls, output
+        return output, calls, [block for block in blocks if len(begun[block.module]) == 1]
 
-    def _take_graph(self) -> tuple[Any, list[Call]]:
-        """The logits and kernel calls of a pass that gradients can go back through, once."""
-        graph, self.graph = self.graph, None
-        if graph is None:
-            checked = self.blocks
-            calls, output = self._pass()
-            graph, self.blocks = (output.logits, calls), checked
-        return graph
-
-    def _places(self, calls: Sequence[Call]) -> list[tuple[str, str] | None]:
-        """The stream and the layer that each kernel call belongs to; None: to no map."""
-        sides, config = self.encoded.sides, self.encoded.part.config
-        paths = [self.paths[id(call.module)] for call in calls]
-        streams = [match_stream(stream_of(path), sides) for path in paths]
-        names = {}
-        for stream in sides:
-            own = [path for path, name in zip(paths, streams, strict=True) if name == stream]
-            names[stream] = iter(layer_names(own, attending_layers(config)))
-            if not own:
-                raise AttentionError(
-                    f"architecture '{config.model_type}' calls no attention kernel, so its heads "
-                    "cannot be switched off one by one"
-                )
-        for call, name in zip(calls, streams, strict=True):
-            if name is None:
-                continue
-            batch, heads, queries, _ = call.query.shape
-            seen = batch, heads, queries, call.key.shape[2]
-            if seen != (1, heads, *sides[name]):
-                path = self.paths[id(call.module)]
-                raise wrong_shape(path, config.model_type, seen, sides[name])
-            if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
-                raise AttentionError(
-                    f"the attention kernel of architecture '{config.model_type}' returns its "
-                    "heads together, so that one cannot be switched off"
-                )
-        return [None if stream is None else (stream, next(names[stream])) for stream in streams]
-
-    def _read(self, calls: Sequence[Call], output: Any) -> Attention:
-        """The raw maps of every layer; the places get the names of their streams."""
+    def _read(
+        self, calls: Sequence[Call], output: Any
+    ) -> tuple[Attention, list[tuple[str, str] | None]]:
+        """The raw maps of every layer, and the stream and layer of each call; None: of no map."""
         import torch
 
-        sides = self.encoded.sides
-        layers: dict[str, dict[str, NDArray[np.float32]]] = {stream: {} for stream in sides}
+        part, sides = self.encoded.part, self.encoded.sides
+        specs = {
+            stream: CaptureSpec(PooledGrid(*map(each_token, side)), given=True)
+            for stream, side in sides.items()
+        }
+        read: list[CallWeights | None] = []
         with self._running(), torch.no_grad():
-            for place, call in zip(self.places, calls, strict=True):
-                if place is None:
+            for call in calls:
+                path = self.paths[id(call.module)]
+                stream = stream_at(path, call, sides, part)
+                if stream is None:
+                    read.append(None)
                     continue
-                stream, layer = place
-                spec = CaptureSpec(PooledGrid(*map(each_token, sides[stream])), given=True)
-                item = read_call(self.paths[id(call.module)], call.detached(), spec)
-                if item.broken is not None:
-                    raise not_finite(stream, layer, str(item.broken), dtype_of(self.model))
-                check_rows(item.weights[0], layer, self.model, stream)
-                layers[stream][layer] = item.weights[0]
-        route = f"{self.model.config._attn_implementation}, probed"
+                batch, heads, queries, _ = call.query.shape
+                if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
+                    raise AttentionError(
+                        f"the attention kernel of architecture '{part.config.model_type}' returns "
+                        "its heads together, so that one cannot be switched off"
+                    )
+                read.append(read_call(path, call.detached(), specs[stream]))
+        layers = by_layer([item for item in read if item], sides, part)
+        if set(layers) != set(sides):
+            raise AttentionError(
+                f"architecture '{part.config.model_type}' calls no attention kernel, so its heads "
+                "cannot be switched off one by one"
+            )
         captured = [
-            item for stream in layers for item in group(stream, layers[stream], route=route)
+            item
+            for stream, own in layers.items()
+            for item in as_captured(stream, own, specs[stream], part)
         ]
         attention = self.encoded.finished(captured, self.asked.task, output)
-        shown = {
-            (item.stream, layer): (found.stream, layer)
-            for item, found in zip(captured, attention.maps, strict=True)
+        # A stream is named by what its weights turn out to be.
+        places = {
+            id(layers[item.stream][layer]): (made.stream, layer)
+            for item, made in zip(captured, attention.maps, strict=True)
             for layer in item.layers
         }
-        self.places = [place and shown[place] for place in self.places]
-        return attention
+        return attention, [places.get(id(item)) for item in read]
 
-    def _check_blocks(self) -> None:
-        """Use what layers return only where the model then says the same as it does whole."""
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """The layers that need not be run again, if the model then says the same as it does whole.
+
+        Else none.
+        """
         import torch
 
-        if self.checked:
-            return
-        self.checked, blocks = True, self.blocks
-        for count in {len(blocks) // 2, len(blocks)} - {0}:
+        # The last layer alone may need what the others leave behind (Gemma 3n their keys), or some.
+        for count in {3 * len(self._noted) // 4, len(self._noted) - 1} - {0, -1}:
+            first = self._noted[count - 1].calls.stop
             try:
-                first = blocks[count - 1].calls.stop
-                found = self._changed([Change(), Change()], first, None)
-                same = torch.allclose(found, self.plain.expand_as(found), atol=1e-5, equal_nan=True)
+                found = self._changed([Change(), Change()], first, self._noted)
             except ModelError:
-                same = False
-            if not same:
-                self.blocks = []
-                return
+                return []
+            plain = self.chances(self.rows).expand_as(found)
+            if not torch.allclose(found, plain, atol=1e-5, equal_nan=True):
+                return []
+        return self._noted
 
     def _first_call(self, change: Change) -> int:
         """The number of the first kernel call that a change changes."""
-        heads = {(at.stream, at.layer) for at in change.heads}
         for number, place in enumerate(self.places):
             if place is None:
                 continue
             stream, layer = place
             cut = any(at.stream == stream and at.layer in (None, layer) for at in change.links)
             hidden = any(at.side == self.sides[stream][1] for at in change.tokens)
-            if place in heads or cut or hidden:
+            if cut or hidden or change.heads_of(*place):
                 return number
         return len(self.places)
 
     def _changed(
-        self, changes: Sequence[Change], first: int, instead: HeadOutputs | None
+        self,
+        changes: Sequence[Change],
+        first: int,
+        blocks: Sequence[Block],
+        instead: HeadOutputs | None = None,
     ) -> Tensor:
-        """Log-probabilities (changes, outputs, choices), from one pass."""
+        """Log-probabilities (changes, outputs, choices), from one pass.
+
+        The blocks that lie before the first changed call are not run.
+        """
         import torch
 
         count = len(changes)
         inputs = expanded(dict(self.asked.inputs), count)
-        done = [block for block in self.blocks if block.calls.stop <= first]
-        edit = self._edit(changes, instead, [number for block in done for number in block.calls])
+        done = [block for block in blocks if block.calls.stop <= first]
+        edit = self._edit(changes, instead, {number for block in done for number in block.calls})
+        if self._keeps_rows:
+            rows = [output.row for output in self.outputs]
+            inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device)
         with self._running(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
             for block in done:
                 stack.enter_context(returning(block.module, expanded(block.returned, count)))
-            if not self._keeps_rows:
-                logits = in_rows(self.model(**inputs).logits)
-                return log_probabilities(logits, self.outputs, self.model.config)
-            kept = torch.tensor([output.row for output in self.outputs], device=self.model.device)
-            logits = self.model(**inputs, logits_to_keep=kept).logits
-            outputs = [replace(output, row=row) for row, output in enumerate(self.outputs)]
-            return log_probabilities(logits, outputs, self.model.config)
+            logits = self.model(**inputs).logits
+            return self.chances(wide(logits) if self._keeps_rows else self.rows_of(logits))
 
     def _edit(
         self, changes: Sequence[Change], instead: HeadOutputs | None, done: Iterable[int] = ()
@@ -375,18 +389,15 @@ class KernelExperiment:
 
         The calls whose numbers are `done` are not made.
         """
-        left_out = set(done)
-        counts = Counter(
-            path for path, own in self.numbers.items() for number in own if number in left_out
-        )
+        # A model that writes makes the calls of a module again and again.
+        turns = {
+            path: cycle([self.places[number] for number in own if number not in done])
+            for path, own in self.numbers.items()
+        }
 
         def edit(call: Call) -> Any:
-            path = self.paths.get(id(call.module))
-            if path not in self.numbers:
-                return None
-            numbers = self.numbers[path]
-            place = self.places[numbers[counts[path] % len(numbers)]]
-            counts[path] += 1
+            turn = turns.get(self.paths.get(id(call.module), ""))
+            place = None if turn is None else next(turn)
             if place is None:
                 return None
             return changed_output(call, changes, place, self.sides[place[0]], instead)
@@ -394,42 +405,43 @@ class KernelExperiment:
         return edit
 
 
-class EagerExperiment:
+class EagerExperiment(_Explained):
     """A model that can be asked for gradients only; fulfils `attnviz.core.effects.Experiment`."""
 
     def __init__(self, asked: Asked, reason: str) -> None:
         import torch
 
-        self.asked, self.reason = asked, reason
-        eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
-        with running(asked.model, asked.what), torch.enable_grad():
-            output, self.attention, layers = run_eager(eager)
-            logits: Any = getattr(output, "logits", None)
-            self.outputs = asked.outputs(logits)
-            total = asked.total(logits, self.outputs)
-            self.slopes = layer_gradients(total, [layer for _, layer in layers], eager.kind)
+        self.reason = reason
+        self.eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
+        with quiet(), running(asked.model, asked.what), torch.enable_grad():
+            output, self.attention, self.layers = run_eager(self.eager)
+        self.logits: Any = getattr(output, "logits", None)
+        super().__init__(asked, self.logits)
 
-    def run(
-        self, changes: Sequence[Change], instead: HeadOutputs | None = None
-    ) -> Iterator[NDArray[np.floating]]:
-        """Refused: nothing can be switched off."""
+    def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
+        """How a score of the logits changes with each weight of each map."""
+        with quiet(), running(self.asked.model, self.asked.what):
+            layers = [layer for _, layer in self.layers]
+            found = layer_gradients(score(self.logits), layers, self.eager.kind)
+        return stack_like(self.attention, found)
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        """Refused: nothing can be switched off, and what a single head puts out is not known."""
         raise AttentionError(self.reason)
 
-    def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """How the sum of the outputs' log-probabilities changes with each weight of each map."""
-        return stack_like(self.attention, self.slopes)
+    run = head_outputs = write = _refuse
 
-    def head_outputs(self) -> HeadOutputs:
-        """Refused: what a single head puts out is not known."""
-        raise AttentionError(self.reason)
 
-    def spell(self, number: int) -> str:
-        """What a choice is called."""
-        return self.asked.spell(number)
+ModelExperiment: TypeAlias = KernelExperiment | EagerExperiment
 
-    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
-        """Refused: nothing can be switched off."""
-        raise AttentionError(self.reason)
+
+def _read_from(last: NDArray[Any]) -> tuple[int, ...]:
+    """The positions that a classifier reads: those whose last attention its score hangs on.
+
+    Whether it reads [CLS], the last token or the mean of all is so seen, not looked up.
+    """
+    rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
+    return tuple(rows.tolist()) or tuple(range(last.shape[1]))
 
 
 def changed_output(
@@ -439,33 +451,36 @@ def changed_output(
     sides: tuple[str, str],
     instead: HeadOutputs | None,
 ) -> Any:
-    """A call's output (batch, queries, heads, value size) with each item's change made in it.
+    """A call's output (batch, queries, heads, value size) with each item's change made in it."""
+    batch, queries, heads, _ = call.output.shape
+    shape = (heads, queries, call.key.shape[2])
+    found, hidden = call.output.clone(), {}
+    for number, change in enumerate(changes):
+        off = change.heads_of(*place)
+        put_heads(
+            found[number], {head: None if instead is None else instead[place][head] for head in off}
+        )
+        cells = change.hidden(*place, sides, shape) if change.links or change.tokens else None
+        if cells is not None:
+            hidden[number] = cells
+    for rows, kept in without_keys(call, hidden, batch) if hidden else ():
+        found[rows] = kept[rows]
+    return found
 
-    None: nothing changes here.
+
+def put_heads(output: Tensor, heads: Mapping[int, NDArray[np.floating] | None]) -> None:
+    """Let heads put out other rows, in place, in what a kernel gave: (…, queries, heads, size).
+
+    Of one row each query gets it, of None zeros; fewer than there are queries are given over again.
     """
     import torch
 
-    batch, queries, heads, _ = call.output.shape
-    shape = (heads, queries, call.key.shape[2])
-    found: Any = None
-    hidden = {}
-    for number, change in enumerate(changes):
-        off = change.heads_of(*place)
-        if off and found is None:
-            found = call.output.clone()
-        for head in off:
-            rows = np.zeros((1, 1)) if instead is None else instead[place][head]
-            if len(rows) != 1:  # as many as the text has; of one that is being written, over again
-                rows = np.resize(rows, (queries, rows.shape[1]))
-            found[number, :, head] = torch.as_tensor(rows).to(found)
-        if change.links or change.tokens:
-            cells = change.hidden(*place, sides, shape)
-            if cells is not None:
-                hidden[number] = cells
-    for rows, kept in without_keys(call, hidden, batch):
-        found = call.output.clone() if found is None else found
-        found[rows] = kept[rows]
-    return found
+    for head, rows in heads.items():
+        if rows is None:
+            output[..., head, :] = 0
+        else:
+            whole = np.resize(rows, (output.shape[-3], rows.shape[1])) if len(rows) > 1 else rows
+            output[..., head, :] = torch.as_tensor(whole).to(output)
 
 
 def without_keys(
@@ -478,28 +493,26 @@ def without_keys(
     """
     import torch
 
-    patterns: dict[int, list[Any]] = {}
-    for number, cells in hidden.items():
-        sets = np.unique(cells[cells.any(-1)], axis=0)
-        patterns[number] = [(keys, (cells == keys).all(-1).T) for keys in sets]
+    patterns = {
+        number: [
+            (keys, (cells == keys).all(-1).T) for keys in np.unique(cells[cells.any(-1)], axis=0)
+        ]
+        for number, cells in hidden.items()
+    }
     value = call.value
-    whole = sink = None
-    for turn in range(max(map(len, patterns.values()), default=0)):
+    whole = call.mix(torch.ones_like(value))[..., :1]
+    lost = 1 - whole
+    rounded = ROUNDED * torch.finfo(lost.dtype).eps if call.options.get("s_aux") is None else 0
+    sink = lost.where(lost > rounded, 0)
+    for turn in range(max(map(len, patterns.values()))):
         shown = np.ones((batch, value.shape[2]), dtype=np.bool_)
         rows = np.zeros(call.output.shape[:3], dtype=np.bool_)
         for number, own in patterns.items():
             if turn < len(own):
-                keys, where = own[turn]
-                shown[number], rows[number] = ~keys, where
+                keys, rows[number] = own[turn]
+                shown[number] = ~keys
         seen = torch.as_tensor(shown, device=value.device)[:, None, :, None]
         left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
-        if whole is None:
-            whole = call.mix(torch.ones_like(value))[..., :1]
-            lost = 1 - whole
-            rounded = (
-                ROUNDED * torch.finfo(lost.dtype).eps if call.options.get("s_aux") is None else 0
-            )
-            sink = torch.where(lost > rounded, lost, torch.zeros_like(lost))
         share = (left + sink) / (whole + sink)
         yield torch.as_tensor(rows, device=value.device), call.mix(value * seen) / share
 
@@ -558,18 +571,3 @@ def layers_of(model: Any) -> Iterable[Any]:
         if isinstance(module, nn.ModuleList) and not any(name.startswith(one) for one in inside):
             inside.append(f"{name}.")
             yield from module
-
-
-def in_rows(logits: Tensor) -> Tensor:
-    """Logits of shape (batch, rows, choices); of one decision a text there is a single row."""
-    return logits[:, None] if logits.ndim == 2 else logits
-
-
-def log_probabilities(logits: Tensor, outputs: Sequence[Output], config: Any) -> Tensor:
-    """Log p of each output's choices, (batch, outputs, choices)."""
-    from torch.nn import functional
-
-    rows = wide(logits[:, [output.row for output in outputs]])
-    if getattr(config, "problem_type", None) == "multi_label_classification":
-        return functional.logsigmoid(rows)
-    return rows.log_softmax(-1)

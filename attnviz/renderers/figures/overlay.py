@@ -103,7 +103,7 @@ def overlay_grid(
     image = np.full((down.pixels, across.pixels, 3), 255, dtype=np.uint8)
     for layer, row in enumerate(weights):
         for head, patches in enumerate(row):
-            if np.isfinite(patches).all():
+            if np.isfinite(patches).any():
                 top, left = layer * high, head * wide
                 image[top : top + tile.shape[0], left : left + tile.shape[1]] = blended(
                     tile, patches, limits
@@ -112,7 +112,7 @@ def overlay_grid(
     figure, axes = framed(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, layers, across, heads, face)
     if seen.outlined is not None:
-        for layer, head in np.argwhere(np.isfinite(weights).all(axis=(2, 3))):
+        for layer, head in np.argwhere(np.isfinite(weights).any(axis=(2, 3))):
             corner = (layer * high, head * wide)
             _outline(axes, seen.outlined, tile.shape[:2], corner, 0.6)
     return figure

@@ -240,9 +240,12 @@ def test_cells_without_a_value_say_so_and_links_with_effects_lead_to_them(
     rows = list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
     empty = [(row["query_position"], row["key_position"]) for row in rows if not row["weight"]]
     assert empty == [("0", "0"), ("1", "0")]
-    opened.tab.get_by_text("weight .900, measured .500").first.click()
+    opened.tab.get_by_text("weight .900, estimated .250").first.click()
     assert "sat" in opened.text("#readout")
+    assert "attend" not in opened.text("#readout")
     assert opened.fragment()["heads"] == "0.1"
+    opened = open_page(page(effects()), "view=text")
+    assert "attend" not in opened.text("#stage")
 
 
 def test_lenses_of_a_stream_have_a_switch(open_page: Open) -> None:

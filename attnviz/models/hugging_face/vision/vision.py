@@ -30,20 +30,18 @@ from attnviz.models.hugging_face.capture.passes import dtype_of
 from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.experiment import Asked, experiment_of
-from attnviz.models.hugging_face.gradient import (
-    chosen_class,
-    class_name,
-    class_output,
-    gradients_of,
-    no_head,
-)
+from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
 from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.outputs import (
+    chosen_class,
+    class_name,
+    no_head,
+)
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
     PictureReader,
@@ -53,7 +51,6 @@ from attnviz.models.hugging_face.vision.pictures import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 
@@ -102,16 +99,9 @@ class VisionModel(PictureReader):
 
         `wanted` is a class by name or number; None: the likeliest.
         """
-        picture = self._picture(query)
-        if self.task is None:
-            raise no_head(self.name, self.model)
-        with quiet():
-            return gradients_of(
-                self._eager(self.model, picture),
-                lambda logits: chosen_class(self.model.config, logits[0], wanted),
-            )
+        return self.experiment(query, wanted).explained()
 
-    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model with a picture before it, to be run with parts of it switched off."""
         picture = self._picture(query)
         if self.task is None:
@@ -123,7 +113,7 @@ class VisionModel(PictureReader):
                 self.model,
                 encoded.inputs,
                 encoded,
-                lambda logits: (class_output(self.model.config, logits[0], wanted),),
+                lambda logits: (chosen_class(self.model.config, logits[0], wanted),),
                 partial(class_name, self.model.config),
                 self.task,
                 what=SIDE,
@@ -133,7 +123,9 @@ class VisionModel(PictureReader):
     def values(self, query: Query) -> ValueVectors:
         """What each head makes of each patch of a picture."""
         with quiet():
-            return value_vectors(self._eager(self.tower, self._picture(query)))
+            encoded = self._encoded(self.tower, self._picture(query))
+            eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
+            return value_vectors(eager)
 
     def _picture(self, query: Query) -> Picture:
         """A query's picture, unless its lens needs every token to see every other one in vain."""
@@ -144,10 +136,6 @@ class VisionModel(PictureReader):
                 "attend to every other one: use --lens raw"
             )
         return picture
-
-    def _eager(self, part: Any, picture: Picture) -> EagerInputs:
-        encoded = self._encoded(part, picture)
-        return EagerInputs(eager_copy(part), encoded.inputs, encoded, SIDE)
 
     def _encoded(self, part: Any, picture: Picture) -> EncodedQuery:
         inputs = self.inputs(picture)

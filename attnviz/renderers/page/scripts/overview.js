@@ -5,6 +5,7 @@ import { everyHead, layerCodes, weightTable } from "./model.js";
 import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
 import { beginning } from "./labels.js";
+import { numberElement } from "./readout.js";
 import { make } from "./surface.js";
 import { codePixels, drawThumbnail, thumbnailSize } from "./thumbnail.js";
 
@@ -54,11 +55,11 @@ export function createOverview(element, store) {
 
   /** A link with its weight and its effect; a click shows it. @param {import("./types.js").EffectLink} link */
   function effectButton({ ends, where, place, numbers: [weight, estimated, measured] }) {
-    const cut = measured === null ? "" : `, measured ${spell(measured)}`;
+    const guess = measured === null ? "" : `, estimated ${spell(estimated)}`;
     const button = make("button", { type: "button" }, [
       ...linked(ends[0], ends[1]),
-      make("b", {}, [spell(estimated)]),
-      make("small", {}, [`weight ${spell(weight)}${cut} · ${where}`]),
+      numberElement(measured ?? estimated),
+      make("small", {}, [`weight ${spell(weight)}${guess} · ${where}`]),
     ]);
     button.disabled = !place;
     if (place) button.addEventListener("click", () => point(place));
@@ -163,7 +164,7 @@ export function createOverview(element, store) {
       const [row, column] = [Math.floor(at / columns), at % columns];
       const button = make("button", { type: "button" }, [
         ...linked(map.queries.tokens[row].text, map.keys.tokens[column].text),
-        make("b", {}, [spell(table[code + map.levels])]),
+        numberElement(table[code + map.levels]),
         make("small", {}, [`layer ${map.layers[layer]} head ${map.heads[head]}`]),
       ]);
       button.addEventListener("click", () => point([layer, head, row, column]));
