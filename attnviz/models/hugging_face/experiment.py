@@ -279,11 +279,7 @@ class KernelExperiment:
             if seen != (1, heads, *sides[name]):
                 path = self.paths[id(call.module)]
                 raise wrong_shape(path, config.model_type, seen, sides[name])
-            if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
-                raise AttentionError(
-                    f"the attention kernel of architecture '{config.model_type}' returns its "
-                    "heads together, so that one cannot be switched off"
-                )
+            check_apart(call, config.model_type)
         return [None if stream is None else (stream, next(names[stream])) for stream in streams]
 
     def _read(self, calls: Sequence[Call], output: Any) -> Attention:
@@ -430,6 +426,16 @@ class EagerExperiment:
     def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
         """Refused: nothing can be switched off."""
         raise AttentionError(self.reason)
+
+
+def check_apart(call: Call, kind: str) -> None:
+    """Refuse a kernel that returns its heads together."""
+    batch, heads, queries, _ = call.query.shape
+    if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
+        raise AttentionError(
+            f"the attention kernel of architecture '{kind}' returns its heads together, so that "
+            "one cannot be switched off"
+        )
 
 
 def changed_output(
