@@ -5,10 +5,12 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
     from attnviz.core.errors import AttnvizError
     from attnviz.models.hugging_face.ablated import ablated
+    from attnviz.runs.ablation import AblationResult, ablate
     from attnviz.runs.pipeline import Result, attend, load
 
 __version__ = "0.1.0"
 __all__ = [
+    "AblationResult",
     "Attention",
     "AttentionMap",
     "AttnvizError",
@@ -16,12 +18,14 @@ __all__ = [
     "Provenance",
     "Result",
     "Token",
+    "ablate",
     "ablated",
     "attend",
     "load",
 ]
 
 _HOMES = {
+    "AblationResult": "runs.ablation",
     "Attention": "core.attention_map",
     "AttentionMap": "core.attention_map",
     "AttnvizError": "core.errors",
@@ -29,6 +33,7 @@ _HOMES = {
     "Provenance": "core.attention_map",
     "Result": "runs.pipeline",
     "Token": "core.attention_map",
+    "ablate": "runs.ablation",
     "ablated": "models.hugging_face.ablated",
     "attend": "runs.pipeline",
     "load": "runs.pipeline",

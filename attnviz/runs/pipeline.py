@@ -42,9 +42,12 @@ class Result(Attention):
 
     Attributes:
         choice: what was chosen of it, which says what its pictures open on.
+        origin, query: what `attend` was asked, which `ablate` asks again; None of saved maps.
     """
 
     choice: Choice = field(default_factory=Choice)
+    origin: Origin | None = None
+    query: Query | None = None
 
     def heatmap(self, file: str | Path | None = None) -> Figure:
         """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""
@@ -81,12 +84,7 @@ class Result(Attention):
         return views_of(self, self.choice)
 
     def _draw(self, picture: str, file: str | Path | None) -> Figure:
-        figure = draw(self, picture, self._views)
-        if file is not None:
-            from attnviz.renderers.figures.figure import figure_bytes
-
-            Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file))))
-        return figure
+        return written(draw(self, picture, self._views), file)
 
     def _repr_png_(self) -> bytes:
         return picture_bytes(self, "heatmap", ".png", self._views)
@@ -96,6 +94,15 @@ class Result(Attention):
 
         # What a notebook shows it also saves, so a page in it stays small.
         return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views))
+
+
+def written(figure: Figure, file: str | Path | None) -> Figure:
+    """A picture, also written to a .png, .svg or .pdf if one is given."""
+    if file is not None:
+        from attnviz.renderers.figures.figure import figure_bytes
+
+        Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file))))
+    return figure
 
 
 def attend(text: str, target: str | None = None, **options: Any) -> Result:
@@ -110,14 +117,15 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
 
     Returns:
         `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
-        `.save()`.
+        `.save()`; with `lens="effect"` weights are effects in nats, and `.measured`, `.idle` and
+        `.decisive` list links with their effects.
 
     Raises:
         AttnvizError: what the command line would say in one line.
     """
     command: Command = options.pop("command", "self" if target is None else "cross")
     choose(command, ("self", "cross", "co"), "command")
-    origin, choice = _split_options(options)
+    origin, choice = split_options(options)
     check_choice(choice)
     check_kept(origin, choice)
     source = open_source(origin, command, with_head=needs_head(choice.lens))
@@ -125,7 +133,9 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
         check_text(text)
         if target is not None:
             check_text(target, "target")
-    return attend_one(source, Text("0", text, target), choice, command)
+    asked = Text("0", text, target)
+    found = attend_one(source, asked, choice, command)
+    return replace(found, origin=origin, query=_query_of(asked, command))
 
 
 def load(file: str | Path) -> list[Result]:
@@ -285,7 +295,8 @@ def as_result(attention: Attention, choice: Choice) -> Result:
     return Result(**known, choice=choice)
 
 
-def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
+def split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
+    """Options by name, as Python values, parted into where attention comes from and which."""
     known = [{item.name for item in fields(half)} for half in (Origin, Choice)]
     for name in options:
         choose(name, sorted(set().union(*known)), "option")

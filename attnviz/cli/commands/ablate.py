@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,13 +18,14 @@ from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.open import check_origin, open_source
-from attnviz.renderers.reports import Data
-from attnviz.renderers.text.effects import ablation_json, ablation_table, ablation_tsv
-from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, head_outputs
+from attnviz.runs.ablation import (
+    Ablation,
+    AblationStudy,
+    ablate_text,
+    ablation_data,
+    head_outputs,
+)
 from attnviz.storage.texts import BadText, Text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @with_options(
@@ -110,7 +110,7 @@ def ablate(
             result = study.report()
             for note in result.notes:
                 report.say(note)
-            report.add(_data(result, top))
+            report.add(ablation_data(result, top))
         report.finish()
         report.say_done(f"{study.texts} text{'s' * (study.texts != 1)}")
     raise typer.Exit(report.status if study.texts else 1)
@@ -118,10 +118,7 @@ def ablate(
 
 def check(asked: Ablation, reference: str | None, grid: Path | None, words: Path | None) -> None:
     """Refuse what contradicts itself before a model loads."""
-    if reference is not None and asked.by == "zero":
-        raise UsageError("--reference gives what --by mean and resample put in: add --by mean")
-    if asked.by == "resample" and reference is None:
-        raise UsageError("--by resample draws positions from other texts: add --reference FILE")
+    asked.check_reference(given=reference is not None)
     if grid is not None and (asked.joint or asked.each not in (None, "heads")):
         raise UsageError("--grid colours every head by its effect: use it with --each heads")
     if words is not None and asked.each != "tokens":
@@ -160,18 +157,3 @@ def reference_banks(
             raise text.error
         found.append(head_outputs(source, text, asked))
     return found
-
-
-def _data(report: AblationReport, top: int) -> Data:
-    from attnviz.renderers.figures import effects
-
-    def drawn(name: str) -> Figure:
-        figure: Figure = getattr(effects, f"effect_{name}")(report)
-        return figure
-
-    return Data(
-        text=lambda display: ablation_table(report, top, display),
-        rows=lambda: ablation_tsv(report),
-        document=lambda: ablation_json(report),
-        figures={name: partial(drawn, name) for name in ("bars", "grid", "words")},
-    )

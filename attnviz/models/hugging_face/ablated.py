@@ -168,7 +168,8 @@ class _Positions:
     """Which positions of the queries are text, and not padding, as far as masks say so."""
 
     def __init__(self, streams: dict[Any, str]) -> None:
-        self.streams, self.of_target = streams, None
+        self.streams = streams
+        self.of_target: Tensor | None = None
 
     def of(self, call: Call) -> Tensor | None:
         """Ones where a query is text, (batch, queries, 1, 1); None: a kernel of another model."""
@@ -178,7 +179,7 @@ class _Positions:
         if stream is None:
             return None
         batch, _, queries, _ = call.query.shape
-        every = call.query.new_ones(batch, queries, 1, 1, dtype=torch.float32)
+        every: Tensor = call.query.new_ones(batch, queries, 1, 1, dtype=torch.float32)
         if stream == "cross":  # its mask tells the padding of the keys only
             return every if self.of_target is None else self.of_target
         if queries < call.key.shape[2]:
