@@ -135,7 +135,7 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
             check_text(target, "target")
     asked = Text("0", text, target)
     found = attend_one(source, asked, choice, command)
-    return replace(found, origin=origin, query=_query_of(asked, command))
+    return replace(found, origin=origin, query=query_of(asked, command))
 
 
 def load(file: str | Path) -> list[Result]:
@@ -189,7 +189,7 @@ def attend_chunk(
     The numbers depend on the chunk alone, of which at most `batch_size` texts are read at once;
     None: as many as fit.
     """
-    queries = [_query_of(text, command) for text in chunk if isinstance(text, Text)]
+    queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
     attended = source.attend(queries, batch_size=batch_size)
@@ -198,7 +198,7 @@ def attend_chunk(
             yield text.error
             continue
         try:
-            yield _view_next(source, _query_of(text, command), attended, choice, text)
+            yield _view_next(source, query_of(text, command), attended, choice, text)
         except InputError as error:
             if not text.where:
                 raise
@@ -207,11 +207,12 @@ def attend_chunk(
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
-    query = _query_of(text, command)
+    query = query_of(text, command)
     return _view_next(source, query, source.attend([query]), choice, text)
 
 
-def _query_of(text: Text, command: Command) -> Query:
+def query_of(text: Text, command: Command) -> Query:
+    """What is asked of a source about a text."""
     kind: Kind = "pair" if command == "self" and text.target is not None else command
     return Query(text.text, text.target, kind)
 
