@@ -4,6 +4,7 @@ TYPE_CHECKING = False  # typing is not loaded for this: until a run answers Ctrl
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
     from attnviz.core.errors import AttnvizError
+    from attnviz.models.hugging_face.ablated import ablated
     from attnviz.runs.pipeline import Result, attend, load
 
 __version__ = "0.1.0"
@@ -15,6 +16,7 @@ __all__ = [
     "Provenance",
     "Result",
     "Token",
+    "ablated",
     "attend",
     "load",
 ]
@@ -27,6 +29,7 @@ _HOMES = {
     "Provenance": "core.attention_map",
     "Result": "runs.pipeline",
     "Token": "core.attention_map",
+    "ablated": "models.hugging_face.ablated",
     "attend": "runs.pipeline",
     "load": "runs.pipeline",
 }

@@ -81,12 +81,7 @@ class Result(Attention):
         return views_of(self, self.choice)
 
     def _draw(self, picture: str, file: str | Path | None) -> Figure:
-        figure = draw(self, picture, self._views)
-        if file is not None:
-            from attnviz.renderers.figures.figure import figure_bytes
-
-            Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file))))
-        return figure
+        return written(draw(self, picture, self._views), file)
 
     def _repr_png_(self) -> bytes:
         return picture_bytes(self, "heatmap", ".png", self._views)
@@ -96,6 +91,15 @@ class Result(Attention):
 
         # What a notebook shows it also saves, so a page in it stays small.
         return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views))
+
+
+def written(figure: Figure, file: str | Path | None) -> Figure:
+    """A picture, also written to a .png, .svg or .pdf if one is given."""
+    if file is not None:
+        from attnviz.renderers.figures.figure import figure_bytes
+
+        Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file))))
+    return figure
 
 
 def attend(text: str, target: str | None = None, **options: Any) -> Result:
@@ -110,7 +114,8 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
 
     Returns:
         `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
-        `.save()`.
+        `.save()`; with `lens="effect"` weights are effects in nats, and `.measured`, `.idle` and
+        `.decisive` list links with their effects.
 
     Raises:
         AttnvizError: what the command line would say in one line.

@@ -297,12 +297,7 @@ class KernelExperiment(_Explained):
                 if stream is None:
                     read.append(None)
                     continue
-                batch, heads, queries, _ = call.query.shape
-                if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
-                    raise AttentionError(
-                        f"the attention kernel of architecture '{part.config.model_type}' returns "
-                        "its heads together, so that one cannot be switched off"
-                    )
+                check_apart(call, part.config.model_type)
                 read.append(read_call(path, call.detached(), specs[stream]))
         layers = by_layer([item for item in read if item], sides, part)
         if set(layers) != set(sides):
@@ -442,6 +437,16 @@ def _read_from(last: NDArray[Any]) -> tuple[int, ...]:
     """
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
     return tuple(rows.tolist()) or tuple(range(last.shape[1]))
+
+
+def check_apart(call: Call, kind: str) -> None:
+    """Refuse a kernel that returns its heads together."""
+    batch, heads, queries, _ = call.query.shape
+    if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
+        raise AttentionError(
+            f"the attention kernel of architecture '{kind}' returns its heads together, so that "
+            "one cannot be switched off"
+        )
 
 
 def changed_output(

@@ -119,7 +119,7 @@ def by_layer(
     layers = dict[str, dict[str, CallWeights]]()
     for stream in sides:
         own = [item for item in found if match_stream(stream_of(item.path), sides) == stream]
-        names = layer_names([item.path for item in own], _attending(model.config))
+        names = layer_names([item.path for item in own], attending_layers(model.config))
         for name, item in zip(names, own, strict=True):
             if item.broken is not None:
                 raise not_finite(stream, name, str(item.broken), dtype_of(model))
@@ -281,7 +281,7 @@ def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str)
         )
 
 
-def _attending(config: Any) -> list[int]:
+def attending_layers(config: Any) -> list[int]:
     """The layers that have attention, of a model whose configuration names each layer's kind."""
     config = config.get_text_config()
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
@@ -296,7 +296,7 @@ def layer_numbers(config: Any, layers: Sequence[Any]) -> list[str]:
     A model that mixes attention with other layers either leaves gaps in what it gives out, or
     leaves those layers out; its configuration says which they are.
     """
-    numbers = _attending(config)
+    numbers = attending_layers(config)
     if all(layer is not None for layer in layers) and len(numbers) == len(layers):
         return [str(number) for number in numbers]
     return [str(number) for number, layer in enumerate(layers) if layer is not None]
