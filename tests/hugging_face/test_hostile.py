@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -273,9 +274,14 @@ def test_a_reference_that_is_no_commit_leads_nowhere(
     refused(attnviz("self", "a", "--model", "a"), "is neither a folder nor in the local cache")
 
 
-def test_a_shape_larger_than_its_place_is_refused(broken: Any, photo: Path) -> None:
+@pytest.mark.parametrize(
+    ("shape", "place"), [([HUGE, HUGE], [0, 4]), ([1], [math.inf, 4]), ([math.inf], [0, 4])]
+)
+def test_a_shape_that_does_not_fit_its_place_is_refused(
+    shape: list[float], place: list[float], broken: Any, photo: Path
+) -> None:
     folder = broken("bert", CONFIG, {})
-    header = {"x": {"dtype": "F32", "shape": [HUGE, HUGE], "data_offsets": [0, 4]}}
+    header = {"x": {"dtype": "F32", "shape": shape, "data_offsets": place}}
     text = json.dumps(header).encode()
     weights = len(text).to_bytes(8, "little") + text + bytes(4)
     (folder / "model.safetensors").write_bytes(weights)

@@ -245,7 +245,14 @@ def _read_header(file: Path) -> dict[str, dict[str, Any]]:
                 raise ValueError("a shape and its place do not agree")
             end = max(end, 8 + length + last)
             tensor |= {"dtype": str(tensor["dtype"]), "shape": shape}
-    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
+    except (
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        RecursionError,
+    ) as error:
         raise ModelError(
             f"'{file}' is not a complete safetensors file: download it again"
         ) from error
