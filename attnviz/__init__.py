@@ -2,33 +2,54 @@
 
 TYPE_CHECKING = False  # typing is not loaded for this: until a run answers Ctrl-C, little may pass
 if TYPE_CHECKING:
+    from attnviz.cli.functions import Findings, attend, attend_many, unload
     from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
     from attnviz.core.errors import AttnvizError
-    from attnviz.runs.pipeline import Result, attend, load
+    from attnviz.runs.pipeline import Result, load
 
 __version__ = "0.1.0"
 __all__ = [
     "Attention",
     "AttentionMap",
     "AttnvizError",
+    "Findings",
     "Focus",
     "Provenance",
     "Result",
     "Token",
+    "align",
     "attend",
+    "attend_many",
+    "compare",
+    "corpus",
+    "heads",
+    "image",
+    "lesson",
     "load",
+    "steps",
+    "unload",
 ]
 
 _HOMES = {
     "Attention": "core.attention_map",
     "AttentionMap": "core.attention_map",
     "AttnvizError": "core.errors",
+    "Findings": "cli.functions",
     "Focus": "core.attention_map",
     "Provenance": "core.attention_map",
     "Result": "runs.pipeline",
     "Token": "core.attention_map",
-    "attend": "runs.pipeline",
+    "align": "cli.functions",
+    "attend": "cli.functions",
+    "attend_many": "cli.functions",
+    "compare": "cli.functions",
+    "corpus": "cli.functions",
+    "heads": "cli.functions",
+    "image": "cli.functions",
+    "lesson": "cli.functions",
     "load": "runs.pipeline",
+    "steps": "cli.functions",
+    "unload": "cli.functions",
 }
 
 

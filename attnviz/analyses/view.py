@@ -180,7 +180,7 @@ def views(
     Through every lens at once, a view for each lens. No head comes before the mean where the
     reader chose heads or reduced them (`as_chosen`). The stream's `top` strongest links come along.
     """
-    if attention.lens == "all":
+    if attention.lens_name == "all":
         return [
             _view(attention, item, item.layers[-1], tuple(strongest_links(item, max(top, 1))), top)
             for item in attention.maps

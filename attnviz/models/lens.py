@@ -89,7 +89,9 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Att
         steps=(*provenance.steps, "lens all"),
     )
     shown = {"raw": focus} if focus else {}
-    return replace(attention, maps=tuple(maps), provenance=provenance, lens=ALL_LENSES, focus=shown)
+    return replace(
+        attention, maps=tuple(maps), provenance=provenance, lens_name=ALL_LENSES, focus=shown
+    )
 
 
 def ask_source(

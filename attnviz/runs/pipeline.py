@@ -20,15 +20,15 @@ from attnviz.core.query import Kind, Query
 from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
-from attnviz.models.open import open_source
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import format_of, picture_suffix
 from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
-from attnviz.storage.texts import BadText, Text, check_text
+from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from attnviz.core.attention_map import Link
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 NOTEBOOK_WEIGHTS = 2_500_000
@@ -41,9 +41,44 @@ class Result(Attention):
 
     Attributes:
         choice: what was chosen of it, which says what its pictures open on.
+        again: what attends to the same text with another choice; None where that is not known.
     """
 
     choice: Choice = field(default_factory=Choice)
+    again: Callable[[Choice], Result] | None = None
+
+    def select(
+        self, layer: int | str | None = None, head: int | str | None = None, **choice: Any
+    ) -> Result:
+        """A part of it: layers and heads by number or as "0-2"; other fields of `Choice` too."""
+        layers, heads = (None if value is None else str(value) for value in (layer, head))
+        made = Choice(layer=layers, head=heads, **choice)
+        check_choice(made)
+        return replace(apply_choice(self, made), again=self.again)
+
+    def stream(self, name: str) -> Result:
+        """One of its streams by name."""
+        return self.select(stream=name)
+
+    def words(self) -> Result:
+        """The same with the pieces of each word together: sums over keys, means over queries."""
+        return self.select(words=True)
+
+    def lens(self, name: str) -> Result:
+        """The same text through a lens.
+
+        Raises:
+            UsageError: the lens does not apply here, or the maps were not made by `attend`.
+        """
+        choice = replace(self.choice, lens=name)
+        check_choice(choice)
+        return apply_choice(self, choice) if self.again is None else self.again(choice)
+
+    def strongest(self, count: int = 10) -> list[Link]:
+        """The links of largest weight between words, over all layers and heads, largest first."""
+        from attnviz.analyses.links import strongest_links
+
+        return strongest_links(self.main, count)
 
     def heatmap(self, file: str | Path | None = None) -> Figure:
         """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""
@@ -75,6 +110,17 @@ class Result(Attention):
             Path(file).write_text(html, encoding="utf-8")
         return html
 
+    def __getstate__(self) -> list[Any]:
+        # What attends again may hold a model, and nothing of the result is in it.
+        return [getattr(self, item.name) for item in fields(self) if item.name != "again"] + [None]
+
+    def __repr__(self) -> str:
+        item = self.main
+        layers, heads, queries, keys = item.weights.shape
+        size = f"{layers} layers × {heads} heads · {queries} × {keys} tokens"
+        more = f" · {len(self.maps)} streams" if len(self.maps) > 1 else ""
+        return f"<Result {item.stream} · {self.provenance.title} · {size}{more}>"
+
     @property
     def _views(self) -> Views:
         return views_of(self, self.choice)
@@ -95,36 +141,6 @@ class Result(Attention):
 
         # What a notebook shows it also saves, so a page in it stays small.
         return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views))
-
-
-def attend(text: str, target: str | None = None, **options: Any) -> Result:
-    """The attention of a text over itself or, with a target, of the target over the text.
-
-    Args:
-        text: the text; with a target, the source whose tokens are the keys.
-        target: the text whose tokens are the queries.
-        options: the fields of `attnviz.core.options.Origin` (model, mechanism, causal, …) and of
-            `attnviz.core.options.Choice` (layer, head, reduce, …) by name; and `command="cross"`
-            to let the model write the target itself, or `command="co"`.
-
-    Returns:
-        `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
-        `.save()`.
-
-    Raises:
-        AttnvizError: what the command line would say in one line.
-    """
-    command: Command = options.pop("command", "self" if target is None else "cross")
-    choose(command, ("self", "cross", "co"), "command")
-    origin, choice = _split_options(options)
-    check_choice(choice)
-    check_kept(origin, choice)
-    source = open_source(origin, command, with_head=needs_head(choice.lens))
-    if origin.weights is None:
-        check_text(text)
-        if target is not None:
-            check_text(target, "target")
-    return attend_one(source, Text("0", text, target), choice, command)
 
 
 def load(file: str | Path) -> list[Result]:
@@ -265,19 +281,3 @@ def as_result(attention: Attention, choice: Choice) -> Result:
     """The same attention with its pictures and files, and what was chosen of it."""
     known = {item.name: getattr(attention, item.name) for item in fields(Attention)}
     return Result(**known, choice=choice)
-
-
-def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
-    known = [{item.name for item in fields(half)} for half in (Origin, Choice)]
-    for name in options:
-        choose(name, sorted(set().union(*known)), "option")
-    if options.get("weights") is not None:
-        options["weights"] = Path(options["weights"])
-    if isinstance(options.get("model"), Path):
-        options["model"] = str(options["model"])
-    for name, joint in (("layer", ","), ("head", ","), ("labels", " ")):
-        value = options.get(name)
-        if isinstance(value, int | list | tuple):
-            options[name] = joint.join(map(str, [value] if isinstance(value, int) else value))
-    origin, choice = ({name: options[name] for name in half & options.keys()} for half in known)
-    return Origin(**origin), Choice(**choice)

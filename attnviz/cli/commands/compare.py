@@ -17,7 +17,7 @@ from attnviz.cli.report import Report
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
-from attnviz.core.options import Choice, Options, Origin, opt
+from attnviz.core.options import Choice, Given, Options, Origin, opt
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.comparison import comparison_json, comparison_table, comparison_tsv
@@ -42,7 +42,7 @@ class Side:
     @property
     def saved(self) -> bool:
         """True where the text is a saved map's name."""
-        return Path(self.text).suffix.lower() in SAVED
+        return isinstance(self.text, Given) or Path(self.text).suffix.lower() in SAVED
 
 
 @with_options(
@@ -137,6 +137,9 @@ def _saved(name: str) -> Attention:
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import read_any
 
+    if isinstance(name, Given):
+        attention: Attention = name.things[0]
+        return attention
     found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
     if len(found) != 1:
         raise InputError(
@@ -203,6 +206,7 @@ def _data(
         document=lambda: comparison_json(found, sides),
         arrays=archive,
         figures={name: partial(_picture, found, captions, name) for name in ("heatmap", "grid")},
+        value=found,
     )
 
 

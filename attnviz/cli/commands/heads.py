@@ -131,7 +131,7 @@ def heads(
             for record, found in attend_all(work, read, engine):
                 advance(1)
                 kept = _measured(study, record, found, report, repeats=not repeat)
-                if kept is not None and (similar or scatter):
+                if kept is not None and (similar or scatter or options.collect is not None):
                     similarity.add(kept)
         if study.texts and repeat:
             _repeat(work.open(), study, report, options)
@@ -209,6 +209,7 @@ def _data(
             document=lambda: similarity_json(alike),
             figures=figures,
             about=about,
+            value=alike,
         )
     return Data(
         text=lambda display: measures_table(found, display, keep=order),
@@ -216,6 +217,7 @@ def _data(
         document=lambda: measures_json(found),
         figures=figures,
         about=about,
+        value=found,
     )
 
 
@@ -250,6 +252,7 @@ def relations(file: str, options: Options) -> int:
                 text=lambda display: treebank_table(result, display),
                 rows=lambda: treebank_tsv(result),
                 document=lambda: treebank_json(result),
+                value=result,
             )
         )
         report.finish()

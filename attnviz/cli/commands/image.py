@@ -193,7 +193,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
         return found
     # Heads are summed unless one is asked for, which only the map of their own has.
     name = "self" if choice.head is None else "self-by-head"
-    return replace(found, maps=(found.stream(name),))
+    return replace(found, maps=(found.map_of(name),))
 
 
 def flow_shown(attention: Attention, patch: str | None) -> Attention:
