@@ -2,10 +2,10 @@
 
 TYPE_CHECKING = False  # typing is not loaded for this: until a run answers Ctrl-C, little may pass
 if TYPE_CHECKING:
-    from attnviz.cli.functions import Findings, attend, attend_many, unload
+    from attnviz.cli.functions import Findings, unload
     from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
     from attnviz.core.errors import AttnvizError
-    from attnviz.runs.pipeline import Result, load
+    from attnviz.runs.pipeline import Result, from_dict, from_numpy, load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "attend_many",
     "compare",
     "corpus",
+    "from_dict",
+    "from_numpy",
     "heads",
     "image",
     "lesson",
@@ -44,6 +46,8 @@ _HOMES = {
     "attend_many": "cli.functions",
     "compare": "cli.functions",
     "corpus": "cli.functions",
+    "from_dict": "runs.pipeline",
+    "from_numpy": "runs.pipeline",
     "heads": "cli.functions",
     "image": "cli.functions",
     "lesson": "cli.functions",

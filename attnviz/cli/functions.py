@@ -10,6 +10,8 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -147,7 +149,7 @@ class Findings:
         return f"<pre>{escape(self.table())}</pre>"
 
 
-def attend(text: str, target: str | None = None, **options: Any) -> Result:
+def _attend(text: str, target: str | None = None, **options: Any) -> Result:
     """The attention of a text over itself or, with a target, of the target over the text.
 
     Args:
@@ -167,16 +169,21 @@ def attend(text: str, target: str | None = None, **options: Any) -> Result:
     if not isinstance(text, str):
         raise UsageError(f"the text is a {type(text).__name__}: of several, attend_many")
     command, origin, choice = _asked(options, "self" if target is None else "cross")
+    if origin.weights is None:
+        check_text(text)
+        if target is not None:
+            check_text(target, "target")
+    return _attended(origin, command, Text("0", text, target), choice)
+
+
+def _attended(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
     with evaluated(origin):
         source = opened(origin, command, with_head=needs_head(choice.lens))
-        if origin.weights is None:
-            check_text(text)
-            if target is not None:
-                check_text(target, "target")
-        return attend_one(source, Text("0", text, target), choice, command)
+        found = attend_one(source, text, choice, command)
+    return replace(found, again=partial(_attended, origin, command, text))
 
 
-def attend_many(
+def _attend_many(
     texts: Texts, *, batch_size: int | None = None, workers: int | None = None, **options: Any
 ) -> Iterator[Result | AttnvizError]:
     """The attention of each text or pair in order, or in its place why there is none.
@@ -189,8 +196,16 @@ def attend_many(
     work = AttendChunk(origin, choice, command, batch_size)
 
     def found() -> Iterator[Result | AttnvizError]:
-        with evaluated(origin), open_engine("local", workers, None) as engine:
-            for _, outcome in attend_all(work, chunks(iter(records)), engine):
+        with open_engine("local", workers, None) as engine:
+            results = attend_all(work, chunks(iter(records)), engine)
+            while True:
+                with evaluated(origin):  # between two results the model is its owner's
+                    record, outcome = next(results, (None, None))
+                if outcome is None:
+                    return
+                if isinstance(outcome, Result) and isinstance(record, Text):
+                    again = partial(_attended, origin, command, record)
+                    outcome = replace(outcome, again=again)
                 yield outcome
 
     return found()
@@ -241,7 +256,8 @@ def _opened(options: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def evaluated(origin: Origin) -> Iterator[None]:
     """Put a model from Python in evaluation mode, and each part back into its own behind it."""
-    parts = [*origin.model.things[0].modules()] if isinstance(origin.model, Given) else []
+    model = origin.model.things[0] if isinstance(origin.model, Given) else None
+    parts = [*getattr(model, "modules", list)()]
     modes = [part.training for part in parts]
     for part in parts:
         part.training = False
@@ -411,9 +427,8 @@ MODEL = {
 
 def described(name: str) -> tuple[inspect.Signature, str]:
     """How a function is called, and its docstring, both from the one list of options."""
-    if name in ("attend", "attend_many"):
-        shown: Callable[..., Any] = attend if name == "attend" else attend_many
-        own = inspect.signature(shown, eval_str=True).parameters.values()
+    if name in OWN:
+        own = inspect.signature(OWN[name], eval_str=True).parameters.values()
         parameters = [item for item in own if item.name != "options"]
         told = {item.name: "" for item in parameters}
         parameters.append(_keyword("command", Literal["self", "cross", "co"] | None, None))
@@ -421,7 +436,7 @@ def described(name: str) -> tuple[inspect.Signature, str]:
             for option, (annotation, option_of) in DECLARED[half].items():
                 parameters.append(_keyword(option, annotation, getattr(half(), option)))
                 told[option] = _helped(option_of.help, annotation, option_of.choices)
-        summary = inspect.getdoc(shown) or ""
+        summary = inspect.getdoc(OWN[name]) or ""
         returns: Any = Result if name == "attend" else Iterator[Result | AttnvizError]
     else:
         command = COMMANDS[name].load()
@@ -453,7 +468,14 @@ def described(name: str) -> tuple[inspect.Signature, str]:
     return signature, "\n".join([summary.rstrip(), "", "Options:", *lines])
 
 
+WIDER = {"layer": int | Sequence[int], "head": int | Sequence[int], "labels": Sequence[str]}
+"""What Python may give for some options besides the shell's text."""
+
+
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    if Path in (annotation, *get_args(annotation)):
+        annotation |= str
+    annotation = annotation | WIDER[name] if name in WIDER else annotation
     return inspect.Parameter(name, KEYWORD, default=default, annotation=annotation)
 
 
@@ -465,6 +487,8 @@ def function(name: str) -> Callable[..., Any]:
     """A command as a function of Python, with the command's options as its keywords."""
 
     def run(*arguments: Any, **options: Any) -> Any:
+        if name in OWN:
+            return OWN[name](*arguments, **options)
         return call(name, *arguments, **options)
 
     run.__name__ = run.__qualname__ = name
@@ -473,7 +497,11 @@ def function(name: str) -> Callable[..., Any]:
     return run
 
 
+OWN: dict[str, Callable[..., Any]] = {"attend": _attend, "attend_many": _attend_many}
+"""Functions that are no command's."""
+
+
 def __getattr__(name: str) -> Any:
-    if name in FUNCTIONS:
+    if name in FUNCTIONS or name in OWN:
         return globals().setdefault(name, function(name))
     raise AttributeError(f"module 'attnviz.cli.functions' has no attribute '{name}'")

@@ -5,15 +5,17 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, Values
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Kind, Query
@@ -27,12 +29,16 @@ from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
 
     from attnviz.core.attention_map import Link
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 NOTEBOOK_WEIGHTS = 2_500_000
 """More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
+
+
+Numbers: TypeAlias = "int | str | Sequence[int]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,11 +54,16 @@ class Result(Attention):
     again: Callable[[Choice], Result] | None = None
 
     def select(
-        self, layer: int | str | None = None, head: int | str | None = None, **choice: Any
+        self, layer: Numbers | None = None, head: Numbers | None = None, **choice: Any
     ) -> Result:
         """A part of it: layers and heads by number or as "0-2"; other fields of `Choice` too."""
-        layers, heads = (None if value is None else str(value) for value in (layer, head))
-        made = Choice(layer=layers, head=heads, **choice)
+
+        def spelt(which: Numbers | None) -> str | None:
+            if isinstance(which, str | None):
+                return which
+            return ",".join(map(str, np.atleast_1d(which)))
+
+        made = Choice(layer=spelt(layer), head=spelt(head), **choice)
         check_choice(made)
         return replace(apply_choice(self, made), again=self.again)
 
@@ -103,6 +114,12 @@ class Result(Attention):
         data = [renderer.add(self, self._views), renderer.finish()]
         path.write_bytes(b"".join(as_bytes(part) for part in data))
 
+    def to_dict(self) -> dict[str, Any]:
+        """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""
+        from attnviz.storage.documents import to_dataset
+
+        return to_dataset(self)
+
     def page(self, file: str | Path | None = None) -> str:
         """One interactive HTML file with every map, also written to a file if given."""
         html = page_html(self, shown=self._views)
@@ -141,6 +158,53 @@ class Result(Attention):
 
         # What a notebook shows it also saves, so a page in it stays small.
         return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views))
+
+
+def from_dict(dataset: Mapping[str, Any]) -> Result:
+    """What `Result.to_dict` gave, or `xarray.Dataset.to_dict` of it, as a result again.
+
+    Raises:
+        InputError: it is something else.
+    """
+    from attnviz.storage.documents import from_dataset
+
+    return as_result(from_dataset(dataset), Choice())
+
+
+def from_numpy(
+    weights: ArrayLike,
+    tokens: Sequence[str] | None = None,
+    key_tokens: Sequence[str] | None = None,
+    *,
+    values: Values = "share",
+) -> Result:
+    """Weights of one's own as a result, to be drawn, measured, compared and saved.
+
+    Args:
+        weights: (queries, keys), (heads, queries, keys) or (layers, heads, queries, keys).
+        tokens: names of the queries, and of the keys unless these have their own; else numbers.
+        key_tokens: names of the keys, where a target attends to a source.
+        values: "share" of a row's attention, or "signed" numbers.
+
+    Raises:
+        InputError: shapes, ranges or names that do not fit together.
+    """
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiu" or not 2 <= array.ndim <= 4:
+        raise InputError(f"weights are {array.dtype} of {array.ndim} axes, not numbers of 2 to 4")
+    array = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    cross = key_tokens is not None
+    sides = ("target", "source") if cross else ("text", "text")
+    names = (tokens, key_tokens if cross else tokens)
+    rows, columns = (
+        tuple(Token(str(name)) for name in (range(count) if given is None else given))
+        for given, count in zip(names, array.shape[2:], strict=True)
+    )
+    stream = "cross" if cross else "self"
+    item = AttentionMap(
+        stream, rows, columns, array, values=values, query_side=sides[0], key_side=sides[1]
+    )
+    return as_result(Attention((item,), Provenance("python", "your own weights")), Choice())
 
 
 def load(file: str | Path) -> list[Result]:
