@@ -1,11 +1,7 @@
-"""attnviz: see where a transformer looks, from the command line and from Python."""
+"""attnviz: see where a transformer looks, from the command line and from Python.
 
-TYPE_CHECKING = False  # typing is not loaded for this: until a run answers Ctrl-C, little may pass
-if TYPE_CHECKING:
-    from attnviz.cli.functions import Findings, unload
-    from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
-    from attnviz.core.errors import AttnvizError
-    from attnviz.runs.pipeline import Result, from_dict, from_numpy, load
+Types of the public names stand in `__init__.pyi`.
+"""
 
 __version__ = "0.1.0"
 __all__ = [

@@ -135,6 +135,16 @@ def test_results_are_measured_and_compared_as_they_are() -> None:
     assert "The dog sat" in compared.table()
 
 
+def test_pictures_show_themselves_in_a_notebook() -> None:
+    for figure in (
+        attend(TEXT).heatmap(),
+        attend(TEXT).links(),
+        attnviz.heads(TEXT).picture("scatter"),
+        attnviz.lesson("scaling").picture(),
+    ):
+        assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+
+
 def test_findings_are_saved_drawn_and_made_frames(tmp_path: Path) -> None:
     found = attnviz.heads(TEXT)
     found.save(tmp_path / "heads.json")
