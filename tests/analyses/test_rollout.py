@@ -100,7 +100,7 @@ def test_a_decoder_is_the_rollout_of_both_sequences_as_one() -> None:
     # The independent form: one matrix over source and target positions side by side.
     joint = np.eye(9)
     encoder, decoder, cross = (
-        given_pair.stream(name).weights.mean(1) for name in ("encoder", "decoder", "cross")
+        given_pair.map_of(name).weights.mean(1) for name in ("encoder", "decoder", "cross")
     )
     for step in encoder:
         block = np.eye(9)
