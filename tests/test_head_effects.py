@@ -38,9 +38,9 @@ def pairs(tmp_path: Path) -> Path:
 
 def by_head(rows: list[list[str]], column: str) -> dict[tuple[str, str, str], float]:
     """A column of a table with a head a line; without what is no head."""
-    first, place = rows[0].index("stream"), rows[0].index(column)
-    found = {(row[first], row[first + 1], row[first + 2]): row[place] for row in rows[1:]}
-    return {head: float(value) for head, value in found.items() if value}
+    stream, layer, head, place = map(rows[0].index, ("stream", "layer", "head", column))
+    found = {(row[stream], row[layer], row[head]): row[place] for row in rows[1:]}
+    return {name: float(value) for name, value in found.items() if value}
 
 
 @pytest.mark.parametrize("by", ["zero", "mean"])

@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects import rank_correlation
+from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.links import strongest_links
 from attnviz.core.attention_map import AttentionMap, Token, check_single_tokens

@@ -184,7 +184,7 @@ def views(
     Through every lens at once, a view for each lens. No head comes before the mean where the
     reader chose heads or reduced them (`as_chosen`). The stream's `top` strongest links come along.
     """
-    if attention.lens == "all":
+    if attention.lens_name == "all":
         return [_of_lens(attention, item, top) for item in attention.maps]
     item = attention.main
     links = tuple(strongest_links(item, max(top, 1)))
@@ -219,7 +219,7 @@ def first_focus(
         return focus if focus.head in item.heads else None
     if as_chosen or attention.provenance.trained is False:
         return None
-    return _largest_effect(item) if attention.lens == "effect" else head_worth_showing(item)
+    return _largest_effect(item) if attention.lens_name == "effect" else head_worth_showing(item)
 
 
 def _largest_effect(item: AttentionMap) -> Focus | None:
@@ -314,7 +314,7 @@ def _view(
     )
     shown, which = _matrix(of_layer, focus)
     found = attention.provenance.settings.get(AGREEMENT)
-    if attention.lens == "all" and isinstance(found, dict):
+    if attention.lens_name == "all" and isinstance(found, dict):
         agrees = found.get(item.stream)
         if isinstance(agrees, float):
             which += f", {AGREEMENT} {agrees:.2f}".replace(" -", " −")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Given, Options, opt
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
@@ -56,6 +56,8 @@ def count_records(
     **how: Any,
 ) -> int | None:
     """How many texts, good and bad, a file gives; None of what can be read only once."""
+    if isinstance(file, Given):
+        return len(file.things)
     if file == "-" or not Path(file).is_file():
         return None
     reading = reading_of(file, pairs=pairs, keep_blank=keep_blank, **how)
@@ -155,6 +157,8 @@ def texts_of(
         file = "-"
     if "-" in arguments and len(arguments) > 1:
         raise UsageError("- reads every text from stdin and stands alone: leave the others out")
+    if isinstance(file, Given):
+        return iter(file.things), True
     if file is not None or list(arguments) == ["-"]:
         how = reading_of(
             file or "-",

@@ -7,7 +7,7 @@ map is made, so that renderers and analyses need none of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -83,6 +83,17 @@ LINK_LISTS = {
 """The fields of an `Attention` that hold links with their effects, and what these are."""
 
 
+def _alike(one: Any, other: Any, kind: Any) -> bool:
+    """Whether two have equal fields, arrays by their numbers (NaN is equal to NaN)."""
+    pairs = ((getattr(one, item.name), getattr(other, item.name)) for item in fields(kind))
+    return all(
+        np.array_equal(first, second, equal_nan=True)
+        if isinstance(first, np.ndarray)
+        else first == second
+        for first, second in pairs
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionMap:
     """The attention of one stream.
@@ -119,6 +130,11 @@ class AttentionMap:
     blocks: tuple[int, int] = (1, 1)
     starts: tuple[int, int] = (0, 0)
     links: tuple[Link, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AttentionMap) and _alike(self, other, AttentionMap)
+
+    __hash__ = object.__hash__
 
     def position(self, axis: int, place: int) -> int:
         """The number in the text of the first token of a row (axis 0) or column (axis 1)."""
@@ -287,7 +303,7 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
     facts["two_way"] = provenance.source == "pocket"
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
-    facts["lens"] = lenses[-1] if lenses else "raw"
+    facts["lens_name"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
         read, written = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
         counts = None if read is None or written is None else (int(read), int(written))
@@ -314,6 +330,11 @@ class Projections:
     heads: tuple[str, ...]
     besides: str = ""
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Projections) and _alike(self, other, Projections)
+
+    __hash__ = object.__hash__
+
     def of(self, item: AttentionMap) -> Projections | None:
         """Those of a map's layers and heads; None where its rows and columns are others by now."""
         if not {*item.layers} <= {*self.layers} or not {*item.heads} <= {*self.heads}:
@@ -338,7 +359,7 @@ class Attention:
         id: the record's own name, or its number in the input.
         projections: for a stream, its queries and keys, if they were kept.
         decision: what a model with a head decided about the text, in words.
-        lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
+        lens_name: what the maps were seen through, "all" for every lens; "raw": they are weights.
         measured: of a lens that estimates effects, the links that were measured, largest first.
         idle: likewise links between words of much weight and little effect, the heaviest first.
         decisive: links between words of little weight and much effect, the largest effect first.
@@ -357,7 +378,7 @@ class Attention:
     projections: Mapping[str, Projections] = field(default_factory=dict)
     parts: Parts | None = None
     decision: str = ""
-    lens: str = "raw"
+    lens_name: str = "raw"
     two_way: bool = False
     measured: tuple[Measured, ...] = ()
     idle: tuple[Measured, ...] = ()
@@ -406,10 +427,15 @@ class Attention:
         measured, idle, decisive = map(those, (self.measured, self.idle, self.decisive))
         return replace(self, measured=measured, idle=idle, decisive=decisive)
 
-    def stream(self, name: str) -> AttentionMap:
+    def map_of(self, name: str) -> AttentionMap:
         """The map of one stream; a UsageError where there is none."""
         name = choose(name, [item.stream for item in self.maps], "stream")
         return next(item for item in self.maps if item.stream == name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Attention) and _alike(self, other, Attention)
+
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Experimenting, Explaining, Source, Transforming
 
 if TYPE_CHECKING:
-    from attnviz.analyses.faithfulness import TokenScores
+    from attnviz.analyses.effects.faithfulness import TokenScores
     from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import ValueVectors
 
@@ -113,12 +113,14 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
         steps=(*provenance.steps, "lens all"),
     )
     shown = {"raw": focus} if focus else {}
-    return replace(attention, maps=tuple(maps), provenance=provenance, lens=ALL_LENSES, focus=shown)
+    return replace(
+        attention, maps=tuple(maps), provenance=provenance, lens_name=ALL_LENSES, focus=shown
+    )
 
 
 def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
     """What each lens says of each token; the values are those of the text that was run."""
-    from attnviz.analyses.faithfulness import token_scores
+    from attnviz.analyses.effects.faithfulness import token_scores
 
     own = getattr(explained.experiment, "values", None)  # of a text in which a word is masked
     values: Any = own or partial(ask, "values")
@@ -127,7 +129,7 @@ def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
 
 def agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
     """How well each lens agrees with hiding token after token: a note, and a fact to keep."""
-    from attnviz.analyses.faithfulness import rank_correlations
+    from attnviz.analyses.effects.faithfulness import rank_correlations
 
     told, found = "no lens is compared with hiding tokens one by one", scores_of(explained, ask)
     if len(found.tokens) > MOST_TOKENS:

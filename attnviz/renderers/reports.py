@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from attnviz.core.errors import UsageError, did_you_mean
 from attnviz.core.registry import DATA_KINDS, FORMATS, PICTURE_SUFFIXES, DataKind, Format
@@ -64,6 +64,7 @@ class Data:
         rows: a header and rows, tab-separated, in which no field holds a tab or a line break.
         lines: documents a line, where these are not the document.
         about: what is kept in a picture's metadata.
+        value: the report that they are made of, with its fields.
     """
 
     text: Callable[[Display], str] | None = None
@@ -74,6 +75,7 @@ class Data:
     links: Callable[[], str] | None = None
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     about: str = ""
+    value: Any = None
 
 
 class TextReport:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.analyses.ablation import (
+from attnviz.analyses.effects.ablation import (
     Each,
     Part,
     each_part,

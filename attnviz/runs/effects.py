@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.ablation import replacements
 from attnviz.analyses.corpus.accumulators import gives_order
-from attnviz.analyses.effects import effects_of
+from attnviz.analyses.effects.ablation import replacements
+from attnviz.analyses.effects.links import effects_of
 from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import (

@@ -48,7 +48,7 @@ def draw(attention: Attention, picture: str, shown: Views | None = None) -> Figu
     function = PICTURES[picture].load()
     if picture == "heatmap":
         pictured = [view for view in shown() if not view.second]
-        if attention.lens == "all" and len(pictured) > 1:
+        if attention.lens_name == "all" and len(pictured) > 1:
             return draw_side_by_side(attention, pictured)
         view = pictured[0]
         parts = divisions(attention, view.map)

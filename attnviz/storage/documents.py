@@ -128,6 +128,50 @@ def to_document(attention: Attention) -> dict[str, Any]:
     }
 
 
+def to_dataset(attention: Attention) -> dict[str, Any]:
+    """One text as plain values in the layout that `xarray.Dataset.from_dict` reads.
+
+    A variable for each stream, (layer, head, query, key), and what else is known under "attrs".
+    """
+    document = to_document(attention)
+    coords, variables = dict[str, Any](), dict[str, Any]()
+    for name, item, about in zip(_names(attention), attention.maps, document["maps"], strict=True):
+        weights = about.pop("weights")
+        tokens = ([token.text for token in side] for side in (item.query_tokens, item.key_tokens))
+        dims = tuple(f"{name}_{axis}" for axis in ("layer", "head", "query", "key"))
+        for dim, words in zip(dims, (item.layers, item.heads, *tokens), strict=True):
+            coords[dim] = {"dims": (dim,), "data": list(words), "attrs": {}}
+        variables[name] = {"dims": dims, "data": weights, "attrs": {"unit": item.unit}}
+    sizes = {dim: len(coord["data"]) for dim, coord in coords.items()}
+    attrs = {"attnviz": dump_json(document)}
+    return {"coords": coords, "attrs": attrs, "dims": sizes, "data_vars": variables}
+
+
+def from_dataset(found: Mapping[str, Any]) -> Attention:
+    """The attention of `to_dataset`, also after xarray has had it.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        document, variables = (
+            parse_json(found["attrs"]["attnviz"], "the dataset"),
+            found["data_vars"],
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError("the dataset has no 'attrs' with 'attnviz', and 'data_vars'") from error
+    arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables.values()]
+    return from_document(document, "the dataset", lambda number, *_: arrays[number])
+
+
+def _names(attention: Attention) -> list[str]:
+    streams = [item.stream for item in attention.maps]
+    return [
+        stream if streams.count(stream) == 1 else f"{stream}_{number}"
+        for number, stream in enumerate(streams)
+    ]
+
+
 def _map_document(item: AttentionMap) -> dict[str, Any]:
     document: dict[str, Any] = {
         "stream": item.stream,

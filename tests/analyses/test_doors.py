@@ -95,7 +95,7 @@ def test_a_lens_is_named_after_its_row_and_makes_an_attention_that_says_so(name:
     assert name not in ("raw", "all")
     found = entry.load()(lens_input(entry.needs))
     assert isinstance(found, Attention)
-    assert found.lens == name
+    assert found.lens_name == name
     assert f"lens {name}" in found.provenance.steps
     assert not found.focus
     assert np.isfinite(found.weights).all()

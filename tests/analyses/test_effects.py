@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnviz.analyses.effects import with_contrasts
+from attnviz.analyses.effects.links import with_contrasts
 from attnviz.analyses.group import group_attention
 from attnviz.analyses.links import sharpest, strongest_links
 from attnviz.analyses.select import reduce_attention, reduce_map, select

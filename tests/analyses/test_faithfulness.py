@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects import rank_correlation
-from attnviz.analyses.faithfulness import (
+from attnviz.analyses.effects.faithfulness import (
     DRAWS,
     TextFaithfulness,
     TokenScores,
@@ -17,6 +16,7 @@ from attnviz.analyses.faithfulness import (
     lens_report,
     token_scores,
 )
+from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, Change, LensRow, TokenAt

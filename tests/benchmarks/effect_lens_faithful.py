@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects import effects_of, rank_correlation
+from attnviz.analyses.effects.links import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import LITTLE_EFFECT, MUCH_WEIGHT
 from attnviz.core.effects import Change, LinkAt

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import transformers
 
-from attnviz.analyses.effects import with_measured
+from attnviz.analyses.effects.links import with_measured
 from attnviz.analyses.lenses.effect import effect
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.attention_map import Attention, Provenance, Token

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.analyses.ablation import each_part, named_parts
+from attnviz.analyses.effects.ablation import each_part, named_parts
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
 from attnviz.storage.saved import read_effects

@@ -179,7 +179,7 @@ def test_rollout_equals_the_definition_over_transformers_own_weights(kind, folde
     )
     result = rollout(cross(model, *PAIR))
     expected = mixed(output.encoder_attentions)
-    np.testing.assert_allclose(result.stream("encoder").weights[-1, 0], expected, atol=1e-6)
+    np.testing.assert_allclose(result.map_of("encoder").weights[-1, 0], expected, atol=1e-6)
     share = torch.zeros(labels.shape[1], source.shape[1])
     for step, across in zip(output.decoder_attentions, output.cross_attentions, strict=True):
         step = step[0].mean(0) + torch.eye(labels.shape[1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import transformers
 
-from attnviz.analyses.faithfulness import faithfulness
+from attnviz.analyses.effects.faithfulness import faithfulness
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
 from attnviz.models.hugging_face import load_model

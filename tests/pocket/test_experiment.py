@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects import effects_of, measure_links, rank_correlation
+from attnviz.analyses.effects.links import effects_of, measure_links, rank_correlation
 from attnviz.analyses.lenses.effect import effect, effects
 from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import UsageError
@@ -201,7 +201,7 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
 def test_a_link_beside_which_nothing_is_seen_has_no_value() -> None:
     experiment = open_experiment(load_pocket(), PAIR)
     found = effect(explained_by(experiment))
-    decoder = found.stream("decoder").weights
+    decoder = found.map_of("decoder").weights
     assert np.isnan(decoder[:, :, 0, 0]).all()
     assert np.isfinite(decoder[:, :, 1:]).all()
     assert found.main.values == "signed"

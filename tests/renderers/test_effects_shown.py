@@ -61,7 +61,7 @@ def test_a_block_shows_its_strongest_value_and_none_where_it_has_none() -> None:
 def test_files_give_back_effects_and_the_links_beside_them(name: str) -> None:
     (found,) = read_any(shown(name, effects()), "x")
     assert same(found, effects())
-    assert found.lens == "effect"
+    assert found.lens_name == "effect"
 
 
 def test_json_spells_no_value_as_null_and_csv_as_nothing() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects import rank_correlation
+from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.lenses.norm import norm
 from attnviz.core.attention_map import AGREEMENT, Attention, Focus
 from attnviz.core.errors import AttentionError, ModelError, UsageError
@@ -115,7 +115,7 @@ def test_an_own_layer_has_values_and_no_output_projection() -> None:
     value = split_heads(vectors @ layer.embedding.projection("value"), 2)
     lengths = np.linalg.norm(found.attention.weights[0][..., None] * value[:, None], axis=-1)
     expected = lengths / lengths.sum(-1, keepdims=True)
-    by_head = norm(found).stream("self-by-head").weights[0]
+    by_head = norm(found).map_of("self-by-head").weights[0]
     np.testing.assert_allclose(by_head, expected, atol=1e-6)
 
 

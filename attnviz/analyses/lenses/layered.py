@@ -86,7 +86,7 @@ def through_lens(
     made = attention.with_maps(maps, f"lens {lens}", notes=notes)
     settings = {**made.provenance.settings, **(settings or {})}
     provenance = replace(made.provenance, settings=settings)
-    return replace(made, provenance=provenance, lens=lens, focus={})
+    return replace(made, provenance=provenance, lens_name=lens, focus={})
 
 
 def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnviz.analyses.ablation import Each
+from attnviz.analyses.effects.ablation import Each
 from attnviz.cli.inputs import INPUT, reading, texts_of
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
@@ -111,6 +111,7 @@ def ablate(
     study, lines = AblationStudy(), list[str]()
     total = partial(count_texts, input_file, "cross", options) if many else None
     with Report(options, "ablation", pictures=pictures) as report:
+        keeps_lines = "jsonl" in report.formats or options.collect is not None
         source = open_source(options.origin, command, with_head=True)
         banks = reference_banks(source, reference, asked, options) if reference else []
         with report.counted(total) as advance:
@@ -119,12 +120,16 @@ def ablate(
                 found = ablated(source, record, asked, banks, report)
                 if found is not None:
                     study.add(found)
-                    lines += [ablation_json(found)] * ("jsonl" in report.formats)
+                    lines += [ablation_json(found)] * keeps_lines
         if study.texts:
             report.add(_data(study.report(), top, lines))
         report.finish()
         report.say_done(f"{study.texts} text{'s' * (study.texts != 1)}")
     raise typer.Exit(report.status if study.texts else 1)
+
+
+SHOWS = {"grid": "head", "words": "token"}
+"""Pictures that show every part of a kind."""
 
 
 def check(
@@ -191,12 +196,15 @@ def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
 
         return {"bars": effect_bars, "grid": effect_grid, "words": effect_words}[name](report)
 
+    kinds = {one.kind for one in report.every}
+    pictures = ["bars", *(name for name, kind in SHOWS.items() if kinds == {kind})]
     return Data(
         text=lambda display: ablation_table(report, top, display),
         rows=lambda: ablation_tsv(report),
         document=lambda: ablation_json(report),
         lines=lambda: "".join(lines),
         arrays=lambda: ablation_npz(report),
-        figures={name: partial(drawn, name) for name in ("bars", "grid", "words")},
+        figures={name: partial(drawn, name) for name in pictures},
         about=dump_json(asdict(report.maps.provenance)),
+        value=report,
     )

@@ -18,7 +18,7 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import EffectComparison, SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
-from attnviz.core.options import Choice, Options, Origin, opt
+from attnviz.core.options import Choice, Given, Options, Origin, opt
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.comparison import (
@@ -50,7 +50,7 @@ class Side:
     @property
     def saved(self) -> bool:
         """True where the text is a saved map's name."""
-        return Path(self.text).suffix.lower() in SAVED
+        return isinstance(self.text, Given) or Path(self.text).suffix.lower() in SAVED
 
 
 @with_options(
@@ -164,10 +164,13 @@ def _saved_effects(
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import read_effects
 
-    first, second = (
-        read_effects(read_bytes(Path(side.text)), f"'{side.text}'") if side.saved else None
-        for side in sides
-    )
+    def effects(side: Side) -> SavedEffects | None:
+        if isinstance(side.text, Given):  # a result, or the document of an ablation
+            (given,) = side.text.things
+            return read_effects(given, side.text) if isinstance(given, bytes) else None
+        return read_effects(read_bytes(Path(side.text)), f"'{side.text}'") if side.saved else None
+
+    first, second = map(effects, sides)
     if first is None and second is None:
         return None
     if first is None or second is None:
@@ -189,6 +192,7 @@ def _effects_data(found: EffectComparison, top: int) -> Data:
         text=lambda display: effects_table(found, top, display),
         rows=lambda: effects_tsv(found),
         document=lambda: effects_json(found),
+        value=found,
     )
 
 
@@ -208,6 +212,9 @@ def _saved(name: str) -> Attention:
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import read_any
 
+    if isinstance(name, Given):
+        attention: Attention = name.things[0]
+        return attention
     found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
     if len(found) != 1:
         raise InputError(
@@ -274,6 +281,7 @@ def _data(
         document=lambda: comparison_json(found, sides),
         arrays=archive,
         figures={name: partial(_picture, found, captions, name) for name in ("heatmap", "grid")},
+        value=found,
     )
 
 

@@ -216,4 +216,5 @@ def _data(report: CorpusReport, show: str, top: int | None) -> Data:
         arrays=lambda: data.corpus_npz(report),
         figures={"overview": overview, "prune_curve": curve},
         about=dump_json(asdict(report.provenance)),
+        value=report,
     )

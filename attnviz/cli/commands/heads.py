@@ -150,7 +150,7 @@ def heads(
             for record, found in attend_all(work, read, engine):
                 advance(1)
                 kept = _measured(study, record, found, report, repeats=not repeat)
-                if kept is not None and (similar or scatter):
+                if kept is not None and (similar or scatter or options.collect is not None):
                     similarity.add(kept)
         if study.texts and repeat:
             _repeat(work.open(), study, report, options)
@@ -248,6 +248,7 @@ def _data(
             document=partial(similarity_json, alike),
             figures=figures,
             about=about,
+            value=alike,
         )
     return Data(
         text=partial(measures_table, found, keep=order),
@@ -255,6 +256,7 @@ def _data(
         document=partial(measures_json, found),
         figures=figures,
         about=about,
+        value=found,
     )
 
 
@@ -289,6 +291,7 @@ def relations(file: str, options: Options) -> int:
                 text=lambda display: treebank_table(result, display),
                 rows=lambda: treebank_tsv(result),
                 document=lambda: treebank_json(result),
+                value=result,
             )
         )
         report.finish()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from attnviz.analyses.effects import with_links
+from attnviz.analyses.effects.links import with_links
 from attnviz.analyses.patches import (
     look_from,
     look_from_token,
@@ -206,7 +206,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
         return found
     # Heads are summed unless one is asked for, which only the map of their own has.
     name = "self" if choice.head is None else "self-by-head"
-    return replace(found, maps=(found.stream(name),))
+    return replace(found, maps=(found.map_of(name),))
 
 
 def flow_shown(attention: Attention, patch: str | None) -> Attention:

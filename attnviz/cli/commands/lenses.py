@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.analyses.faithfulness import TextFaithfulness, faithfulness, lens_report
+from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.cli.inputs import INPUT, reading, texts_of
 from attnviz.cli.options import CHOICE, with_options
 from attnviz.cli.report import Report
@@ -64,6 +64,7 @@ def lenses(
                     text=partial(lenses_table, result),
                     rows=partial(lenses_tsv, result),
                     document=partial(lenses_json, result),
+                    value=result,
                 )
             )
             for note in result.provenance.notes:

@@ -147,6 +147,13 @@ def missing_note(face: Typeface) -> tuple[str, ...]:
     return (f"{what} shown as ‹code point›: no installed font draws {them}",) if count else ()
 
 
+class ShownFigure(Figure):
+    """A figure that a notebook shows where it is a cell's last line."""
+
+    def _repr_png_(self) -> bytes:
+        return figure_bytes(self, ".png")
+
+
 def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
     """The figure as a .png (200 pixels to the inch), .svg or .pdf; the same bytes every time.
 
@@ -224,7 +231,7 @@ def height_of(paragraphs: Iterable[Paragraph]) -> int:
 
 def blank_page(width: int, height: int) -> Page:
     """A white figure of that many pixels."""
-    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+    figure = ShownFigure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
     return Page(figure, width, height)
 

@@ -237,7 +237,7 @@ def _effects(attention: Attention, item: AttentionMap) -> list[dict[str, Any]]:
 
 def _called(attention: Attention, item: AttentionMap) -> tuple[str, str]:
     stream, _, lens = item.stream.partition(" · ")
-    if attention.lens == "all":
+    if attention.lens_name == "all":
         return "attention", item.stream
     if [other.stream for other in attention.maps].count(item.stream) > 1:
         # Stages of one model whose sizes differ are maps of their own.

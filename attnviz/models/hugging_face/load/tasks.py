@@ -34,11 +34,11 @@ class Task:
     kind: str  # "classes", of which one is true; "tags", each true or not; "number"; or "tokens"
 
 
-def task_of(config: Any) -> Task | None:
-    """The task that a checkpoint's own architecture is for; None where it decides nothing."""
+def task_of(config: Any, named: str = "") -> Task | None:
+    """What the architecture that is named, or a checkpoint's own, decides; None: nothing."""
     import transformers
 
-    named = (getattr(config, "architectures", None) or ("",))[0]
+    named = named or (getattr(config, "architectures", None) or ("",))[0]
     loader = next((auto for end, auto in SUFFIXES.items() if named.endswith(end)), None)
     if loader is None or type(config) not in getattr(transformers, loader)._model_mapping:
         return None

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects import effects_of
+from attnviz.analyses.effects.links import effects_of
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import (
     By,
@@ -217,7 +217,7 @@ def _link(attention: Attention, name: str) -> Part:
     option, item, pair = f"--link '{name}'", attention.main, name
     stream, colon, rest = name.partition(":")
     if colon and stream in {one.stream for one in attention.maps}:
-        item, pair = attention.stream(stream), rest
+        item, pair = attention.map_of(stream), rest
     places = [place for place, letter in enumerate(pair) if letter == ">"]
     ends = [(pair[:place], pair[place + 1 :]) for place in places if 0 < place < len(pair) - 1]
     if not ends:

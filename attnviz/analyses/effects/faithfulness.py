@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.effects import effects_of, rank_correlation
+from attnviz.analyses.effects.links import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects
 from attnviz.analyses.lenses.flow import flows
 from attnviz.analyses.lenses.layered import layered
