@@ -98,7 +98,9 @@ def effects() -> Attention:
     pairs = zip(links, (0.5, None), strict=True)
     told = [Measured("causal", link, 0.25, measured) for link, measured in pairs]
     found = attention_of(effects_map(), text="the cat sat", steps=("lens effect",))
-    return replace(found, measured=(told[0],), idle=(told[0],), decisive=(told[1],), lens="effect")
+    return replace(
+        found, measured=(told[0],), idle=(told[0],), decisive=(told[1],), lens_name="effect"
+    )
 
 
 @st.composite
