@@ -5,6 +5,7 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
     from attnviz.core.errors import AttnvizError
     from attnviz.runs.pipeline import Result, attend, load
+    from attnviz.runs.watching import Watched, watch
 
 __version__ = "0.1.0"
 __all__ = [
@@ -15,8 +16,10 @@ __all__ = [
     "Provenance",
     "Result",
     "Token",
+    "Watched",
     "attend",
     "load",
+    "watch",
 ]
 
 _HOMES = {
@@ -27,8 +30,10 @@ _HOMES = {
     "Provenance": "core.attention_map",
     "Result": "runs.pipeline",
     "Token": "core.attention_map",
+    "Watched": "runs.watching",
     "attend": "runs.pipeline",
     "load": "runs.pipeline",
+    "watch": "runs.watching",
 }
 
 

@@ -1,0 +1,469 @@
+"""A block of code watched: every attention in it is read as it runs, and nothing is changed.
+
+torch functions are seen by a mode, which belongs to the thread that entered it; the modules that
+call them by hooks on all modules. What is read again is read without gradients, outside the mode
+and without drawing by chance.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import wraps
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+
+from attnviz.core.attention_map import check_values
+from attnviz.core.errors import AttentionError
+from attnviz.models.hugging_face.capture.exact_links import (
+    IgnoredPositions,
+    Strongest,
+    strongest_in,
+)
+from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
+from attnviz.models.hugging_face.capture.probe import exact_rows, pool_array
+from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
+from attnviz.models.watch.kernels import (
+    OPEN_MULTI_HEAD,
+    SDPA,
+    Kernel,
+    call_of,
+    may_fuse,
+    replaced_kernels,
+)
+from attnviz.models.watch.lineage import (
+    DROPOUTS,
+    PRODUCTS,
+    SOFTMAXES,
+    Lineage,
+    name_of,
+)
+from attnviz.models.watch.products import Mixture, mixture_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
+"""What a module calls the number of its heads."""
+
+FUSED = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
+"""The modules of torch that have a fused path, which hides the attention in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is kept of what is seen.
+
+    Attributes:
+        only: patterns of module paths; none: every module.
+        first, every: of each module's calls every so many-th, and at most so many.
+        batch: which item; None: every one.
+        region: which part of each call's attention, and in how many blocks.
+        most_bytes: of the maps together; further ones are counted.
+    """
+
+    only: tuple[str, ...] = ()
+    first: int | None = None
+    every: int = 1
+    batch: int | None = 0
+    region: Region = field(default_factory=lambda: Region(max_size=1024))
+    most_bytes: int = 2**31
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """The attention of one call, of one item of its batch.
+
+    Attributes:
+        path: the module that called, and which of its calls it was, from 1.
+        sides: how many queries and keys there are.
+        weights: shape (heads, query blocks, key blocks).
+        off: the largest difference between weights times values and the output; None: not compared.
+        same_input: whether queries and keys were made of the same.
+        dropped: whether dropout was active; the weights are those before it.
+    """
+
+    path: str
+    call: int
+    item: int
+    sides: tuple[int, int]
+    grid: PooledGrid
+    weights: NDArray[np.float32]
+    links: tuple[Strongest, ...]
+    route: str
+    off: float | None
+    same_input: bool
+    dropped: bool
+    dtype: str
+    device: str
+
+
+@dataclass(eq=False)
+class Seen:
+    """What was seen so far.
+
+    Attributes:
+        kept: what was kept, in order of the calls.
+        calls: how many calls each module made, kept or not.
+        failures: why a call could not be read, in words.
+        dropped: how many calls did not fit into the memory allowed.
+        softmaxes: how many softmaxes there were, whatever became of them.
+        linear: how many products of a linear attention were met.
+        compiled: whether compiled code ran, which cannot be seen.
+    """
+
+    kept: list[Kept] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, str] = field(default_factory=dict)
+    bytes: int = 0
+    dropped: int = 0
+    softmaxes: int = 0
+    linear: int = 0
+    compiled: bool = False
+
+
+class Watching(TorchFunctionMode):
+    """Sees torch functions; `seen` holds what came of it."""
+
+    def __init__(self, model: Any, wanted: Wanted) -> None:
+        super().__init__()
+        self.wanted, self.seen = wanted, Seen()
+        self.lineage = Lineage()
+        self.thread = get_ident()
+        self.modules = list[Any]()
+        self.plain = 0  # how deep in a pass that is not read
+        self.names: dict[int, str] = {}
+        self.roots = Counter[str]()
+        self.known = list[Any]()  # the models named, so that no other takes their ids
+        self.model = model
+        if model is not None:
+            self._name(model, "")
+
+    def _name(self, model: Any, prefix: str) -> None:
+        self.known.append(model)
+        for path, module in model.named_modules():
+            joint = "." if prefix and path else ""
+            self.names.setdefault(id(module), prefix + joint + path or type(model).__name__)
+
+    # --- the modules that call
+
+    def enter(self, module: Any, _: Any) -> None:
+        """A module begins."""
+        if get_ident() != self.thread or torch.compiler.is_compiling():
+            return
+        if self.model is None and id(module) not in self.names and not self.modules:
+            kind = type(module).__name__
+            number = self.roots[kind]
+            self.roots[kind] += 1
+            self._name(module, f"{kind}{number or ''}")
+        self.modules.append(module)
+
+    def leave(self, module: Any, _args: Any, _output: Any) -> None:
+        """A module ends, whether it raised or not."""
+        if get_ident() != self.thread or torch.compiler.is_compiling():
+            return
+        while self.modules and self.modules.pop() is not module:
+            pass
+
+    @property
+    def path(self) -> str | None:
+        """The module that calls, the innermost that has a path; None: it is not of the model."""
+        named = (self.names.get(id(module)) for module in reversed(self.modules))
+        return next((name for name in named if name), None if self.model else "function")
+
+    # --- the functions that are called
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.compiler.is_compiling():
+            self.seen.compiled = True
+            return func(*args, **kwargs)
+        if func is functional.multi_head_attention_forward:
+            # Under the mode, so that the attention in it is seen like any other.
+            with self:
+                return OPEN_MULTI_HEAD(*args, **kwargs)
+        name = name_of(func)
+        given = self._before_dropout(name, args, kwargs) if name in DROPOUTS else args
+        result = func(*args, **kwargs)
+        if self.plain == 0:
+            with torch._C.DisableTorchFunction(), _apart():
+                try:
+                    self._look(func, name, given, kwargs, result)
+                except Exception as error:  # what is seen must not stop what runs
+                    self._failed(error)
+        return result
+
+    def _look(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
+        made = list[Kept]()
+        if func is functional.scaled_dot_product_attention:
+            self._kernel(SDPA, func, args, kwargs, result)
+        elif name in PRODUCTS:
+            made = self._product(name, args, kwargs, result)
+        elif name in SOFTMAXES:
+            self.seen.softmaxes += 1
+        self.lineage.add(func, name, args, kwargs, result)
+        if made:
+            self.lineage.of(result).made.extend(made)
+
+    def _failed(self, error: Exception) -> None:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        self.seen.failures[self.path or "function"] = why
+
+    def _before_dropout(self, name: str, args: Any, kwargs: Any) -> Any:
+        """The arguments, those that dropout changes in place as they were before."""
+        in_place = kwargs.get("inplace") is True or (len(args) > 3 and args[3] is True)
+        if (in_place or name.endswith("_")) and args and self.lineage.softmax(args[0]) is not None:
+            with torch._C.DisableTorchFunction(), torch.no_grad():
+                copy = args[0].clone()
+            self.lineage.marks[copy] = self.lineage.of(args[0])
+            return (copy, *args[1:])
+        return args
+
+    def replaced(self, kernel: Kernel, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """A fused function that torch does not dispatch is called."""
+        if get_ident() != self.thread or torch.compiler.is_compiling():
+            return run(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            result = run(*args, **kwargs)
+            if not self.plain:
+                with _apart():
+                    self._kernel(kernel, run, args, kwargs, result)
+        return result
+
+    # --- reading
+
+    def _read(self, read: Callable[[], Iterator[Kept]]) -> list[Kept]:
+        """Keep what is wanted of a call; what cannot be read stops no model."""
+        path, wanted, seen = self.path, self.wanted, self.seen
+        if path is None:
+            return []
+        seen.calls[path] += 1
+        number = seen.calls[path] - 1
+        if wanted.only and not any(fnmatchcase(path, pattern) for pattern in wanted.only):
+            return []
+        late = wanted.first is not None and number // wanted.every >= wanted.first
+        if number % wanted.every or late:
+            return []
+        made = list[Kept]()
+        try:
+            for kept in read():
+                seen.bytes += kept.weights.nbytes
+                if seen.bytes > wanted.most_bytes:
+                    seen.bytes -= kept.weights.nbytes
+                    seen.dropped += 1
+                    break
+                made.append(kept)
+        except Exception as error:
+            self._failed(error)
+        seen.kept += made
+        return made
+
+    def _kernel(self, kernel: Kernel, run: Any, args: Any, kwargs: Any, output: Any) -> None:
+        call = call_of(kernel, run, args, kwargs, output)
+        query, key, _ = call.inputs
+        same = self.lineage.is_same_input(query, key)
+        dropped = call.dropout > 0
+
+        def read() -> Iterator[Kept]:
+            for item in self._items(call.batch):
+                one = call.item(item)
+                if dropped:  # what ran is not what can be made again
+                    one = replace(one, output=one.mix(one.value).contiguous())
+                sides = one.query.shape[2], one.key.shape[2]
+                grid = self._grid(sides)
+                links = self.wanted.region.links if grid.is_pooled else 0
+                spec = CaptureSpec(grid, links, IgnoredPositions(itself=same))
+                found = read_call(self.path or "", one, spec)
+                if found.broken is not None:
+                    raise AttentionError(f"head {found.broken} is NaN or infinite")
+                yield self._kept(
+                    item,
+                    sides,
+                    found.weights[0],
+                    found.links,
+                    route=f"{name_of(run)}, probed",
+                    off=None if dropped else _off(one, grid, found.weights),
+                    same_input=same,
+                    of=call.output,
+                    dropped=dropped,
+                )
+
+        self._read(read)
+
+    def _product(self, name: str, args: Any, kwargs: Any, output: Any) -> list[Kept]:
+        found = mixture_of(self.lineage, name, args, kwargs, output)
+        if found is None:
+            return []
+        values = self.lineage.of(found.given)
+        if values.product is not None and found.softmax.same_input is None:
+            # A softmax over features meets the product of keys and values: linear attention.
+            self.seen.linear += 1
+            self.seen.kept = [kept for kept in self.seen.kept if kept not in values.made]
+            return []
+        return self._read(lambda: self._mixed(found)) if found.softmax.over_last else []
+
+    def _mixed(self, found: Mixture) -> Iterator[Kept]:
+        weights, output = found.weights, found.output
+        heads = 1
+        if weights.ndim == 3 and self.modules:  # batch and heads are one axis
+            named = (getattr(self.modules[-1], name, None) for name in HEADS)
+            heads = next((n for n in named if isinstance(n, int) and len(weights) % n == 0), 1)
+        value = found.value.expand(*weights.shape[:-2], *found.value.shape[-2:])
+        weights, value, output = (_batched(side, heads) for side in (weights, value, output))
+        dropped = found.softmax.undropped is not None
+        same = found.softmax.same_input is not False
+        for item in self._items(len(weights)):
+            own = weights[item].float().cpu()
+            if not own.isfinite().all():
+                raise AttentionError("it is NaN or infinite")
+            check_values(own.numpy(), "share", "self")
+            off = (weights[item].float() @ value[item].float() - output[item].float()).abs().max()
+            grid = self._grid((own.shape[1], own.shape[2]))
+            links = self.wanted.region.links if grid.is_pooled else 0
+            ignored = IgnoredPositions(itself=same)
+            yield self._kept(
+                item,
+                (own.shape[1], own.shape[2]),
+                pool_array(own.numpy(), grid).copy(),
+                tuple(strongest_in(own.numpy(), ignored, links)) if links else (),
+                route="softmax, as it met the values",
+                off=None if dropped else float(off),
+                same_input=same,
+                of=found.output,
+                dropped=dropped,
+            )
+
+    def _kept(
+        self,
+        item: int,
+        sides: tuple[int, int],
+        weights: Any,
+        links: tuple[Strongest, ...],
+        *,
+        of: Any,
+        **facts: Any,
+    ) -> Kept:
+        path = self.path or ""
+        return Kept(
+            path,
+            self.seen.calls[path],
+            item,
+            sides,
+            self._grid(sides),
+            weights,
+            links,
+            dtype=str(of.dtype).removeprefix("torch."),
+            device=of.device.type,
+            **facts,
+        )
+
+    def _items(self, batch: int) -> range:
+        """The items of a batch that are wanted."""
+        wanted = self.wanted.batch
+        if wanted is None:
+            return range(batch)
+        if wanted >= batch:
+            raise AttentionError(f"batch={wanted} does not exist: {batch} items, 0 to {batch - 1}")
+        return range(wanted, wanted + 1)
+
+    def _grid(self, sides: tuple[int, int]) -> PooledGrid:
+        return grids_of({"": sides}, self.wanted.region, self.wanted.region.max_size)[""]
+
+    # --- what torch fuses
+
+    def unfused(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A module's forward that is run a second time, apart, where it could be fused.
+
+        The model gets what it would get without watching; the second run is what is seen.
+        """
+
+        @wraps(original)
+        def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+            modes = _get_current_function_mode_stack()
+            watched = self in modes and all(isinstance(mode, Watching) for mode in modes)
+            if self.plain or not watched or not may_fuse(module):
+                return original(module, *args, **kwargs)
+            self.plain += 1
+            try:
+                with torch._C.DisableTorchFunction():
+                    output = original(module, *args, **kwargs)
+            finally:
+                self.plain -= 1
+            torch.backends.mha.set_fastpath_enabled(False)
+            try:
+                with torch.no_grad():
+                    original(module, *args, **kwargs)
+            except Exception as error:
+                self._failed(error)
+            finally:
+                torch.backends.mha.set_fastpath_enabled(True)
+            return output
+
+        return forward
+
+
+@contextmanager
+def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[Seen]:
+    """What is seen of the attention in a block of code; all is as before when it ends.
+
+    Args:
+        model: whose calls are read; None: all calls of this thread.
+        wanted: what is kept of them.
+        eager: whether compiled code runs uncompiled, so that it is seen.
+    """
+    mode = Watching(model, wanted)
+    originals = {kind: kind.forward for kind in FUSED}
+    with ExitStack() as stack:
+        for kind, original in originals.items():
+            stack.callback(setattr, kind, "forward", original)
+            kind.forward = mode.unfused(original)  # type: ignore[method-assign]
+        stack.callback(register_module_forward_pre_hook(mode.enter).remove)
+        stack.callback(register_module_forward_hook(mode.leave, always_call=True).remove)
+        stack.enter_context(replaced_kernels(mode.replaced))
+        if eager:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(mode)
+        yield mode.seen
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Without gradients, and without inference mode, whose tensors nothing can be derived from."""
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
+
+
+def _batched(tensor: Any, heads: int) -> Any:
+    """A tensor (…, rows, columns) as (batch, heads, rows, columns)."""
+    if tensor.ndim > 4:
+        return tensor.flatten(0, -4)
+    if tensor.ndim == 3:
+        return tensor.unflatten(0, (-1, heads))
+    return tensor if tensor.ndim == 4 else tensor[None, None]
+
+
+def _off(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> float | None:
+    """How far weights times values lie off what a call returned, in all rows or in four of them."""
+    length, heads = call.query.shape[2], call.query.shape[1]
+    if not grid.is_pooled and weights.shape[2:] == (length, call.key.shape[2]):
+        places = torch.arange(length)
+        rows = torch.from_numpy(weights[0]).to(call.value.device)
+    else:
+        places = torch.linspace(0, length - 1, 4).long()
+        try:
+            rows = exact_rows(call, places.to(call.value.device).expand(heads, -1))
+        except RuntimeError:  # a kernel without a derivative
+            return None
+    value = call.value[0].float().repeat_interleave(heads // call.value.shape[1], dim=0)
+    given = call.output[0, places.to(call.value.device)].float().transpose(0, 1)
+    return float((rows @ value - given).abs().max())
