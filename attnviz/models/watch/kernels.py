@@ -27,7 +27,7 @@ class Kernel:
         parameters: the names of its arguments in order, the first three query, key and value.
         dropout, mask, scale, causal: the names of these arguments; "" where it takes none.
         tokens_first: whether heads stand behind the tokens.
-        own: what else is given when it is called again, so that it returns its output alone.
+        own: what is given otherwise when it is called again, so that it returns its output alone.
     """
 
     parameters: str
@@ -96,7 +96,8 @@ class KernelCall:
             side = self._heads_first(tensor)
             one.append(side[number : number + 1] if len(side) > 1 else side)
         names = self.kernel.parameters.split()[:3]
-        whole = {**self.given, names[0]: query, names[1]: key, **dict(self.kernel.own)}
+        whole = {**self.given, names[0]: query, names[1]: key}
+        whole |= {name: value for name, value in self.kernel.own if name in whole}
         if self.kernel.dropout:
             whole[self.kernel.dropout] = 0.0
         mask = self._mask(whole, number)

@@ -7,9 +7,10 @@ and without drawing by chance.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import wraps
@@ -22,7 +23,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from attnviz.core.attention_map import check_values
-from attnviz.core.errors import AttentionError
+from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,
@@ -412,6 +413,9 @@ class Watching(TorchFunctionMode):
         return forward
 
 
+_ACTIVE = list[Watching]()
+
+
 @contextmanager
 def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[Seen]:
     """What is seen of the attention in a block of code; all is as before when it ends.
@@ -420,13 +424,22 @@ def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[See
         model: whose calls are read; None: all calls of this thread.
         wanted: what is kept of them.
         eager: whether compiled code runs uncompiled, so that it is seen.
+
+    Raises:
+        UsageError: another thread is watching; what they replace could not be put back in order.
     """
     mode = Watching(model, wanted)
-    originals = {kind: kind.forward for kind in FUSED}
+    if {other.thread for other in _ACTIVE} - {mode.thread}:
+        raise UsageError("another thread is watching: one thread at a time can")
     with ExitStack() as stack:
-        for kind, original in originals.items():
-            stack.callback(setattr, kind, "forward", original)
-            kind.forward = mode.unfused(original)  # type: ignore[method-assign]
+        _ACTIVE.append(mode)
+        stack.callback(_ACTIVE.remove, mode)
+        for kind in FUSED:
+            stack.callback(setattr, kind, "forward", kind.forward)
+            kind.forward = mode.unfused(kind.forward)  # type: ignore[method-assign]
+        # torch warns that a compiled module runs such hooks twice, which harms none of these.
+        warnings.filterwarnings("ignore", ".*global hooks on modules", UserWarning)
+        stack.callback(_remove, warnings.filters, warnings.filters[0])
         stack.callback(register_module_forward_pre_hook(mode.enter).remove)
         stack.callback(register_module_forward_hook(mode.leave, always_call=True).remove)
         stack.enter_context(replaced_kernels(mode.replaced))
@@ -434,6 +447,12 @@ def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[See
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(mode)
         yield mode.seen
+
+
+def _remove(items: Any, item: Any) -> None:
+    """Take an item out of a list, if it is still in it."""
+    with suppress(ValueError):
+        items.remove(item)
 
 
 @contextmanager
