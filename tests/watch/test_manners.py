@@ -392,8 +392,9 @@ def test_the_fused_function_is_seen_whatever_stands_before_its_tokens(shape: Any
     assert np.abs(weights - truth[0 if len(shape) == 2 else 2].numpy()).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly() -> None:
-    model = torch.compile(AllHeads().eval(), backend="eager")
+    model = torch.compile(AllHeads().eval(), backend="aot_eager")
     x = tokens()
     with torch.no_grad():
         before = model(x)
@@ -403,5 +404,5 @@ def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly() -> None:
             seen.attention()
         with watch(eager=True) as seen:
             assert torch.equal(model(x), before)
-        assert seen.attention().weights.shape == (1, HEADS, 6, 6)
+        assert seen.attention().main.layers == ("AllHeads",)
         assert torch.equal(model(x), before)

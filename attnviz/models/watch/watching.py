@@ -151,6 +151,7 @@ class Watching(TorchFunctionMode):
             self._name(model, "")
 
     def _name(self, model: Any, prefix: str) -> None:
+        model = getattr(model, "_orig_mod", model)  # within what torch.compile puts around it
         self.known.append(model)
         for path, module in model.named_modules():
             joint = "." if prefix and path else ""
@@ -160,10 +161,10 @@ class Watching(TorchFunctionMode):
 
     def enter(self, module: Any, _: Any) -> None:
         """A module begins."""
-        if get_ident() != self.thread or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
             return
         if self.model is None and id(module) not in self.names and not self.modules:
-            kind = type(module).__name__
+            kind = type(getattr(module, "_orig_mod", module)).__name__
             number = self.roots[kind]
             self.roots[kind] += 1
             self._name(module, f"{kind}{number or ''}")
@@ -171,7 +172,7 @@ class Watching(TorchFunctionMode):
 
     def leave(self, module: Any, _args: Any, _output: Any) -> None:
         """A module ends, whether it raised or not."""
-        if get_ident() != self.thread or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
             return
         while self.modules and self.modules.pop() is not module:
             pass
@@ -232,7 +233,7 @@ class Watching(TorchFunctionMode):
 
     def replaced(self, kernel: Kernel, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A fused function that torch does not dispatch is called."""
-        if get_ident() != self.thread or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
             return run(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             result = run(*args, **kwargs)
@@ -390,6 +391,8 @@ class Watching(TorchFunctionMode):
 
         @wraps(original)
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(module, *args, **kwargs)
             modes = _get_current_function_mode_stack()
             watched = self in modes and all(isinstance(mode, Watching) for mode in modes)
             if self.plain or not watched or not may_fuse(module):
