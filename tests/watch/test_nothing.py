@@ -8,7 +8,7 @@ from torch import nn
 
 from attnviz import watch
 from attnviz.core.errors import AttentionError, UsageError
-from tests.watch.models import SIZE, FusedCross
+from tests.watch.models import HEADS, SIZE, AllHeads, FusedCross
 
 
 class Classifier(nn.Module):
@@ -61,6 +61,27 @@ class Kernels(Linear):
         return query @ (key.mT @ value) / (query @ key.sum(1)[..., None])
 
 
+class TalkingHeads(AllHeads):
+    """A projection mixes the weights of the heads."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.mix = how, nn.Linear(HEADS, HEADS, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (
+            side.unflatten(-1, (HEADS, -1)).transpose(1, 2) for side in self.qkv(x).chunk(3, -1)
+        )
+        weights = (query @ key.mT).softmax(-1)
+        if self.how == "linear":
+            weights = self.mix(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        elif self.how == "einsum":
+            weights = torch.einsum("bhqk,gh->bgqk", weights, self.mix.weight)
+        else:
+            weights = weights - 0.3 * (key @ query.mT).softmax(-1)
+        return (weights @ value).transpose(1, 2).flatten(2)
+
+
 @pytest.mark.parametrize(
     ("model", "why"),
     [
@@ -68,6 +89,9 @@ class Kernels(Linear):
         (Experts(), "1 softmaxes ran, and none of them met values in a product"),
         (Linear(channels_first=False), "linear attention: it has no softmax over keys"),
         (Linear(channels_first=True), "linear attention: it has no softmax over keys"),
+        (TalkingHeads("linear"), "1 softmaxes over keys were mixed with others"),
+        (TalkingHeads("einsum"), "1 softmaxes over keys were mixed with others"),
+        (TalkingHeads("differential"), "1 softmaxes over keys were mixed with others"),
         (Kernels(channels_first=False), "nothing ran in the block, or nothing that has a softmax"),
         (nn.GRU(SIZE, SIZE), "nothing ran in the block, or nothing that has a softmax"),
     ],

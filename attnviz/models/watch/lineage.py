@@ -6,7 +6,7 @@ tensors but one (what a dropout was given), are kept apart from the tensors and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -123,11 +123,11 @@ class Lineage:
     """The marks of all tensors that are alive."""
 
     def __init__(self) -> None:
-        self.marks = WeakTensorKeyDictionary()
+        self.marks: MutableMapping[torch.Tensor, Mark] = WeakTensorKeyDictionary()
 
     def of(self, tensor: torch.Tensor) -> Mark:
         """A tensor's mark; one not seen before is an input."""
-        mark: Mark | None = self.marks.get(tensor)
+        mark = self.marks.get(tensor)
         if mark is None:
             number = next(_numbers)
             is_parameter = isinstance(tensor, torch.nn.Parameter)
@@ -178,7 +178,7 @@ def _joined(name: str, marks: list[Mark]) -> Mark:
     product = None
     if name in PROJECTIONS:
         return Mark(source, frozenset([first.source]))
-    if name in PRODUCTS:
+    if name in PRODUCTS and len(marks) > 1:
         if len(activations) < len(marks):
             return Mark(source, frozenset(mark.source for mark in activations))
         product = marks[-2].inputs == marks[-1].inputs

@@ -18,6 +18,10 @@ from attnviz.models.hugging_face.capture.region import Axis, region_note
 if TYPE_CHECKING:
     from attnviz.models.watch.watching import Kept, Seen, Wanted
 
+MIXED = (
+    "softmaxes over keys were mixed with others before they met values (talking heads, "
+    "differential attention), and are not shown"
+)
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
 
 
@@ -150,6 +154,8 @@ def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
     other = sum(kept.off is None and not kept.dropped for kept in own)
     if other:
         yield f"{other} of {len(own)} calls could not be compared with the output"
+    if seen.mixed:
+        yield f"{seen.mixed} {MIXED}"
     for path, why in seen.failures.items():
         yield f"attention of '{path}' could not be read: {why}"
     if seen.dropped:
@@ -165,6 +171,8 @@ def _why_none(seen: Seen, wanted: Wanted) -> str:  # noqa: PLR0911 - a return a 
         return f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"
     if seen.compiled:
         return COMPILED
+    if seen.mixed:
+        return f"{seen.mixed} {MIXED}"
     if seen.linear:
         return "linear attention: it has no softmax over keys, and so no weights to show"
     if seen.calls:

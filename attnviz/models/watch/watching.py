@@ -44,9 +44,11 @@ from attnviz.models.watch.kernels import (
 from attnviz.models.watch.lineage import (
     DROPOUTS,
     PRODUCTS,
+    PROJECTIONS,
     SOFTMAXES,
     Lineage,
     name_of,
+    tensors_in,
 )
 from attnviz.models.watch.products import Mixture, mixture_of
 
@@ -59,6 +61,9 @@ HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_head
 
 FUSED = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
 """The modules of torch that have a fused path, which hides the attention in it."""
+
+MIXING = PRODUCTS | PROJECTIONS | {"add", "sub", "add_", "sub_"}
+"""What may mix the weights of several heads before they meet the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ class Seen:
         dropped: how many calls did not fit into the memory allowed.
         softmaxes: how many softmaxes there were, whatever became of them.
         linear: how many products of a linear attention were met.
+        mixed: how many softmaxes over keys were mixed with others before they met values.
         compiled: whether compiled code ran, which cannot be seen.
     """
 
@@ -130,6 +136,7 @@ class Seen:
     dropped: int = 0
     softmaxes: int = 0
     linear: int = 0
+    mixed: int = 0
     compiled: bool = False
 
 
@@ -207,6 +214,8 @@ class Watching(TorchFunctionMode):
 
     def _look(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
         made = list[Kept]()
+        if name in MIXING:
+            self.seen.mixed += self._mixes(name, args, kwargs, result)
         if func is functional.scaled_dot_product_attention:
             self._kernel(SDPA, func, args, kwargs, result)
         elif name in PRODUCTS:
@@ -216,6 +225,14 @@ class Watching(TorchFunctionMode):
         self.lineage.add(func, name, args, kwargs, result)
         if made:
             self.lineage.of(result).made.extend(made)
+
+    def _mixes(self, name: str, args: Any, kwargs: Any, result: Any) -> bool:
+        """Whether weights are mixed with others here, so that they are no longer a softmax."""
+        found = [self.lineage.softmax(tensor) for tensor in tensors_in((*args, *kwargs.values()))]
+        scored = [item for item in found if item is not None and item.same_input is not None]
+        if name in PRODUCTS:
+            return bool(scored) and mixture_of(self.lineage, name, args, kwargs, result) is None
+        return len(scored) > (name not in PROJECTIONS)
 
     def _failed(self, error: Exception) -> None:
         why = str(error).partition("\n")[0] or type(error).__name__
@@ -307,12 +324,13 @@ class Watching(TorchFunctionMode):
         if found is None:
             return []
         values = self.lineage.of(found.given)
-        if values.product is not None and found.softmax.same_input is None:
+        summary = values.product is not None and found.softmax.same_input is None
+        if summary or not found.softmax.over_last:
             # A softmax over features meets the product of keys and values: linear attention.
             self.seen.linear += 1
             self.seen.kept = [kept for kept in self.seen.kept if kept not in values.made]
             return []
-        return self._read(lambda: self._mixed(found)) if found.softmax.over_last else []
+        return self._read(lambda: self._mixed(found))
 
     def _mixed(self, found: Mixture) -> Iterator[Kept]:
         weights, output = found.weights, found.output
