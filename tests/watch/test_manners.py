@@ -242,7 +242,7 @@ def test_an_item_that_no_call_has_is_named() -> None:
     model = FusedCross()
     with watch(model, batch=2) as seen:
         model(tokens())
-    with pytest.raises(AttentionError, match="batch=2 does not exist: 2 items, 0 to 1"):
+    with pytest.raises(AttentionError, match="batch=2 does not exist: 2 items"):
         seen.attention()
 
 

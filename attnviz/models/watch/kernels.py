@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -64,23 +65,22 @@ KERNELS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
-    """One call of a fused function, of a whole batch."""
+    """One call of a fused function, of a whole batch, its arguments by name."""
 
     kernel: Kernel
     run: Callable[..., Any]
-    given: dict[str, Any]  # by the names of the arguments
+    given: dict[str, Any]
     output: Any
 
     @property
-    def inputs(self) -> tuple[Any, Any, Any]:
+    def inputs(self) -> list[Any]:
         """Query, key and value as they were given."""
-        query, key, value = self.kernel.parameters.split()[:3]
-        return self.given[query], self.given[key], self.given[value]
+        return [self.given[name] for name in self.kernel.parameters.split()[:3]]
 
     @property
-    def dropout(self) -> float:
-        """The share of weights that were dropped."""
-        return float(self.given.get(self.kernel.dropout) or 0)
+    def dropout(self) -> bool:
+        """Whether some of the weights were dropped."""
+        return bool(self.given.get(self.kernel.dropout))
 
     @property
     def batch(self) -> int:
@@ -89,66 +89,60 @@ class KernelCall:
 
     def item(self, number: int) -> Call:
         """One item of the batch, with the heads before the tokens."""
-        query, key, value = (_plain(tensor, self.output.dtype) for tensor in self.inputs)
-        heads_first = self._heads_first(query)
-        one = [heads_first[number : number + 1]]
-        for tensor in (key, value):
-            side = self._heads_first(tensor)
-            one.append(side[number : number + 1] if len(side) > 1 else side)
+        inputs = [_plain(tensor, self.output.dtype) for tensor in self.inputs]
+        one = [_one(self._heads_first(tensor), number) for tensor in inputs]
         names = self.kernel.parameters.split()[:3]
-        whole = {**self.given, names[0]: query, names[1]: key}
+        whole = self.given | dict(zip(names, inputs, strict=True))
         whole |= {name: value for name, value in self.kernel.own if name in whole}
         if self.kernel.dropout:
             whole[self.kernel.dropout] = 0.0
-        mask = self._mask(whole, number)
-        alone = self.kernel is SDPA and query.ndim == 4
+        mask = self._mask(number)
+        alone = self.kernel is SDPA and inputs[0].ndim == 4
         if alone:
             whole |= {names[0]: one[0], names[1]: one[1], "attn_mask": mask}
 
-        def mixed(_: Any, _query: Any, _key: Any, other: Any, _mask: Any, **_options: Any) -> Any:
-            values = other if alone else self._as_given(other, value)
+        def mixed(*call: Any, **_options: Any) -> Any:
+            values = call[3] if alone else self._as_given(call[3], inputs[2])
             output = self.run(**{**whole, names[2]: values})
-            return (self._heads_first(output)[0 if alone else number][None].transpose(1, 2),)
+            return (_one(self._heads_first(output), 0 if alone else number).transpose(1, 2),)
 
-        output = self._heads_first(self.output.detach())[number : number + 1].transpose(1, 2)
+        output = _one(self._heads_first(self.output.detach()), number).transpose(1, 2)
         options = {
             "scaling": self.given.get(self.kernel.scale),
             "is_causal": bool(self.given.get(self.kernel.causal, False)),
         }
-        return Call(mixed, None, *one, mask, options, output.contiguous())
+        return Call(mixed, None, one[0], one[1], one[2], mask, options, output.contiguous())
 
     def _heads_first(self, tensor: Any) -> Any:
         """A tensor as (batch, heads, tokens, size)."""
         if tensor.ndim == 4:
             return tensor.transpose(1, 2) if self.kernel.tokens_first else tensor
-        if tensor.ndim == 5 and self.kernel.tokens_first:  # grouped heads
-            return tensor.flatten(2, 3).transpose(1, 2)
         return tensor.reshape(-1, 1 if tensor.ndim < 4 else tensor.shape[-3], *tensor.shape[-2:])
 
     def _as_given(self, values: Any, like: Any) -> Any:
         """Values of one item as those of every item, shaped as they were given."""
         if like.ndim == 4:
-            moved = values.transpose(1, 2) if self.kernel.tokens_first else values
-            return moved.expand(like.shape)
-        if like.ndim == 5 and self.kernel.tokens_first:
-            return values.transpose(1, 2).unflatten(2, like.shape[2:4]).expand(like.shape)
-        return values.reshape(values.shape[1:] if like.ndim > 3 else values.shape[2:]).expand(
-            like.shape
-        )
+            return (values.transpose(1, 2) if self.kernel.tokens_first else values).expand(
+                like.shape
+            )
+        return values[0 if like.ndim > 3 else (0, 0)].expand(like.shape)
 
-    def _mask(self, given: dict[str, Any], number: int) -> Any:
+    def _mask(self, number: int) -> Any:
         """The mask of one item, shape (1, heads or 1, queries, keys), where it is a tensor."""
-        mask = given.get(self.kernel.mask) if self.kernel.mask else None
+        mask = self.given.get(self.kernel.mask)
         if mask is None:
             return None
         mask = _plain(mask, self.output.dtype if mask.is_floating_point() else mask.dtype)
-        if mask.ndim > 4:
-            return mask.flatten(0, -4)[number % len(mask.flatten(0, -4))][None]
-        if self.inputs[0].ndim == 3 and mask.ndim == 3:  # (batch, queries, keys): one head
+        if self.inputs[0].ndim == mask.ndim == 3:  # (batch, queries, keys): one head
             mask = mask[:, None]
         while mask.ndim < 4:
             mask = mask[None]
-        return mask[number : number + 1] if len(mask) > 1 else mask
+        return _one(mask.flatten(0, -4), number)
+
+
+def _one(tensor: Any, number: int) -> Any:
+    """An item of a batch, as a batch; all share it where there is but one."""
+    return tensor[number : number + 1] if len(tensor) > 1 else tensor
 
 
 def _plain(tensor: Any, dtype: Any) -> Any:
@@ -157,17 +151,9 @@ def _plain(tensor: Any, dtype: Any) -> Any:
     return (tensor.clone() if tensor.is_inference() else tensor).to(dtype)
 
 
-def call_of(
-    kernel: Kernel, run: Callable[..., Any], args: Any, kwargs: Any, output: Any
-) -> KernelCall:
-    """A call that has been made, its arguments by name."""
-    given = dict(zip(kernel.parameters.split(), args, strict=False)) | kwargs
-    return KernelCall(kernel, run, given, output[0] if isinstance(output, tuple) else output)
-
-
 @contextmanager
 def replaced_kernels(
-    look: Callable[[Kernel, Callable[..., Any], Any, Any], Any],
+    look: Callable[..., Any],
 ) -> Iterator[None]:
     """Send the calls of fused functions that torch does not dispatch to `look`.
 
@@ -179,9 +165,7 @@ def replaced_kernels(
         if original is None:
             continue
 
-        def shown(*args: Any, _of: Any = (kernel, original), **kwargs: Any) -> Any:
-            return look(*_of, args, kwargs)
-
+        shown = partial(look, kernel, original)
         for module in list(sys.modules.values()):
             for key, held in list(getattr(module, "__dict__", {}).items()):
                 if held is original:

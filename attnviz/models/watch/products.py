@@ -5,11 +5,13 @@ Whichever product it is, the weights come out as (…, queries, keys), the value
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.watch.lineage import Lineage, Softmax
 
 FACTORS = {"baddbmm": ("batch1", "batch2"), "addmm": ("mat1", "mat2"), "bmm": ("input", "mat2")}
@@ -21,21 +23,49 @@ ANY_AXES = "ABCDEFGH"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """Weights that met values.
-
-    Attributes:
-        softmax: what the weights went through since the softmax.
-        weights: shape (…, queries, keys).
-        value: shape (…, keys, value size), its leading axes broadcast to those of the weights.
-        output: shape (…, queries, value size); what was added to the product is taken off.
-        given: the values as they were given.
-    """
+    """Weights (…, queries, keys) that met values (…, keys, size), which made the output."""
 
     softmax: Softmax
     weights: Any
     value: Any
-    output: Any
-    given: Any
+    output: Any  # what was added to the product is taken off
+    given: Any  # the values as they were given
+
+    @property
+    def dropout(self) -> bool:
+        """Whether some of the weights were dropped; `weights` are those before."""
+        return self.softmax.undropped is not None
+
+    def calls(self, heads: int) -> tuple[int, Callable[[int], Call]]:
+        """How many items the batch has, and each as a call whose kernel is the product.
+
+        `heads` is how many there are, where batch and heads are one axis.
+        """
+        lead = self.weights.shape[:-2]
+        sides = self.weights, self.value.expand(*lead, *self.value.shape[-2:]), self.output
+        dtype = self.output.dtype
+        weights, value, output = (_batched(side.detach(), heads).to(dtype) for side in sides)
+
+        def item(number: int) -> Call:
+            own = weights[number : number + 1]
+
+            def mixed(*call: Any, **_options: Any) -> Any:
+                return ((own @ call[3]).transpose(1, 2),)
+
+            # Nothing is known of queries and keys but how many there are.
+            query, key = (own.new_zeros((*own.shape[:2], count, 1)) for count in own.shape[2:])
+            made = output[number : number + 1].transpose(1, 2).contiguous()
+            return Call(mixed, None, query, key, value[number : number + 1], None, {}, made)
+
+        return len(weights), item
+
+
+def _batched(tensor: Any, heads: int) -> Any:
+    """A tensor (…, rows, columns) as (batch, heads, rows, columns)."""
+    tensor = tensor.clone() if tensor.is_inference() else tensor
+    if tensor.ndim == 3:
+        return tensor.unflatten(0, (-1, heads))
+    return tensor.flatten(0, -4) if tensor.ndim > 3 else tensor[None, None]
 
 
 def mixture_of(

@@ -24,20 +24,16 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from attnviz.core.attention_map import check_values
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.models.hugging_face.capture.exact_links import (
-    IgnoredPositions,
-    Strongest,
-    strongest_in,
-)
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
-from attnviz.models.hugging_face.capture.probe import exact_rows, pool_array
+from attnviz.models.hugging_face.capture.probe import exact_rows
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
 from attnviz.models.watch.kernels import (
     OPEN_MULTI_HEAD,
     SDPA,
     Kernel,
-    call_of,
+    KernelCall,
     may_fuse,
     replaced_kernels,
 )
@@ -50,7 +46,7 @@ from attnviz.models.watch.lineage import (
     name_of,
     tensors_in,
 )
-from attnviz.models.watch.products import Mixture, mixture_of
+from attnviz.models.watch.products import mixture_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,7 +87,7 @@ class Kept:
     """The attention of one call, of one item of its batch.
 
     Attributes:
-        path: the module that called, and which of its calls it was, from 1.
+        path: the module that called; `call` is which of its calls it was, from 1.
         sides: how many queries and keys there are.
         weights: shape (heads, query blocks, key blocks).
         off: the largest difference between weights times values and the output; None: not compared.
@@ -100,18 +96,18 @@ class Kept:
     """
 
     path: str
-    call: int
-    item: int
     sides: tuple[int, int]
     grid: PooledGrid
     weights: NDArray[np.float32]
     links: tuple[Strongest, ...]
-    route: str
     off: float | None
+    route: str
     same_input: bool
     dropped: bool
     dtype: str
     device: str
+    call: int = 1
+    item: int = 0
 
 
 @dataclass(eq=False)
@@ -248,7 +244,7 @@ class Watching(TorchFunctionMode):
             return (copy, *args[1:])
         return args
 
-    def replaced(self, kernel: Kernel, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def replaced(self, kernel: Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A fused function that torch does not dispatch is called."""
         if torch.compiler.is_compiling() or get_ident() != self.thread:
             return run(*args, **kwargs)
@@ -261,143 +257,94 @@ class Watching(TorchFunctionMode):
 
     # --- reading
 
-    def _read(self, read: Callable[[], Iterator[Kept]]) -> list[Kept]:
-        """Keep what is wanted of a call; what cannot be read stops no model."""
-        path, wanted, seen = self.path, self.wanted, self.seen
-        if path is None:
-            return []
-        seen.calls[path] += 1
-        number = seen.calls[path] - 1
-        if wanted.only and not any(fnmatchcase(path, pattern) for pattern in wanted.only):
-            return []
-        late = wanted.first is not None and number // wanted.every >= wanted.first
-        if number % wanted.every or late:
-            return []
-        made = list[Kept]()
-        try:
-            for kept in read():
-                seen.bytes += kept.weights.nbytes
-                if seen.bytes > wanted.most_bytes:
-                    seen.bytes -= kept.weights.nbytes
-                    seen.dropped += 1
-                    break
-                made.append(kept)
-        except Exception as error:
-            self._failed(error)
-        seen.kept += made
-        return made
-
     def _kernel(self, kernel: Kernel, run: Any, args: Any, kwargs: Any, output: Any) -> None:
-        call = call_of(kernel, run, args, kwargs, output)
+        given = dict(zip(kernel.parameters.split(), args, strict=False)) | kwargs
+        made = output[0] if isinstance(output, tuple) else output
+        call = KernelCall(kernel, run, given, made)
         query, key, _ = call.inputs
-        same = self.lineage.is_same_input(query, key)
-        dropped = call.dropout > 0
-
-        def read() -> Iterator[Kept]:
-            for item in self._items(call.batch):
-                one = call.item(item)
-                if dropped:  # what ran is not what can be made again
-                    one = replace(one, output=one.mix(one.value).contiguous())
-                sides = one.query.shape[2], one.key.shape[2]
-                grid = self._grid(sides)
-                links = self.wanted.region.links if grid.is_pooled else 0
-                spec = CaptureSpec(grid, links, IgnoredPositions(itself=same))
-                found = read_call(self.path or "", one, spec)
-                if found.broken is not None:
-                    raise AttentionError(f"head {found.broken} is NaN or infinite")
-                yield self._kept(
-                    item,
-                    sides,
-                    found.weights[0],
-                    found.links,
-                    route=f"{name_of(run)}, probed",
-                    off=None if dropped else _off(one, grid, found.weights),
-                    same_input=same,
-                    of=call.output,
-                    dropped=dropped,
-                )
-
-        self._read(read)
+        facts = {
+            "route": f"{name_of(run)}, probed",
+            "same_input": self.lineage.is_same_input(query, key),
+            "dropped": call.dropout,
+        }
+        self._read(lambda: (call.batch, call.item), facts)
 
     def _product(self, name: str, args: Any, kwargs: Any, output: Any) -> list[Kept]:
         found = mixture_of(self.lineage, name, args, kwargs, output)
         if found is None:
             return []
-        values = self.lineage.of(found.given)
-        summary = values.product is not None and found.softmax.same_input is None
-        if summary or not found.softmax.over_last:
+        values, softmax = self.lineage.of(found.given), found.softmax
+        summary = values.product is not None and softmax.same_input is None
+        if summary or not softmax.over_last:
             # A softmax over features meets the product of keys and values: linear attention.
             self.seen.linear += 1
             self.seen.kept = [kept for kept in self.seen.kept if kept not in values.made]
             return []
-        return self._read(lambda: self._mixed(found))
-
-    def _mixed(self, found: Mixture) -> Iterator[Kept]:
-        weights, output = found.weights, found.output
         heads = 1
-        if weights.ndim == 3 and self.modules:  # batch and heads are one axis
+        if self.modules and found.weights.ndim == 3:  # batch and heads are one axis
             named = (getattr(self.modules[-1], name, None) for name in HEADS)
-            heads = next((n for n in named if isinstance(n, int) and len(weights) % n == 0), 1)
-        value = found.value.expand(*weights.shape[:-2], *found.value.shape[-2:])
-        weights, value, output = (_batched(side, heads) for side in (weights, value, output))
-        dropped = found.softmax.undropped is not None
-        same = found.softmax.same_input is not False
-        for item in self._items(len(weights)):
-            own = weights[item].float().cpu()
-            if not own.isfinite().all():
-                raise AttentionError("it is NaN or infinite")
-            check_values(own.numpy(), "share", "self")
-            off = (weights[item].float() @ value[item].float() - output[item].float()).abs().max()
-            grid = self._grid((own.shape[1], own.shape[2]))
-            links = self.wanted.region.links if grid.is_pooled else 0
-            ignored = IgnoredPositions(itself=same)
-            yield self._kept(
-                item,
-                (own.shape[1], own.shape[2]),
-                pool_array(own.numpy(), grid).copy(),
-                tuple(strongest_in(own.numpy(), ignored, links)) if links else (),
-                route="softmax, as it met the values",
-                off=None if dropped else float(off),
-                same_input=same,
-                of=found.output,
-                dropped=dropped,
-            )
+            counts = (number for number in named if isinstance(number, int))
+            heads = next((n for n in counts if n and len(found.weights) % n == 0), 1)
+        facts = {
+            "route": "softmax, as it met the values",
+            "same_input": softmax.same_input is not False,
+            "dropped": found.dropout,
+        }
+        return self._read(lambda: found.calls(heads), facts)
 
-    def _kept(
-        self,
-        item: int,
-        sides: tuple[int, int],
-        weights: Any,
-        links: tuple[Strongest, ...],
-        *,
-        of: Any,
-        **facts: Any,
-    ) -> Kept:
-        path = self.path or ""
+    def _read(self, open_call: Callable[[], Any], facts: dict[str, Any]) -> list[Kept]:
+        """Keep what is wanted of a call; what cannot be read stops no model."""
+        path, wanted, seen = self.path, self.wanted, self.seen
+        if path is None:
+            return []
+        seen.calls[path] += 1
+        number = seen.calls[path]
+        if wanted.only and not any(fnmatchcase(path, pattern) for pattern in wanted.only):
+            return []
+        turn, rest = divmod(number - 1, wanted.every)
+        if rest or (wanted.first is not None and turn >= wanted.first):
+            return []
+        made = list[Kept]()
+        try:
+            batch, call_of = open_call()
+            for item in range(batch) if wanted.batch is None else [wanted.batch]:
+                if item >= batch:
+                    raise AttentionError(f"batch={item} does not exist: {batch} items")
+                kept = self._keep(path, call_of(item), facts)
+                seen.bytes += kept.weights.nbytes
+                if seen.bytes > wanted.most_bytes:
+                    seen.bytes -= kept.weights.nbytes
+                    seen.dropped += 1
+                    break
+                made.append(replace(kept, call=number, item=item))
+        except Exception as error:
+            self._failed(error)
+        seen.kept += made
+        return made
+
+    def _keep(self, path: str, call: Call, facts: dict[str, Any]) -> Kept:
+        if facts["dropped"]:  # what ran is not what can be made again
+            call = replace(call, output=call.mix(call.value).contiguous())
+        sides = call.query.shape[2], call.key.shape[2]
+        region = self.wanted.region
+        grid = grids_of({"": sides}, region, region.max_size)[""]
+        ignored = IgnoredPositions(itself=facts["same_input"])
+        spec = CaptureSpec(grid, region.links if grid.is_pooled else 0, ignored)
+        found = read_call(path, call, spec)
+        if found.broken is not None:
+            raise AttentionError(f"head {found.broken} is NaN or infinite")
+        check_values(found.weights, "share", path)
         return Kept(
             path,
-            self.seen.calls[path],
-            item,
             sides,
-            self._grid(sides),
-            weights,
-            links,
-            dtype=str(of.dtype).removeprefix("torch."),
-            device=of.device.type,
+            grid,
+            found.weights[0],
+            found.links,
+            off=None if facts["dropped"] else _off(call, grid, found.weights),
+            dtype=str(call.output.dtype).removeprefix("torch."),
+            device=call.output.device.type,
             **facts,
         )
-
-    def _items(self, batch: int) -> range:
-        """The items of a batch that are wanted."""
-        wanted = self.wanted.batch
-        if wanted is None:
-            return range(batch)
-        if wanted >= batch:
-            raise AttentionError(f"batch={wanted} does not exist: {batch} items, 0 to {batch - 1}")
-        return range(wanted, wanted + 1)
-
-    def _grid(self, sides: tuple[int, int]) -> PooledGrid:
-        return grids_of({"": sides}, self.wanted.region, self.wanted.region.max_size)[""]
 
     # --- what torch fuses
 
@@ -411,7 +358,7 @@ class Watching(TorchFunctionMode):
         def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():
                 return original(module, *args, **kwargs)
-            modes = _get_current_function_mode_stack()
+            modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
             watched = self in modes and all(isinstance(mode, Watching) for mode in modes)
             if self.plain or not watched or not may_fuse(module):
                 return original(module, *args, **kwargs)
@@ -481,15 +428,6 @@ def _apart() -> Iterator[None]:
     """Without gradients, and without inference mode, whose tensors nothing can be derived from."""
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
-
-
-def _batched(tensor: Any, heads: int) -> Any:
-    """A tensor (…, rows, columns) as (batch, heads, rows, columns)."""
-    if tensor.ndim > 4:
-        return tensor.flatten(0, -4)
-    if tensor.ndim == 3:
-        return tensor.unflatten(0, (-1, heads))
-    return tensor if tensor.ndim == 4 else tensor[None, None]
 
 
 def _off(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> float | None:
