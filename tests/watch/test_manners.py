@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.modules import module as hooks
 from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnviz import load, watch
 from attnviz.core.errors import AttentionError, UsageError
@@ -28,6 +29,7 @@ from tests.watch.models import (
     MergedHeads,
     Residual,
     Sinks,
+    ThreeInputs,
 )
 
 
@@ -263,6 +265,49 @@ def test_long_inputs_are_pooled_with_exact_links_beside(kind: Any) -> None:
     strongest = max(item.links, key=lambda link: link.weight)
     assert abs(strongest.weight - apart.max()) < 1e-6
     assert "checked" in seen.attention().provenance.settings
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(31, 11), (11, 31)])
+@pytest.mark.parametrize("kind", [ThreeInputs, FusedCross])
+def test_long_inputs_of_two_lengths_are_pooled(kind: Any, queries: int, keys: int) -> None:
+    model, x, other = kind(), tokens(queries), tokens(keys)
+    given = (x, other, other)[: 3 if kind is ThreeInputs else 2]
+    whole = model.weights(*given)[0]
+    with watch(model, max_size=4) as seen:
+        model(*given)
+    item = seen.attention().main
+    assert (item.stream, item.weights.shape[2:]) == ("cross", (4, 4))
+    rows, columns = item.blocks
+    mass = whole[:, :rows, :columns].sum(-1).mean(-1)
+    assert np.abs(item.weights[0, :, 0, 0] - mass).max() < 1e-6
+    strongest = max(item.links, key=lambda link: link.weight)
+    assert abs(strongest.weight - whole.max()) < 1e-6
+    assert whole[int(strongest.head), strongest.query_position, strongest.key_position] > 0
+
+
+class Largest(TorchDispatchMode):
+    """How many numbers the largest tensor had that any operator made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple) else (made,):
+            if isinstance(tensor, torch.Tensor):
+                self.numbers = max(self.numbers, tensor.numel())
+        return made
+
+
+def test_no_matrix_of_all_tokens_is_made_of_a_fused_call() -> None:
+    model, x = FusedCross(), tokens(3000, batch=1)
+    with torch.no_grad(), Largest() as plain:
+        model(x)
+    with torch.no_grad(), watch(model, max_size=32) as seen, Largest() as watched:
+        model(x)
+    assert seen.attention().weights.shape == (1, HEADS, 32, 32)
+    assert plain.numbers <= watched.numbers < 3000 * 3000 / 4
 
 
 def test_a_part_of_a_long_input_is_exact() -> None:

@@ -87,10 +87,12 @@ def _stream(kept: Kept) -> str:
 def _map_of(group: Sequence[Kept], seen: Seen, names: Names) -> AttentionMap:
     first, stream = group[0], _stream(group[0])
     sides = ("target", "source") if stream == "cross" else ("text", "text")
+    given = [names.queries, names.keys]
+    if stream != "cross":  # of one text the names of either side serve both
+        given = [next((one for one in given if one and len(one) == first.sides[0]), None)] * 2
     tokens = {
-        side: _tokens(given, length)
-        # Of one text the names of either side serve both.
-        for side, given, length in zip(sides, (names.queries, names.keys), first.sides, strict=True)
+        side: _tokens(one, length)
+        for side, one, length in zip(sides, given, first.sides, strict=True)
     }
     captured = Captured(
         stream,
@@ -102,8 +104,8 @@ def _map_of(group: Sequence[Kept], seen: Seen, names: Names) -> AttentionMap:
     made = as_map(captured, tokens, *sides)
     return replace(
         made,
-        query_tokens=_numbered(made.query_tokens, first.grid.queries, names.queries),
-        key_tokens=_numbered(made.key_tokens, first.grid.keys, names.keys),
+        query_tokens=_numbered(made.query_tokens, first.grid.queries, given[0]),
+        key_tokens=_numbered(made.key_tokens, first.grid.keys, given[1]),
     )
 
 

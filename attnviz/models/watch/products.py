@@ -55,7 +55,8 @@ class Mixture:
             # Nothing is known of queries and keys but how many there are.
             query, key = (own.new_zeros((*own.shape[:2], count, 1)) for count in own.shape[2:])
             made = output[number : number + 1].transpose(1, 2).contiguous()
-            return Call(mixed, None, query, key, value[number : number + 1], None, {}, made)
+            options = {"is_causal": False}
+            return Call(mixed, None, query, key, value[number : number + 1], None, options, made)
 
         return len(weights), item
 

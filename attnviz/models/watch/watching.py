@@ -328,7 +328,7 @@ class Watching(TorchFunctionMode):
         sides = call.query.shape[2], call.key.shape[2]
         region = self.wanted.region
         grid = grids_of({"": sides}, region, region.max_size)[""]
-        ignored = IgnoredPositions(itself=facts["same_input"])
+        ignored = IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1])
         spec = CaptureSpec(grid, region.links if grid.is_pooled else 0, ignored)
         found = read_call(path, call, spec)
         if found.broken is not None:

@@ -130,7 +130,10 @@ def tile_room(layers: Sequence[str], face: Typeface) -> tuple[int, int]:
 
 
 def _short(name: str, face: Typeface) -> str:
-    return shorten(face.drawable(name), _NAME_CELLS)
+    name = face.drawable(name)
+    if "." in name and len(name) > 2 * _NAME_CELLS:  # module paths differ at both ends
+        return f"{name[:_NAME_CELLS]}…{name[1 - _NAME_CELLS :]}"
+    return name if "." in name else shorten(name, _NAME_CELLS)
 
 
 def name_tiles(

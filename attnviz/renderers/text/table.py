@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.attention_map import Attention, AttentionMap, HeadLine, Link, Token, View
+from attnviz.core.registry import axis_name
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, scale_of
 from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
@@ -257,7 +258,8 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         lines.append(Text(told.rstrip(), style="dim"))
     if view.heads:
         layer = view.map.layers[0]
-        named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"
+        named = axis_name("layer", layer)
+        named = f"heads of {named}" if named.startswith("layer") else f"heads, {named}"
         entropy = "; entropy: of rows scaled to 1" if sums_told(view.heads) else ""
         told = f"{printable(named)} (bars: what each key receives{entropy})"
         lines += [Text(), Text(told, style="dim"), head_table(view.heads, width)]
