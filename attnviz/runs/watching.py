@@ -91,7 +91,8 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     torch, flex_attention, `xformers.ops.memory_efficient_attention` and `flash_attn_func`, and
     attention written by hand: a softmax over the last axis that meets values in a product (matmul,
     bmm, baddbmm, einsum, @). What ran keeps its bits, its random state and its gradients. Calls of
-    other threads are not seen, and neither is what torch.compile or TorchScript has compiled.
+    other threads are not seen, and neither is what torch.compile or TorchScript has compiled. What
+    is checkpointed is seen again where it runs again, in its backward pass.
 
     Args:
         model: an `nn.Module`, whose calls alone are read and named by their paths in it; None:

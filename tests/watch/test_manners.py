@@ -226,6 +226,15 @@ def test_only_modules_that_match_are_kept() -> None:
     ]
 
 
+def test_patterns_need_not_name_a_model_that_is_not_given() -> None:
+    model = nn.Transformer(SIZE, HEADS, 1, 1, 16, batch_first=True)
+    for pattern in ("decoder.*.self_attn", "Transformer.decoder.*.self_attn"):
+        with watch(only=pattern) as seen:
+            model(tokens(5), tokens(4))
+        layers = [item.layers for item in seen.attention().maps]
+        assert layers == [("Transformer.decoder.layers.0.self_attn",)]
+
+
 def test_every_item_of_a_batch_is_a_record() -> None:
     model, x = nn.Sequential(AllHeads().eval(), FusedCross(1)), tokens(batch=3)
     with watch(model, batch="all") as seen:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -21,6 +21,7 @@ import torch
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils.weak import WeakIdKeyDictionary
 
 from attnviz.core.attention_map import check_values
 from attnviz.core.errors import AttentionError, UsageError
@@ -146,19 +147,17 @@ class Watching(TorchFunctionMode):
         self.thread = get_ident()
         self.modules = list[Any]()
         self.plain = 0  # how deep in a pass that is not read
-        self.names: dict[int, str] = {}
+        self.names: MutableMapping[Any, str] = WeakIdKeyDictionary()
         self.roots = Counter[str]()
-        self.known = list[Any]()  # the models named, so that no other takes their ids
         self.model = model
         if model is not None:
             self._name(model, "")
 
     def _name(self, model: Any, prefix: str) -> None:
         model = getattr(model, "_orig_mod", model)  # within what torch.compile puts around it
-        self.known.append(model)
         for path, module in model.named_modules():
             joint = "." if prefix and path else ""
-            self.names.setdefault(id(module), prefix + joint + path or type(model).__name__)
+            self.names.setdefault(module, prefix + joint + path or type(model).__name__)
 
     # --- the modules that call
 
@@ -166,7 +165,7 @@ class Watching(TorchFunctionMode):
         """A module begins."""
         if torch.compiler.is_compiling() or get_ident() != self.thread:
             return
-        if self.model is None and id(module) not in self.names and not self.modules:
+        if self.model is None and module not in self.names and not self.modules:
             kind = type(getattr(module, "_orig_mod", module)).__name__
             number = self.roots[kind]
             self.roots[kind] += 1
@@ -183,7 +182,7 @@ class Watching(TorchFunctionMode):
     @property
     def path(self) -> str | None:
         """The module that calls, the innermost that has a path; None: it is not of the model."""
-        named = (self.names.get(id(module)) for module in reversed(self.modules))
+        named = (self.names.get(module) for module in reversed(self.modules))
         return next((name for name in named if name), None if self.model else "function")
 
     # --- the functions that are called
@@ -299,7 +298,10 @@ class Watching(TorchFunctionMode):
             return []
         seen.calls[path] += 1
         number = seen.calls[path]
-        if wanted.only and not any(fnmatchcase(path, pattern) for pattern in wanted.only):
+        # Patterns are of paths in the model, whatever its name is.
+        inside = path if self.model else path.partition(".")[2]
+        both = [(name, pattern) for name in (path, inside) for pattern in wanted.only]
+        if wanted.only and not any(fnmatchcase(*one) for one in both):
             return []
         turn, rest = divmod(number - 1, wanted.every)
         if rest or (wanted.first is not None and turn >= wanted.first):
