@@ -322,3 +322,45 @@ def test_torch_s_transformer_is_seen_in_bfloat16() -> None:
     make, inputs, _ = STACKS["transformer"]
     given = tuple(x.to(torch.bfloat16) for x in inputs())
     check(make().to(torch.bfloat16), given, weigh_torch, off=1e-2)
+
+
+PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[..., Any]]] = {
+    "@": ((2, 4, 5, 6), (2, 4, 6, 3), lambda w, v: w @ v),
+    "values shared by the heads": ((2, 4, 5, 6), (2, 1, 6, 3), torch.matmul),
+    "values shared by the batch": ((2, 4, 5, 6), (6, 3), torch.matmul),
+    "weights shared by the batch": ((5, 6), (2, 4, 6, 3), torch.matmul),
+    "one query": ((6,), (6, 3), torch.matmul),
+    "one number a key": ((5, 6), (6,), torch.mv),
+    "by name": ((5, 6), (6, 3), lambda w, v: torch.matmul(input=w, other=v)),
+    "added to": ((5, 6), (6, 3), lambda w, v: torch.addmm(torch.ones(3), w, v, beta=2, alpha=3)),
+    "turned": ((4, 5, 6), (4, 6, 3), lambda w, v: torch.bmm(v.transpose(1, 2), w.mT)),
+    "turned, one query": ((6,), (6, 3), lambda w, v: v.T @ w),
+    "taken apart": ((5, 6), (6, 3), lambda w, v: torch.cat([row @ v for row in w.split(5)])),
+    "no arrow": ((5, 6), (6, 3), lambda w, v: torch.einsum("xk,kz", w, v)),
+    "a list": ((4, 5, 6), (4, 6, 3), lambda w, v: torch.einsum("bqk,bkd->bqd", [w, v])),
+    "ellipsis": (
+        (2, 4, 5, 6),
+        (4, 6, 3),
+        lambda w, v: torch.einsum("...qk,...kd->...qd", w, v),
+    ),
+    "keys first": ((4, 5, 6), (4, 6, 3), lambda w, v: torch.einsum("bkq,bkd->dqb", w.mT, v)),
+    "values first": ((4, 5, 6), (4, 6, 3), lambda w, v: torch.einsum("bkd,bqk->qbd", v, w)),
+    "two sizes": ((5, 6), (6, 3, 2), lambda w, v: torch.einsum("qk,kde->qde", w, v)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_whatever_the_product_the_weights_are_found_in_it(name: str) -> None:
+    torch.manual_seed(8)
+    shape, other, product = PRODUCTS[name]
+    scores, values = torch.randn(shape), torch.randn(other)
+    with watch() as seen:
+        product(scores.softmax(-1), values)
+    assert not seen.seen.failures
+    (kept,) = seen.seen.kept
+    truth = scores.double().softmax(-1).numpy()
+    while truth.ndim < 4 and len(other) < 4:
+        truth = truth[:, None] if truth.ndim == 3 else truth[None]
+    assert np.abs(kept.weights - truth[(0,) * (truth.ndim - 3)]).max() < 1e-6
+    assert kept.off is not None
+    assert kept.off < 1e-5

@@ -5,7 +5,7 @@ Whichever product it is, the weights come out as (…, queries, keys), the value
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,7 @@ import torch
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.watch.lineage import Lineage, Softmax
 
-FACTORS = {"baddbmm": ("batch1", "batch2"), "addmm": ("mat1", "mat2"), "bmm": ("input", "mat2")}
-"""The names of factors that are not "input" and "other"."""
-
-ANY_AXES = "ABCDEFGH"
+_ANY_AXES = "αβγδεζηθ"
 """The letters of the axes that an einsum writes as an ellipsis."""
 
 
@@ -41,10 +38,11 @@ class Mixture:
 
         `heads` is how many there are, where batch and heads are one axis.
         """
-        lead = self.weights.shape[:-2]
-        sides = self.weights, self.value.expand(*lead, *self.value.shape[-2:]), self.output
-        dtype = self.output.dtype
-        weights, value, output = (_batched(side.detach(), heads).to(dtype) for side in sides)
+        lead, dtype = self.output.shape[:-2], self.output.dtype
+        weights, value, output = (
+            _batched(side.detach().expand(*lead, *side.shape[-2:]), heads).to(dtype)
+            for side in (self.weights, self.value, self.output)
+        )
 
         def item(number: int) -> Call:
             own = weights[number : number + 1]
@@ -73,112 +71,66 @@ def mixture_of(
     lineage: Lineage, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
 ) -> Mixture | None:
     """Attention, where a product is contracted over the keys of a softmax among its factors."""
-    equation, factors, output = _factors(name, args, kwargs, result)
-    for at, tensor in enumerate(factors):
-        softmax = lineage.softmax(tensor)
-        if softmax is None:
-            continue
-        own, other, out = equation[at], equation[1 - at], equation[2]
-        contracted = [letter for letter in own if letter in other and letter not in out]
-        if len(contracted) != 1 or not softmax.is_key_axis(own.index(contracted[0])):
-            continue
-        if any(letter not in other and letter not in out for letter in own):
-            continue
-        found = _in_order((own, other, out), contracted[0], tensor, factors[1 - at], output)
-        undropped = softmax.undropped
-        if undropped is not None:
-            found = (_moved(undropped, own, contracted[0], other, out), *found[1:])
-        return Mixture(softmax, *found, factors[1 - at])
-    return None
-
-
-def _factors(
-    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-) -> tuple[tuple[str, str, str], list[Any], Any]:
-    """The axes of both factors and of the output as letters, the factors and the output."""
-    nothing = (("", "", ""), list[Any](), result)
-    if name == "einsum":
-        return _einsum(args, result) if args and isinstance(args[0], str) else nothing
-    added = name in ("baddbmm", "addmm")
-    names = FACTORS.get(name, ("input", "mat2" if name == "mm" else "other"))
-    if name == "mv":
-        names = ("input", "vec")
-    positions = {one: at + added for at, one in enumerate(names)}
-    factors = [
-        kwargs[one] if one in kwargs else args[at]
-        for one, at in positions.items()
-        if one in kwargs or at < len(args)
-    ]
-    if len(factors) != 2 or not all(isinstance(tensor, torch.Tensor) for tensor in factors):
-        return nothing
-    if added:
-        before = kwargs["input"] if "input" in kwargs else args[0]
+    factors = [tensor for tensor in (*args, *kwargs.values()) if isinstance(tensor, torch.Tensor)]
+    if args and isinstance(args[-1], list | tuple):
+        factors = list(args[-1])
+    if name in ("baddbmm", "addmm"):
+        before, *factors = factors
         beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
         # With a beta of 0 what was added may be anything, NaN included.
         result = (result - beta * before if beta else result) / alpha
-    first, second = (tensor.ndim for tensor in factors)
-    most = max(first, second, 2) - 2
-    lead = ANY_AXES[:most]
-    a = lead[most - max(first - 2, 0) :] + ("qk" if first > 1 else "k")
-    b = lead[most - max(second - 2, 0) :] + ("kd" if second > 1 else "k")
-    out = lead + ("q" if first > 1 else "") + ("d" if second > 1 else "")
-    return (a, b, out), factors, result
+    if len(factors) != 2 or (name == "einsum" and not isinstance(args[0], str)):
+        return None
+    *sides, out = _equation(args[0] if name == "einsum" else None, factors)
+    for at, tensor in enumerate(factors):
+        softmax = lineage.softmax(tensor)
+        own, other = sides[at], sides[1 - at]
+        contracted = [letter for letter in own if letter not in out]
+        if softmax is None or len(contracted) != 1 or contracted[0] not in other:
+            continue
+        keys = contracted[0]
+        if not softmax.is_key_axis(own.index(keys)):
+            continue
+        # What only the weights have are queries; of several such axes the last, behind heads.
+        alone = [letter for letter in own if letter not in other and letter != keys]
+        queries = alone[-1] if alone else "?"
+        lead = [letter for letter in own if letter not in (keys, queries)]
+        sizes = [letter for letter in other if letter not in own] or ["!"]
+        weights = tensor if softmax.undropped is None else softmax.undropped
+        return Mixture(
+            softmax,
+            _as(weights, own, [*lead, queries, keys]),
+            _as(factors[1 - at], other, [*lead, keys, *sizes]).flatten(len(lead) + 1),
+            _as(result, out, [*lead, queries, *sizes]).flatten(len(lead) + 1),
+            factors[1 - at],
+        )
+    return None
 
 
-def _einsum(args: tuple[Any, ...], result: Any) -> tuple[tuple[str, str, str], list[Any], Any]:
-    factors = list(args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:])
-    left, arrow, out = args[0].replace(" ", "").partition("->")
-    sides = left.split(",")
-    if len(factors) != 2 or len(sides) != 2:
-        return ("", "", ""), [], result
+def _equation(written: str | None, factors: Sequence[Any]) -> list[str]:
+    """The axes of two factors and their product as letters; of a matrix product where none is."""
+    ranks = [tensor.ndim for tensor in factors]
+    if written is None:
+        left = "...qk" if ranks[0] > 1 else "k"
+        right = "...kd" if ranks[1] > 1 else "k"
+        written = f"{left},{right}->...{left[-2:-1]}{right[4:]}"
+    left, arrow, out = written.replace(" ", "").partition("->")
     if not arrow:
         letters = sorted(set(left) - {",", "."})
-        out = ("..." if "..." in left else "") + "".join(
-            letter for letter in letters if left.count(letter) == 1
-        )
-    hidden = [tensor.ndim - len(side.replace(".", "")) for tensor, side in zip(factors, sides)]  # noqa: B905 - both are two
-    most = max(hidden[at] if "..." in side else 0 for at, side in enumerate(sides))
-    lead = ANY_AXES[:most] if not set(ANY_AXES) & set(args[0]) else "αβγδεζηθ"[:most]
-    own = [
-        side.replace("...", lead[most - rank :] if rank else "")
-        for side, rank in zip(sides, hidden, strict=True)
+        out = "..." + "".join(letter for letter in letters if left.count(letter) == 1)
+    hidden = [
+        rank - len(side.replace(".", "")) for rank, side in zip(ranks, left.split(","), strict=True)
     ]
-    return (own[0], own[1], out.replace("...", lead)), factors, result
+    lead = _ANY_AXES[: max(hidden)]
+    sides = zip(left.split(","), hidden, strict=True)
+    own = [side.replace("...", lead[len(lead) - rank :]) for side, rank in sides]
+    return [*own, out.replace("...", lead)]
 
 
-def _in_order(
-    equation: tuple[str, str, str], keys: str, weights: Any, value: Any, output: Any
-) -> tuple[Any, Any, Any]:
-    """Weights (…, queries, keys), values (…, keys, size) and output (…, queries, size)."""
-    own, other, out = equation
-    lead, queries = _lead_and_queries(own, keys, other, out)
-    sizes = [letter for letter in other if letter not in own]
-    axes = [*lead, *queries]
-    order = [letter for letter in axes if letter in out]
-    moved = output.permute([out.index(letter) for letter in [*order, *sizes]])
-    rows = moved.reshape(*moved.shape[: len(order)], -1)
-    if not queries:
-        rows = rows.unsqueeze(-2)
-    given = [letter for letter in lead if letter in other]
-    values = value.permute([other.index(letter) for letter in [*given, keys, *sizes]])
-    values = values.reshape(*values.shape[: len(given) + 1], -1)
-    for at, letter in enumerate(lead):
-        if letter not in other:
-            values = values.unsqueeze(at)
-    return _moved(weights, own, keys, other, out), values, rows
-
-
-def _moved(weights: Any, own: str, keys: str, other: str, out: str) -> Any:
-    lead, queries = _lead_and_queries(own, keys, other, out)
-    moved = weights.permute([own.index(letter) for letter in [*lead, *queries, keys]])
-    return moved if queries else moved.unsqueeze(-2)
-
-
-def _lead_and_queries(own: str, keys: str, other: str, out: str) -> tuple[list[str], list[str]]:
-    """The axes of the weights that are batches and heads, and the one of the queries, if any.
-
-    What only the weights have are queries; of several such axes the last, as heads stand before.
-    """
-    alone = [letter for letter in own if letter not in other and letter in out]
-    lead = [letter for letter in own if letter != keys and letter not in alone[-1:]]
-    return lead, alone[-1:]
+def _as(tensor: Any, letters: str, wanted: Sequence[str]) -> Any:
+    """A tensor's axes in another order; those that it has not have the size 1."""
+    tensor = tensor.permute([letters.index(letter) for letter in wanted if letter in letters])
+    for at, letter in enumerate(wanted):
+        if letter not in letters:
+            tensor = tensor.unsqueeze(at)
+    return tensor

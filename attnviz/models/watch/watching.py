@@ -47,7 +47,7 @@ from attnviz.models.watch.lineage import (
     name_of,
     tensors_in,
 )
-from attnviz.models.watch.products import mixture_of
+from attnviz.models.watch.products import Mixture, mixture_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -209,25 +209,22 @@ class Watching(TorchFunctionMode):
 
     def _look(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
         made = list[Kept]()
-        if name in MIXING:
-            self.seen.mixed += self._mixes(name, args, kwargs, result)
+        found = None
+        if name in PRODUCTS:
+            found = mixture_of(self.lineage, name, args, kwargs, result)
         if func is functional.scaled_dot_product_attention:
             self._kernel(SDPA, func, args, kwargs, result)
-        elif name in PRODUCTS:
-            made = self._product(name, args, kwargs, result)
+        elif found is not None:
+            made = self._product(found)
+        elif name in MIXING:
+            marks = map(self.lineage.softmax, tensors_in((*args, *kwargs.values())))
+            scored = [mark for mark in marks if mark is not None and mark.same_input is not None]
+            self.seen.mixed += len(scored) > (name not in PRODUCTS | PROJECTIONS)
         elif name in SOFTMAXES:
             self.seen.softmaxes += 1
         self.lineage.add(func, name, args, kwargs, result)
         if made:
             self.lineage.of(result).made.extend(made)
-
-    def _mixes(self, name: str, args: Any, kwargs: Any, result: Any) -> bool:
-        """Whether weights are mixed with others here, so that they are no longer a softmax."""
-        found = [self.lineage.softmax(tensor) for tensor in tensors_in((*args, *kwargs.values()))]
-        scored = [item for item in found if item is not None and item.same_input is not None]
-        if name in PRODUCTS:
-            return bool(scored) and mixture_of(self.lineage, name, args, kwargs, result) is None
-        return len(scored) > (name not in PROJECTIONS)
 
     def _failed(self, error: Exception) -> None:
         why = str(error).partition("\n")[0] or type(error).__name__
@@ -268,10 +265,7 @@ class Watching(TorchFunctionMode):
         }
         self._read(lambda: (call.batch, call.item), facts)
 
-    def _product(self, name: str, args: Any, kwargs: Any, output: Any) -> list[Kept]:
-        found = mixture_of(self.lineage, name, args, kwargs, output)
-        if found is None:
-            return []
+    def _product(self, found: Mixture) -> list[Kept]:
         values, softmax = self.lineage.of(found.given), found.softmax
         summary = values.product is not None and softmax.same_input is None
         if summary or not softmax.over_last:
