@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttentionError, UsageError
@@ -61,15 +62,9 @@ def attention_of(seen: Seen, item: int, model: str, wanted: Wanted, names: Names
         dtype=own[0].dtype,
         settings=settings,
         notes=tuple(notes),
-        versions=_versions(),
+        versions={"torch": str(torch.__version__)},
     )
     return Attention(maps, provenance, id=str(item))
-
-
-def _versions() -> dict[str, str]:
-    import torch
-
-    return {"torch": str(torch.__version__)}
 
 
 def _stream(kept: Kept) -> str:
@@ -187,7 +182,7 @@ def _why_none(seen: Seen, wanted: Wanted) -> str:  # noqa: PLR0911 - a return a 
     if seen.softmaxes:
         return (
             f"no attention was seen: {seen.softmaxes} softmaxes ran, and none of them met values "
-            "in a product (a classifier's, a gate's)"
+            "in a product (a classifier's, a gate's, heads that were mixed)"
         )
     return (
         "no attention was seen: nothing ran in the block, or nothing that has a softmax over keys"
