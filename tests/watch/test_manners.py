@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
@@ -19,11 +20,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnviz import load, watch
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.models.watch.lineage import MOST_INPUTS, Lineage
 from tests.watch.models import (
     HEADS,
     SIZE,
     AllHeads,
     Cached,
+    EinsumHeads,
     EncoderDecoder,
     FusedCross,
     MergedHeads,
@@ -122,6 +125,41 @@ def test_gradients_are_equal(kind: Any) -> None:
         after = gradients()
     assert all(map(torch.equal, before, after))
     assert seen.attention().weights.shape[1] == HEADS
+
+
+def test_a_training_run_goes_as_it_would() -> None:
+    x, ends = tokens(), []
+    for watched in (False, True):
+        torch.manual_seed(4)
+        model = nn.Sequential(
+            EinsumHeads(), AllHeads(), nn.TransformerEncoderLayer(SIZE, HEADS, 16)
+        )
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        with ExitStack() as stack:
+            seen = stack.enter_context(watch(model, every=2)) if watched else None
+            for _ in range(4):
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+        ends.append([part.detach() for part in model.parameters()])
+    assert all(map(torch.equal, *ends))
+    assert seen is not None
+    streams = {name: item.stream for item in seen.attention().maps for name in item.layers}
+    assert streams == dict.fromkeys(
+        [f"{path}#{call}" for path in ("0", "1", "2.self_attn") for call in (1, 3)], "self"
+    )
+
+
+def test_what_a_state_was_made_of_is_not_remembered_for_ever() -> None:
+    lineage, state = Lineage(), tokens(1)
+    for _ in range(3 * MOST_INPUTS):
+        other = torch.zeros(1)
+        made = state + other
+        lineage.add(torch.add, "add", (state, other), {}, made)
+        state = made
+        assert len(lineage.of(state).inputs) <= MOST_INPUTS
+    assert lineage.is_same_input(state, state)
+    assert not lineage.is_same_input(state, other)
 
 
 @pytest.mark.parametrize("kind", [AllHeads, FusedCross])

@@ -49,6 +49,9 @@ PRODUCTS = _names("matmul __matmul__ bmm mm mv baddbmm addmm einsum")
 SOFTMAXES = _names("softmax special_softmax")
 PROJECTIONS = _names("linear conv1d conv2d conv3d")
 
+MOST_INPUTS = 64
+"""Sources that are told apart; of more, as a long loop has them, only whether all are the same."""
+
 _numbers = count(1)
 
 
@@ -165,7 +168,8 @@ class Lineage:
             pairs = zip(parts, followed, strict=True)
             parts = [replace(part, softmax=softmax) for part, softmax in pairs]
         for tensor, part in zip(results, parts, strict=True):
-            self.marks[tensor] = part
+            if not isinstance(tensor, torch.nn.Parameter):  # which an optimizer changes in place
+                self.marks[tensor] = part
 
 
 def _joined(name: str, marks: list[Mark]) -> Mark:
@@ -185,6 +189,8 @@ def _joined(name: str, marks: list[Mark]) -> Mark:
     elif name in CELLWISE | SCORING:
         product = next((mark.product for mark in marks if mark.product is not None), None)
     inputs = frozenset[int]().union(*(mark.inputs for mark in activations))
+    if len(inputs) > MOST_INPUTS:
+        inputs = frozenset([hash(inputs)])
     return Mark(source, inputs or frozenset([source]), product=product)
 
 
