@@ -13,6 +13,7 @@ __all__ = [
     "Provenance",
     "Result",
     "Token",
+    "Watched",
     "ablate",
     "ablated",
     "align",
@@ -29,6 +30,7 @@ __all__ = [
     "load",
     "steps",
     "unload",
+    "watch",
 ]
 
 _HOMES = {
@@ -40,6 +42,7 @@ _HOMES = {
     "Provenance": "core.attention_map",
     "Result": "runs.pipeline",
     "Token": "core.attention_map",
+    "Watched": "runs.watching",
     "ablate": "cli.functions",
     "ablated": "models.hugging_face.ablated",
     "align": "cli.functions",
@@ -56,6 +59,7 @@ _HOMES = {
     "load": "runs.pipeline",
     "steps": "cli.functions",
     "unload": "cli.functions",
+    "watch": "runs.watching",
 }
 
 

@@ -13,11 +13,13 @@ from attnviz.core.attention_map import Focus as Focus
 from attnviz.core.attention_map import Provenance as Provenance
 from attnviz.runs.pipeline import Result as Result
 from attnviz.core.attention_map import Token as Token
+from attnviz.runs.watching import Watched as Watched
 from attnviz.models.hugging_face.ablated import ablated as ablated
 from attnviz.runs.pipeline import from_dict as from_dict
 from attnviz.runs.pipeline import from_numpy as from_numpy
 from attnviz.runs.pipeline import load as load
 from attnviz.cli.functions import unload as unload
+from attnviz.runs.watching import watch as watch
 from attnviz.storage.texts import Text
 
 __version__: str

@@ -29,7 +29,7 @@ from attnviz.core.attention_map import (
     check_single_tokens,
 )
 from attnviz.core.errors import InputError
-from attnviz.core.registry import LENSES
+from attnviz.core.registry import LENSES, axis_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -336,18 +336,14 @@ def _view(
 def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]:
     layer = item.layers[0]
     if len(item.heads) == 1 and layer in LENSES:
-        return item, f"through all layers, {_named('head', item.heads[0])}"
+        return item, f"through all layers, {axis_name('head', item.heads[0])}"
     if len(item.heads) == 1:
-        return item, f"{_named('layer', layer)} {_named('head', item.heads[0])}"
+        return item, f"{axis_name('layer', layer)} {axis_name('head', item.heads[0])}"
     if focus and focus.layer == layer:
         head = item.heads.index(focus.head)
         shown = item.with_weights(item.weights[:, head : head + 1], heads=(focus.head,))
         return shown, f"layer {layer} head {focus.head} ({focus.why})"
-    return reduce_map(item, "mean", "heads"), f"mean over the heads of {_named('layer', layer)}"
-
-
-def _named(what: str, name: str) -> str:
-    return f"{what} {name}" if name[:1].isdecimal() else f"{name} over {what}s"
+    return reduce_map(item, "mean", "heads"), f"mean over the heads of {axis_name('layer', layer)}"
 
 
 def describe_run(attention: Attention, item: AttentionMap) -> str:
@@ -393,7 +389,7 @@ def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
     layers, heads = item.weights.shape[:2]
     if 1 < layers * heads <= MOST_SIDE_BY_SIDE:
         chosen = " · ".join(
-            f"{what}s {', '.join(names)}" if len(names) > 1 else _named(what, names[0])
+            f"{what}s {', '.join(names)}" if len(names) > 1 else axis_name(what, names[0])
             for what, names in (("layer", item.layers), ("head", item.heads))
         )
         return item, f"{describe_run(attention, item)} · {chosen}"

@@ -271,7 +271,7 @@ class Provenance:
     """Where weights came from and what was done to them; it travels into every artefact.
 
     Attributes:
-        source: "pocket", "own layer", "hugging face" or "file".
+        source: "pocket", "own layer", "hugging face", "watched" or "file".
         model: a name, id or path; for an own layer its mechanism.
         trained: False where the weights mean nothing because nothing was learned; None: unknown.
         settings: further facts by name (seed, size, revision, …).

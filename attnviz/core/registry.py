@@ -437,3 +437,9 @@ LESSONS: dict[str, Entry] = {
         "attnviz.teach.lessons.linear:linear",
     ),
 }
+
+
+def axis_name(what: str, name: str) -> str:
+    """Such as "layer 3", "layer decoder.2.attention" or, of a reduced axis, "mean over layers"."""
+    reduced = name in ("mean", "max", "sum", *LENSES)
+    return f"{name} over {what}s" if reduced else f"{what} {name}"

@@ -62,6 +62,17 @@ def test_layers_are_named_on_the_left_and_heads_on_top():
     assert middles == pytest.approx([left + tile * (i + 0.5) for i in range(3)], abs=3)
 
 
+def test_long_paths_of_modules_keep_their_numbers_and_their_ends():
+    path = "up_blocks.1.attentions.{}.transformer_blocks.0.attn2#3"
+    names = (path.format(0), path.format(1), "decoder.layers.0.self_attn")
+    picture, _ = picture_and_bar(draw(shares(3, 1, 4, 4), layers=names))
+    assert [label.get_text() for label in picture.get_yticklabels()] == [
+        "up_b.1.atte.0.tran.0.attn2#3",
+        "up_b.1.atte.1.tran.0.attn2#3",
+        "decoder.layers.0.self_attn",
+    ]
+
+
 @pytest.mark.slow
 def test_names_of_narrow_heads_are_thinned_so_that_they_do_not_touch():
     figure = draw(shares(2, 40, 6, 2), heads=tuple(f"head {i}" for i in range(40)))

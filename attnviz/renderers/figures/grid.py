@@ -129,7 +129,12 @@ def tile_room(layers: Sequence[str], face: Typeface) -> tuple[int, int]:
 
 
 def _short(name: str, face: Typeface) -> str:
-    return shorten(face.drawable(name), _NAME_CELLS)
+    name = face.drawable(name)
+    *parts, last = name.split(".")
+    if len(name) <= 2 * _NAME_CELLS or not parts:
+        return name if parts else shorten(name, _NAME_CELLS)
+    # Paths of modules differ in their numbers and their ends.
+    return ".".join([*(part if len(part) < 6 else part[:4] for part in parts), last])
 
 
 def name_tiles(

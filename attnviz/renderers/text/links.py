@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import Link
+from attnviz.core.registry import axis_name
 from attnviz.renderers import Views
 from attnviz.renderers.printable import printable
 from attnviz.renderers.text.console import TextRenderer
@@ -59,6 +60,6 @@ def amount(weight: float, *, signed: bool = False) -> str:
 def place(link: Link) -> str:
     """Where a link was found: "layer 5 head 3", "layer 5 mean over heads"."""
     return " ".join(
-        f"{what} {printable(name)}" if name[:1].isdecimal() else f"{printable(name)} over {what}s"
+        printable(axis_name(what, name))
         for what, name in (("layer", link.layer), ("head", link.head))
     )

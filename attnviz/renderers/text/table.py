@@ -23,6 +23,7 @@ from attnviz.core.attention_map import (
     Token,
     View,
 )
+from attnviz.core.registry import axis_name
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
 from attnviz.renderers.printable import UNKNOWN, one_digit, printable, shorten, two_digits
@@ -308,7 +309,8 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         lines.append(Text(told.rstrip(), style="dim"))
     if view.heads:
         layer = view.map.layers[0]
-        named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"
+        named = axis_name("layer", layer)
+        named = f"heads of {named}" if named.startswith("layer") else f"heads, {named}"
         entropy = "; entropy: of rows scaled to 1" if sums_told(view.heads) else ""
         signed = view.map.values == "signed"
         bars = "mean size of each key's values" if signed else f"what each key receives{entropy}"

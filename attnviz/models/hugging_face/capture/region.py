@@ -71,7 +71,7 @@ def choose_grids(
     free = free_bytes(model.device)
 
     def bytes_of(most: int | None) -> int:
-        grids = _grids_of(sides, region, most)
+        grids = grids_of(sides, region, most)
         return sum(CELL * heads[stream] * grid.cells for stream, grid in grids.items())
 
     most = region.max_size or DEFAULT_SIZE
@@ -83,19 +83,20 @@ def choose_grids(
     if bytes_of(most) > free:
         fits = next((tried for tried in SIZES if bytes_of(tried) <= free and tried < most), None)
         option = f"--max-size {fits} would fit" if fits else "free some, or give a shorter text"
-        largest = max(_grids_of(sides, region, most).values(), key=lambda grid: grid.cells)
+        largest = max(grids_of(sides, region, most).values(), key=lambda grid: grid.cells)
         raise ModelError(
             f"attention of {max(max(side) for side in sides.values()):,} tokens "
             f"({sum(heads.values()):,} heads × {largest.queries.blocks:,} × "
             f"{largest.keys.blocks:,}) would take about {format_bytes(bytes_of(most))}, and "
             f"{format_bytes(free)} is free: {option}"
         )
-    return _grids_of(sides, region, most)
+    return grids_of(sides, region, most)
 
 
-def _grids_of(
+def grids_of(
     sides: Mapping[str, tuple[int, int]], region: Region, most: int | None
 ) -> dict[str, PooledGrid]:
+    """What to read of each stream with at most so many blocks a side; None: every token."""
     grids = {}
     for stream, (queries, keys) in sides.items():
         if region.window is not None:

@@ -1,0 +1,1 @@
+"""Attention of any PyTorch code as it runs, seen from outside."""

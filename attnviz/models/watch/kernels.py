@@ -1,0 +1,198 @@
+"""Fused attention functions: one call of each as a `Call` that can be made again.
+
+Whatever the function, its queries, keys and values come out as (1, heads, tokens, size), of one
+item of the batch, and other values are sent through the very call that ran, without its dropout.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from attnviz.models.hugging_face.capture.kernel import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How a fused function is called.
+
+    Attributes:
+        parameters: the names of its arguments in order, the first three query, key and value.
+        dropout, mask, scale, causal: the names of these arguments; "" where it takes none.
+        tokens_first: whether heads stand behind the tokens.
+        own: what is given otherwise when it is called again, so that it returns its output alone.
+    """
+
+    parameters: str
+    dropout: str = ""
+    mask: str = ""
+    scale: str = "scale"
+    causal: str = ""
+    tokens_first: bool = False
+    own: tuple[tuple[str, Any], ...] = ()
+
+
+SDPA = Kernel(
+    "query key value attn_mask dropout_p is_causal", "dropout_p", "attn_mask", causal="is_causal"
+)
+KERNELS = {
+    ("torch.nn.attention.flex_attention", "flex_attention"): Kernel(
+        "query key value score_mod block_mask scale enable_gqa return_lse kernel_options",
+        own=(("return_lse", False), ("return_aux", None)),
+    ),
+    ("xformers.ops", "memory_efficient_attention"): Kernel(
+        "query key value attn_bias p scale", "p", tokens_first=True
+    ),
+    ("flash_attn", "flash_attn_func"): Kernel(
+        "q k v dropout_p softmax_scale causal window_size softcap alibi_slopes deterministic"
+        " return_attn_probs",
+        "dropout_p",
+        scale="softmax_scale",
+        tokens_first=True,
+        own=(("return_attn_probs", False),),
+    ),
+}
+"""Fused functions that are no torch functions: while watching, they are replaced where they are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelCall:
+    """One call of a fused function, of a whole batch, its arguments by name."""
+
+    kernel: Kernel
+    run: Callable[..., Any]
+    given: dict[str, Any]
+    output: Any
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Query, key and value as they were given."""
+        return [self.given[name] for name in self.kernel.parameters.split()[:3]]
+
+    @property
+    def dropout(self) -> bool:
+        """Whether some of the weights were dropped."""
+        return bool(self.given.get(self.kernel.dropout))
+
+    @property
+    def batch(self) -> int:
+        """How many items there are."""
+        return len(self._heads_first(self.inputs[0]))
+
+    def item(self, number: int) -> Call:
+        """One item of the batch, with the heads before the tokens."""
+        inputs = [_plain(tensor, self.output.dtype) for tensor in self.inputs]
+        one = [_one(self._heads_first(tensor), number) for tensor in inputs]
+        names = self.kernel.parameters.split()[:3]
+        whole = self.given | dict(zip(names, inputs, strict=True))
+        whole |= {name: value for name, value in self.kernel.own if name in whole}
+        if self.kernel.dropout:
+            whole[self.kernel.dropout] = 0.0
+        mask = self._mask(number)
+        alone = self.kernel is SDPA and inputs[0].ndim == 4
+        if alone:
+            whole |= {names[0]: one[0], names[1]: one[1], "attn_mask": mask}
+
+        def mixed(*call: Any, **_options: Any) -> Any:
+            values = call[3] if alone else self._as_given(call[3], inputs[2])
+            output = self.run(**{**whole, names[2]: values})
+            return (_one(self._heads_first(output), 0 if alone else number).transpose(1, 2),)
+
+        output = _one(self._heads_first(self.output.detach()), number).transpose(1, 2)
+        options = {
+            "scaling": self.given.get(self.kernel.scale),
+            "is_causal": bool(self.given.get(self.kernel.causal, False)),
+        }
+        return Call(mixed, None, one[0], one[1], one[2], mask, options, output.contiguous())
+
+    def _heads_first(self, tensor: Any) -> Any:
+        """A tensor as (batch, heads, tokens, size)."""
+        if tensor.ndim == 4:
+            return tensor.transpose(1, 2) if self.kernel.tokens_first else tensor
+        return tensor.reshape(-1, 1 if tensor.ndim < 4 else tensor.shape[-3], *tensor.shape[-2:])
+
+    def _as_given(self, values: Any, like: Any) -> Any:
+        """Values of one item as those of every item, shaped as they were given."""
+        if like.ndim == 4:
+            return (values.transpose(1, 2) if self.kernel.tokens_first else values).expand(
+                like.shape
+            )
+        return values[0 if like.ndim > 3 else (0, 0)].expand(like.shape)
+
+    def _mask(self, number: int) -> Any:
+        """The mask of one item, shape (1, heads or 1, queries, keys), where it is a tensor."""
+        mask = self.given.get(self.kernel.mask)
+        if mask is None:
+            return None
+        mask = _plain(mask, self.output.dtype if mask.is_floating_point() else mask.dtype)
+        if self.inputs[0].ndim == mask.ndim == 3:  # (batch, queries, keys): one head
+            mask = mask[:, None]
+        while mask.ndim < 4:
+            mask = mask[None]
+        return _one(mask.flatten(0, -4), number)
+
+
+def _one(tensor: Any, number: int) -> Any:
+    """An item of a batch, as a batch; all share it where there is but one."""
+    return tensor[number : number + 1] if len(tensor) > 1 else tensor
+
+
+def _plain(tensor: Any, dtype: Any) -> Any:
+    """A tensor without its history; one of inference mode copied, as it could not be derived."""
+    tensor = tensor.detach()
+    return (tensor.clone() if tensor.is_inference() else tensor).to(dtype)
+
+
+@contextmanager
+def replaced_kernels(
+    look: Callable[..., Any],
+) -> Iterator[None]:
+    """Send the calls of fused functions that torch does not dispatch to `look`.
+
+    A function is replaced in every module that has it by name, as most import it from its own.
+    """
+    places = []
+    for (home, name), kernel in KERNELS.items():
+        original = getattr(sys.modules.get(home), name, None)
+        if original is None:
+            continue
+
+        shown = partial(look, kernel, original)
+        for module in list(sys.modules.values()):
+            for key, held in list(getattr(module, "__dict__", {}).items()):
+                if held is original:
+                    places.append((module.__dict__, key, original, shown))
+    for names, key, _, shown in places:
+        names[key] = shown
+    try:
+        yield
+    finally:
+        for names, key, original, shown in places:
+            if names.get(key) is shown:
+                names[key] = original
+
+
+_INSIDE = {**vars(functional), "has_torch_function": lambda _: False}
+OPEN_MULTI_HEAD: Callable[..., Any] = FunctionType(
+    functional.multi_head_attention_forward.__code__,
+    _INSIDE,
+    argdefs=functional.multi_head_attention_forward.__defaults__,
+)
+"""`F.multi_head_attention_forward` without the test that hides from a mode what it calls."""
+
+
+def may_fuse(module: Any) -> bool:
+    """Whether a module of torch, run plainly, could take its fused path, which cannot be seen."""
+    if module.training or not torch.backends.mha.get_fastpath_enabled():
+        return False
+    if torch.is_grad_enabled() and any(part.requires_grad for part in module.parameters()):
+        return False
+    return not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())

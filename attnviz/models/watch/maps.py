@@ -1,0 +1,189 @@
+"""What was seen becomes maps: calls of one stream and shape are the layers of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import AttentionError, UsageError
+from attnviz.models.hugging_face.capture.capture import Captured
+from attnviz.models.hugging_face.capture.exact_links import links_note
+from attnviz.models.hugging_face.capture.maps import as_map
+from attnviz.models.hugging_face.capture.region import Axis, region_note
+
+if TYPE_CHECKING:
+    from attnviz.models.watch.watching import Kept, Seen, Wanted
+
+MIXED = (
+    "softmaxes over keys were mixed with others before they met values (talking heads, "
+    "differential attention), and are not shown"
+)
+COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the tokens are called; None: by their numbers."""
+
+    queries: Sequence[str] | None = None
+    keys: Sequence[str] | None = None
+
+
+def attention_of(seen: Seen, item: int, model: str, wanted: Wanted, names: Names) -> Attention:
+    """The maps of one item of the batch.
+
+    Raises:
+        AttentionError: nothing was seen or kept, in words that say why.
+        UsageError: the names are as many as no map has tokens.
+    """
+    own = [kept for kept in seen.kept if kept.item == item]
+    if not own:
+        raise AttentionError(_why_none(seen, wanted))
+    groups: dict[object, list[Kept]] = {}
+    for kept in own:
+        groups.setdefault((_stream(kept), kept.grid, kept.weights.shape), []).append(kept)
+    maps = tuple(_map_of(group, seen, names) for group in groups.values())
+    _check_names(own, names)
+    notes = dict.fromkeys((*_notes(own, seen), *(COMPILED for _ in range(seen.compiled))))
+    compared = [kept.off for kept in own if kept.off is not None]
+    settings = {"attention": ", ".join(dict.fromkeys(kept.route for kept in own))}
+    if compared:
+        most = max(compared)
+        settings["checked"] = f"weights × values are the output to {most:.1e}"
+    provenance = Provenance(
+        source="watched",
+        model=model,
+        device=own[0].device,
+        dtype=own[0].dtype,
+        settings=settings,
+        notes=tuple(notes),
+        versions={"torch": str(torch.__version__)},
+    )
+    return Attention(maps, provenance, id=str(item))
+
+
+def _stream(kept: Kept) -> str:
+    """Which attention it is, by where queries and keys come from and what the weights leave out."""
+    queries, keys = kept.sides
+    if queries != keys:
+        return "cross"
+    rows, columns = kept.grid.queries, kept.grid.keys
+    first = (rows.start - columns.start) // columns.length
+    if queries > 1 and not np.triu(kept.weights, 1 + first).any():
+        return "causal"
+    return "self" if kept.same_input else "cross"
+
+
+def _map_of(group: Sequence[Kept], seen: Seen, names: Names) -> AttentionMap:
+    first, stream = group[0], _stream(group[0])
+    sides = ("target", "source") if stream == "cross" else ("text", "text")
+    given = [names.queries, names.keys]
+    if stream != "cross":  # of one text the names of either side serve both
+        given = [next((one for one in given if one and len(one) == first.sides[0]), None)] * 2
+    tokens = {
+        side: _tokens(one, length)
+        for side, one, length in zip(sides, given, first.sides, strict=True)
+    }
+    captured = Captured(
+        stream,
+        tuple(_label(kept, seen) for kept in group),
+        np.stack([kept.weights for kept in group]),
+        first.grid,
+        tuple(kept.links for kept in group) if first.links else (),
+    )
+    made = as_map(captured, tokens, *sides)
+    return replace(
+        made,
+        query_tokens=_numbered(made.query_tokens, first.grid.queries, given[0]),
+        key_tokens=_numbered(made.key_tokens, first.grid.keys, given[1]),
+    )
+
+
+def _label(kept: Kept, seen: Seen) -> str:
+    return f"{kept.path}#{kept.call}" if seen.calls[kept.path] > 1 else kept.path
+
+
+def _tokens(names: Sequence[str] | None, length: int) -> tuple[Token, ...]:
+    if names is None or len(names) != length:
+        names = list(map(str, range(length)))
+    return tuple(map(Token, names))
+
+
+def _numbered(
+    tokens: tuple[Token, ...], axis: Axis, names: Sequence[str] | None
+) -> tuple[Token, ...]:
+    """Blocks of tokens without names by their numbers alone, which are not said twice."""
+    if axis.length == 1 or (names is not None and len(names) >= axis.stop):
+        return tokens
+    spans = ((first, stop - 1) for first, stop in axis.spans)
+    return tuple(Token(f"{first}–{last}" if last > first else str(first)) for first, last in spans)
+
+
+def _check_names(own: Sequence[Kept], names: Names) -> None:
+    for what, given, axis in (("query", names.queries, 0), ("key", names.keys, 1)):
+        lengths = {kept.sides[axis] for kept in own}
+        if given is not None and len(given) not in lengths:
+            raise UsageError(
+                f"{len(given)} {what} tokens were given, and the maps have "
+                f"{', '.join(map(str, sorted(lengths)))} {'queries' if not axis else 'keys'}"
+            )
+
+
+def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
+    for kept in own:
+        note = region_note(kept.grid, kept.sides)
+        if note:
+            yield note
+    most = max((len(head) for kept in own for head in kept.links), default=0)
+    if most:
+        yield links_note(most)
+    dropped = sum(kept.dropped for kept in own)
+    if dropped:
+        yield (
+            f"{dropped} of {len(own)} calls ran with dropout: their weights are those before it, "
+            "and could not be compared with the output"
+        )
+    other = sum(kept.off is None and not kept.dropped for kept in own)
+    if other:
+        yield f"{other} of {len(own)} calls could not be compared with the output"
+    if seen.mixed:
+        yield f"{seen.mixed} {MIXED}"
+    for path, why in seen.failures.items():
+        yield f"attention of '{path}' could not be read: {why}"
+    if seen.dropped:
+        yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
+
+
+def _why_none(seen: Seen, wanted: Wanted) -> str:  # noqa: PLR0911 - a return a reason
+    """Why there is no map, in one line."""
+    if seen.failures:
+        path, why = next(iter(seen.failures.items()))
+        return f"attention of '{path}' could not be read: {why}"
+    if seen.dropped:
+        return f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"
+    if seen.compiled:
+        return COMPILED
+    if seen.mixed:
+        return f"{seen.mixed} {MIXED}"
+    if seen.linear:
+        return "linear attention: it has no softmax over keys, and so no weights to show"
+    if seen.calls:
+        paths = list(seen.calls)
+        more = ", …" if len(paths) > 5 else ""
+        return (
+            f"none of the calls seen is wanted (only={', '.join(wanted.only) or '*'}); they were "
+            f"made by {', '.join(paths[:5])}{more}"
+        )
+    if seen.softmaxes:
+        return (
+            f"no attention was seen: {seen.softmaxes} softmaxes ran, and none of them met values "
+            "in a product (a classifier's, a gate's, heads that were mixed)"
+        )
+    return (
+        "no attention was seen: nothing ran in the block, or nothing that has a softmax over keys"
+    )

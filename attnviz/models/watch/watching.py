@@ -1,0 +1,443 @@
+"""A block of code watched: every attention in it is read as it runs, and nothing is changed.
+
+torch functions are seen by a mode, which belongs to the thread that entered it; the modules that
+call them by hooks on all modules. What is read again is read without gradients, outside the mode
+and without drawing by chance.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import wraps
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils.weak import WeakIdKeyDictionary
+
+from attnviz.core.attention_map import check_values
+from attnviz.core.errors import AttentionError, UsageError
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest
+from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
+from attnviz.models.hugging_face.capture.probe import exact_rows
+from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
+from attnviz.models.watch.kernels import (
+    OPEN_MULTI_HEAD,
+    SDPA,
+    Kernel,
+    KernelCall,
+    may_fuse,
+    replaced_kernels,
+)
+from attnviz.models.watch.lineage import (
+    DROPOUTS,
+    PRODUCTS,
+    PROJECTIONS,
+    SOFTMAXES,
+    Lineage,
+    name_of,
+    tensors_in,
+)
+from attnviz.models.watch.products import Mixture, mixture_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
+"""What a module calls the number of its heads."""
+
+FUSED = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
+"""The modules of torch that have a fused path, which hides the attention in it."""
+
+MIXING = PRODUCTS | PROJECTIONS | {"add", "sub", "add_", "sub_"}
+"""What may mix the weights of several heads before they meet the values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is kept of what is seen.
+
+    Attributes:
+        only: patterns of module paths; none: every module.
+        first, every: of each module's calls every so many-th, and at most so many.
+        batch: which item; None: every one.
+        region: which part of each call's attention, and in how many blocks.
+        most_bytes: of the maps together; further ones are counted.
+    """
+
+    only: tuple[str, ...] = ()
+    first: int | None = None
+    every: int = 1
+    batch: int | None = 0
+    region: Region = field(default_factory=lambda: Region(max_size=1024))
+    most_bytes: int = 2**31
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """The attention of one call, of one item of its batch.
+
+    Attributes:
+        path: the module that called; `call` is which of its calls it was, from 1.
+        sides: how many queries and keys there are.
+        weights: shape (heads, query blocks, key blocks).
+        off: the largest difference between weights times values and the output; None: not compared.
+        same_input: whether queries and keys were made of the same.
+        dropped: whether dropout was active; the weights are those before it.
+    """
+
+    path: str
+    sides: tuple[int, int]
+    grid: PooledGrid
+    weights: NDArray[np.float32]
+    links: tuple[Strongest, ...]
+    off: float | None
+    route: str
+    same_input: bool
+    dropped: bool
+    dtype: str
+    device: str
+    call: int = 1
+    item: int = 0
+
+
+@dataclass(eq=False)
+class Seen:
+    """What was seen so far.
+
+    Attributes:
+        kept: what was kept, in order of the calls.
+        calls: how many calls each module made, kept or not.
+        failures: why a call could not be read, in words.
+        dropped: how many calls did not fit into the memory allowed.
+        softmaxes: how many softmaxes there were, whatever became of them.
+        linear: how many products of a linear attention were met.
+        mixed: how many softmaxes over keys were mixed with others before they met values.
+        compiled: whether compiled code ran, which cannot be seen.
+    """
+
+    kept: list[Kept] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, str] = field(default_factory=dict)
+    bytes: int = 0
+    dropped: int = 0
+    softmaxes: int = 0
+    linear: int = 0
+    mixed: int = 0
+    compiled: bool = False
+
+
+class Watching(TorchFunctionMode):
+    """Sees torch functions; `seen` holds what came of it."""
+
+    def __init__(self, model: Any, wanted: Wanted) -> None:
+        super().__init__()
+        self.wanted, self.seen = wanted, Seen()
+        self.lineage = Lineage()
+        self.thread = get_ident()
+        self.modules = list[Any]()
+        self.plain = 0  # how deep in a pass that is not read
+        self.names: MutableMapping[Any, str] = WeakIdKeyDictionary()
+        self.roots = Counter[str]()
+        self.model = model
+        if model is not None:
+            self._name(model, "")
+
+    def _name(self, model: Any, prefix: str) -> None:
+        model = getattr(model, "_orig_mod", model)  # within what torch.compile puts around it
+        for path, module in model.named_modules():
+            joint = "." if prefix and path else ""
+            self.names.setdefault(module, prefix + joint + path or type(model).__name__)
+
+    # --- the modules that call
+
+    def enter(self, module: Any, _: Any) -> None:
+        """A module begins."""
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
+            return
+        if self.model is None and module not in self.names and not self.modules:
+            kind = type(getattr(module, "_orig_mod", module)).__name__
+            number = self.roots[kind]
+            self.roots[kind] += 1
+            self._name(module, f"{kind}{number or ''}")
+        self.modules.append(module)
+
+    def leave(self, module: Any, _args: Any, _output: Any) -> None:
+        """A module ends, whether it raised or not."""
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
+            return
+        while self.modules and self.modules.pop() is not module:
+            pass
+
+    @property
+    def path(self) -> str | None:
+        """The module that calls, the innermost that has a path; None: it is not of the model."""
+        named = (self.names.get(module) for module in reversed(self.modules))
+        return next((name for name in named if name), None if self.model else "function")
+
+    # --- the functions that are called
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if torch.compiler.is_compiling():
+            self.seen.compiled = True
+            return func(*args, **kwargs)
+        if func is functional.multi_head_attention_forward:
+            # Under the mode, so that the attention in it is seen like any other.
+            with self:
+                return OPEN_MULTI_HEAD(*args, **kwargs)
+        name = name_of(func)
+        given = self._before_dropout(name, args, kwargs) if name in DROPOUTS else args
+        result = func(*args, **kwargs)
+        if self.plain == 0:
+            with torch._C.DisableTorchFunction(), _apart():
+                try:
+                    self._look(func, name, given, kwargs, result)
+                except Exception as error:  # what is seen must not stop what runs
+                    self._failed(error)
+        return result
+
+    def _look(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
+        made = list[Kept]()
+        found = None
+        if name in PRODUCTS:
+            found = mixture_of(self.lineage, name, args, kwargs, result)
+        if func is functional.scaled_dot_product_attention:
+            self._kernel(SDPA, func, args, kwargs, result)
+        elif found is not None:
+            made = self._product(found)
+        elif name in MIXING:
+            marks = map(self.lineage.softmax, tensors_in((*args, *kwargs.values())))
+            scored = [mark for mark in marks if mark is not None and mark.same_input is not None]
+            self.seen.mixed += len(scored) > (name not in PRODUCTS | PROJECTIONS)
+        elif name in SOFTMAXES:
+            self.seen.softmaxes += 1
+        self.lineage.add(func, name, args, kwargs, result)
+        if made:
+            self.lineage.of(result).made.extend(made)
+
+    def _failed(self, error: Exception) -> None:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        self.seen.failures[self.path or "function"] = why
+
+    def _before_dropout(self, name: str, args: Any, kwargs: Any) -> Any:
+        """The arguments, those that dropout changes in place as they were before."""
+        in_place = kwargs.get("inplace") is True or (len(args) > 3 and args[3] is True)
+        if (in_place or name.endswith("_")) and args and self.lineage.softmax(args[0]) is not None:
+            with torch._C.DisableTorchFunction(), torch.no_grad():
+                copy = args[0].clone()
+            self.lineage.marks[copy] = self.lineage.of(args[0])
+            return (copy, *args[1:])
+        return args
+
+    def replaced(self, kernel: Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A fused function that torch does not dispatch is called."""
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
+            return run(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            result = run(*args, **kwargs)
+            if not self.plain:
+                with _apart():
+                    self._kernel(kernel, run, args, kwargs, result)
+        return result
+
+    # --- reading
+
+    def _kernel(self, kernel: Kernel, run: Any, args: Any, kwargs: Any, output: Any) -> None:
+        given = dict(zip(kernel.parameters.split(), args, strict=False)) | kwargs
+        made = output[0] if isinstance(output, tuple) else output
+        call = KernelCall(kernel, run, given, made)
+        query, key, _ = call.inputs
+        facts = {
+            "route": f"{name_of(run)}, probed",
+            "same_input": self.lineage.is_same_input(query, key),
+            "dropped": call.dropout,
+        }
+        self._read(lambda: (call.batch, call.item), facts)
+
+    def _product(self, found: Mixture) -> list[Kept]:
+        values, softmax = self.lineage.of(found.given), found.softmax
+        summary = values.product is not None and softmax.same_input is None
+        if summary or not softmax.over_last:
+            # A softmax over features meets the product of keys and values: linear attention.
+            self.seen.linear += 1
+            self.seen.kept = [kept for kept in self.seen.kept if kept not in values.made]
+            return []
+        heads = 1
+        if self.modules and found.weights.ndim == 3:  # batch and heads are one axis
+            named = (getattr(self.modules[-1], name, None) for name in HEADS)
+            counts = (number for number in named if isinstance(number, int))
+            heads = next((n for n in counts if n and len(found.weights) % n == 0), 1)
+        facts = {
+            "route": "softmax, as it met the values",
+            "same_input": softmax.same_input is not False,
+            "dropped": found.dropout,
+        }
+        return self._read(lambda: found.calls(heads), facts)
+
+    def _read(self, open_call: Callable[[], Any], facts: dict[str, Any]) -> list[Kept]:
+        """Keep what is wanted of a call; what cannot be read stops no model."""
+        path, wanted, seen = self.path, self.wanted, self.seen
+        if path is None:
+            return []
+        seen.calls[path] += 1
+        number = seen.calls[path]
+        # Patterns are of paths in the model, whatever its name is.
+        inside = path if self.model else path.partition(".")[2]
+        both = [(name, pattern) for name in (path, inside) for pattern in wanted.only]
+        if wanted.only and not any(fnmatchcase(*one) for one in both):
+            return []
+        turn, rest = divmod(number - 1, wanted.every)
+        if rest or (wanted.first is not None and turn >= wanted.first):
+            return []
+        made = list[Kept]()
+        try:
+            batch, call_of = open_call()
+            for item in range(batch) if wanted.batch is None else [wanted.batch]:
+                if item >= batch:
+                    raise AttentionError(f"batch={item} does not exist: {batch} items")
+                kept = self._keep(path, call_of(item), facts)
+                seen.bytes += kept.weights.nbytes
+                if seen.bytes > wanted.most_bytes:
+                    seen.bytes -= kept.weights.nbytes
+                    seen.dropped += 1
+                    break
+                made.append(replace(kept, call=number, item=item))
+        except Exception as error:
+            self._failed(error)
+        seen.kept += made
+        return made
+
+    def _keep(self, path: str, call: Call, facts: dict[str, Any]) -> Kept:
+        if facts["dropped"]:  # what ran is not what can be made again
+            call = replace(call, output=call.mix(call.value).contiguous())
+        sides = call.query.shape[2], call.key.shape[2]
+        region = self.wanted.region
+        grid = grids_of({"": sides}, region, region.max_size)[""]
+        ignored = IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1])
+        spec = CaptureSpec(grid, region.links if grid.is_pooled else 0, ignored)
+        found = read_call(path, call, spec)
+        if found.broken is not None:
+            raise AttentionError(f"head {found.broken} is NaN or infinite")
+        check_values(found.weights, "share", path)
+        return Kept(
+            path,
+            sides,
+            grid,
+            found.weights[0],
+            found.links,
+            off=None if facts["dropped"] else _off(call, grid, found.weights),
+            dtype=str(call.output.dtype).removeprefix("torch."),
+            device=call.output.device.type,
+            **facts,
+        )
+
+    # --- what torch fuses
+
+    def unfused(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A module's forward that is run a second time, apart, where it could be fused.
+
+        The model gets what it would get without watching; the second run is what is seen.
+        """
+
+        @wraps(original)
+        def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(module, *args, **kwargs)
+            modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+            watched = self in modes and all(isinstance(mode, Watching) for mode in modes)
+            if self.plain or not watched or not may_fuse(module):
+                return original(module, *args, **kwargs)
+            self.plain += 1
+            try:
+                with torch._C.DisableTorchFunction():
+                    output = original(module, *args, **kwargs)
+            finally:
+                self.plain -= 1
+            torch.backends.mha.set_fastpath_enabled(False)
+            try:
+                with torch.no_grad():
+                    original(module, *args, **kwargs)
+            except Exception as error:
+                self._failed(error)
+            finally:
+                torch.backends.mha.set_fastpath_enabled(True)
+            return output
+
+        return forward
+
+
+_ACTIVE = list[Watching]()
+
+
+@contextmanager
+def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[Seen]:
+    """What is seen of the attention in a block of code; all is as before when it ends.
+
+    Args:
+        model: whose calls are read; None: all calls of this thread.
+        wanted: what is kept of them.
+        eager: whether compiled code runs uncompiled, so that it is seen.
+
+    Raises:
+        UsageError: another thread is watching; what they replace could not be put back in order.
+    """
+    mode = Watching(model, wanted)
+    if {other.thread for other in _ACTIVE} - {mode.thread}:
+        raise UsageError("another thread is watching: one thread at a time can")
+    with ExitStack() as stack:
+        _ACTIVE.append(mode)
+        stack.callback(_ACTIVE.remove, mode)
+        for kind in FUSED:
+            stack.callback(setattr, kind, "forward", kind.forward)
+            kind.forward = mode.unfused(kind.forward)  # type: ignore[method-assign]
+        # torch warns that a compiled module runs such hooks twice, which harms none of these.
+        warnings.filterwarnings("ignore", ".*global hooks on modules", UserWarning)
+        stack.callback(_remove, warnings.filters, warnings.filters[0])
+        stack.callback(register_module_forward_pre_hook(mode.enter).remove)
+        stack.callback(register_module_forward_hook(mode.leave, always_call=True).remove)
+        stack.enter_context(replaced_kernels(mode.replaced))
+        if eager:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(mode)
+        yield mode.seen
+
+
+def _remove(items: Any, item: Any) -> None:
+    """Take an item out of a list, if it is still in it."""
+    with suppress(ValueError):
+        items.remove(item)
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Without gradients, and without inference mode, whose tensors nothing can be derived from."""
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
+
+
+def _off(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> float | None:
+    """How far weights times values lie off what a call returned, in all rows or in four of them."""
+    length, heads = call.query.shape[2], call.query.shape[1]
+    if not grid.is_pooled and weights.shape[2:] == (length, call.key.shape[2]):
+        places = torch.arange(length)
+        rows = torch.from_numpy(weights[0]).to(call.value.device)
+    else:
+        places = torch.linspace(0, length - 1, 4).long()
+        try:
+            rows = exact_rows(call, places.to(call.value.device).expand(heads, -1))
+        except RuntimeError:  # a kernel without a derivative
+            return None
+    value = call.value[0].float().repeat_interleave(heads // call.value.shape[1], dim=0)
+    given = call.output[0, places.to(call.value.device)].float().transpose(0, 1)
+    return float((rows @ value - given).abs().max())

@@ -1,0 +1,137 @@
+"""Attention of any PyTorch code as it runs: `with attnviz.watch(model) as seen: model(x)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Choice
+from attnviz.runs.pipeline import Result, as_result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnviz.models.watch.maps import Names
+    from attnviz.models.watch.watching import Seen, Wanted
+
+
+class Watched:
+    """What was seen in a block, also while it still runs."""
+
+    def __init__(self, model: str, wanted: Wanted, seen: Seen, names: Names) -> None:
+        self._facts = model, wanted, names
+        self.seen = seen
+
+    def attention(self) -> Result:
+        """The maps: one for each stream and shape, its layers named by the module that called.
+
+        Of a module that was called more than once they are `path#1`, `path#2`, ….
+
+        Raises:
+            AttentionError: there are none, and why.
+        """
+        wanted = self._facts[1]
+        return self._record(wanted.batch or 0)
+
+    def records(self) -> list[Result]:
+        """The maps of each item of the batch that was kept."""
+        numbers = sorted({kept.item for kept in self.seen.kept})
+        return [self._record(number) for number in numbers] or [self.attention()]
+
+    def _record(self, item: int) -> Result:
+        from attnviz.models.watch.maps import attention_of
+
+        model, wanted, names = self._facts
+        return as_result(attention_of(self.seen, item, model, wanted, names), Choice())
+
+    def heatmap(self, file: str | Path | None = None) -> Figure:
+        """As `Result.heatmap`."""
+        return self.attention().heatmap(file)
+
+    def grid(self, file: str | Path | None = None) -> Figure:
+        """As `Result.grid`."""
+        return self.attention().grid(file)
+
+    def links(self, file: str | Path | None = None) -> Figure:
+        """As `Result.links`."""
+        return self.attention().links(file)
+
+    def page(self, file: str | Path | None = None) -> str:
+        """As `Result.page`."""
+        return self.attention().page(file)
+
+    def save(self, file: str | Path) -> None:
+        """As `Result.save`."""
+        self.attention().save(file)
+
+
+@contextmanager
+def watch(  # noqa: PLR0913 - what a caller may choose, by name
+    model: Any = None,
+    *,
+    only: str | Sequence[str] | None = None,
+    first: int | None = None,
+    every: int = 1,
+    tokens: Sequence[str] | None = None,
+    query_tokens: Sequence[str] | None = None,
+    key_tokens: Sequence[str] | None = None,
+    batch: int | Literal["all"] = 0,
+    max_size: int = 1024,
+    rows: tuple[int, int] | None = None,
+    window: tuple[int, int] | None = None,
+    max_bytes: int = 2**31,
+    eager: bool = False,
+) -> Iterator[Watched]:
+    """Every attention that PyTorch code computes in a block, read as it runs and left as it is.
+
+    Seen are `F.scaled_dot_product_attention`, `F.multi_head_attention_forward` and the modules of
+    torch, flex_attention, `xformers.ops.memory_efficient_attention` and `flash_attn_func`, and
+    attention written by hand: a softmax over the last axis that meets values in a product (matmul,
+    bmm, baddbmm, einsum, @). What ran keeps its bits, its random state and its gradients. Calls of
+    other threads are not seen, and neither is what torch.compile or TorchScript has compiled. What
+    is checkpointed is seen again where it runs again, in its backward pass.
+
+    Args:
+        model: an `nn.Module`, whose calls alone are read and named by their paths in it; None:
+            every call in the block, named from the class of the outermost module.
+        only: patterns of module paths ("decoder.*.cross_attn").
+        first: how many calls of each module are kept at most.
+        every: of each module's calls the first, and then every so many-th.
+        tokens: names for queries and keys. A map of another number of tokens shows their numbers.
+        query_tokens: names for queries alone.
+        key_tokens: names for keys alone.
+        batch: which item of a batch, or "all", which `.records()` gives one by one.
+        max_size: blocks a side that a map has at most.
+        rows: the first and last query of exact rows.
+        window: the first and last token of queries and keys.
+        max_bytes: of all maps together; calls beyond are counted in a note.
+        eager: run what was compiled uncompiled, so that it is seen.
+
+    Raises:
+        UsageError: an option out of its range.
+    """
+    import torch
+
+    from attnviz.models.hugging_face.capture.region import Region
+    from attnviz.models.watch.maps import Names
+    from attnviz.models.watch.watching import Wanted, watching
+
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise UsageError(f"watch needs a torch.nn.Module, not {type(model).__name__}")
+    least = {"every": (every, 1), "first": (first, 1), "max_size": (max_size, 1)}
+    if batch != "all":
+        least["batch"] = (batch, 0)
+    for name, (number, lowest) in least.items():
+        if number is not None and number < lowest:
+            raise UsageError(f"{name}={number} is too small: {lowest} or more")
+    region = Region(max_size, rows, window)
+    patterns = (only,) if isinstance(only, str) else tuple(only or ())
+    item = None if batch == "all" else batch
+    wanted = Wanted(patterns, first, every, item, region, max_bytes)
+    names = Names(query_tokens or tokens, key_tokens or tokens)
+    title = "code" if model is None else type(model).__name__
+    with watching(model, wanted, eager=eager) as seen:
+        yield Watched(title, wanted, seen, names)

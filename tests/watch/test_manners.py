@@ -1,0 +1,500 @@
+"""What ran is left as it was, and what is kept is what was asked for."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Thread
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from torch.nn.modules import module as hooks
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attnviz import load, watch
+from attnviz.core.errors import AttentionError, UsageError
+from attnviz.models.watch.lineage import MOST_INPUTS, Lineage
+from tests.watch.models import (
+    HEADS,
+    SIZE,
+    AllHeads,
+    Cached,
+    EinsumHeads,
+    EncoderDecoder,
+    FusedCross,
+    MergedHeads,
+    Residual,
+    Sinks,
+    ThreeInputs,
+)
+
+
+def state() -> tuple[Any, ...]:
+    """Everything that watching changes for a while."""
+    forwards = [kind.forward for kind in (nn.MultiheadAttention, nn.TransformerEncoder)]
+    return (
+        *forwards,
+        len(hooks._global_forward_hooks),
+        len(hooks._global_forward_pre_hooks),
+        len(_get_current_function_mode_stack()),
+        torch.backends.mha.get_fastpath_enabled(),
+        torch.is_grad_enabled(),
+    )
+
+
+def tokens(length: int = 6, batch: int = 2) -> torch.Tensor:
+    torch.manual_seed(9)
+    return torch.randn(batch, length, SIZE)
+
+
+def test_everything_is_restored_also_after_an_exception() -> None:
+    before = state()
+    model = nn.TransformerEncoderLayer(SIZE, HEADS, 16)
+    with watch(model):
+        assert state() != before
+        model(tokens())
+    assert state() == before
+    with pytest.raises(AssertionError, match="embedding dimension"), watch(model):
+        model(tokens()[..., :3])
+    assert state() == before
+
+
+def test_a_model_that_raises_is_found_by_its_path_when_it_is_called_again() -> None:
+    model = nn.Sequential(FusedCross(), FusedCross())
+    with watch(model) as seen:
+        with pytest.raises(RuntimeError):
+            model(tokens()[..., :3])
+        model(tokens())
+    assert seen.attention().main.layers == ("0", "1")
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("kind", [AllHeads, MergedHeads])
+def test_dropout_draws_the_same_and_the_weights_are_those_before_it(
+    kind: Any, inplace: bool
+) -> None:
+    model, x = kind(inplace=inplace).train(), tokens()
+    torch.manual_seed(3)
+    before, drawn = model(x), torch.get_rng_state()
+    torch.manual_seed(3)
+    with watch(model) as seen:
+        after = model(x)
+    assert torch.equal(before, after)
+    assert torch.equal(drawn, torch.get_rng_state())
+    result = seen.attention()
+    assert np.abs(result.weights[0] - model.weights(x)[0]).max() < 1e-6
+    if kind is AllHeads:
+        assert "checked" not in result.provenance.settings
+        assert "1 of 1 calls ran with dropout" in result.provenance.notes[0]
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_dropout_in_torch_s_own_module_draws_the_same(need_weights: bool) -> None:
+    model, x = nn.MultiheadAttention(SIZE, HEADS, dropout=0.5, batch_first=True), tokens()
+    plain = nn.MultiheadAttention(SIZE, HEADS, batch_first=True)
+    plain.load_state_dict(model.state_dict())
+    torch.manual_seed(3)
+    before, drawn = model(x, x, x, need_weights=need_weights)[0], torch.get_rng_state()
+    torch.manual_seed(3)
+    with watch(model) as seen:
+        after = model(x, x, x, need_weights=need_weights)[0]
+    assert torch.equal(before, after)
+    assert torch.equal(drawn, torch.get_rng_state())
+    weights = plain(x, x, x, average_attn_weights=False)[1][0]
+    assert np.abs(seen.attention().weights[0] - weights.detach().numpy()).max() < 1e-6
+    assert "with dropout" in seen.attention().provenance.notes[0]
+
+
+@pytest.mark.parametrize("kind", [AllHeads, Sinks, FusedCross])
+def test_gradients_are_equal(kind: Any) -> None:
+    model, x = kind().eval(), tokens().requires_grad_()
+
+    def gradients() -> list[torch.Tensor]:
+        made = torch.autograd.grad(model(x).square().sum(), [x, *model.parameters()])
+        return list(made)
+
+    before = gradients()
+    with watch(model) as seen:
+        after = gradients()
+    assert all(map(torch.equal, before, after))
+    assert seen.attention().weights.shape[1] == HEADS
+
+
+def test_a_training_run_goes_as_it_would() -> None:
+    x, ends = tokens(), []
+    for watched in (False, True):
+        torch.manual_seed(4)
+        model = nn.Sequential(
+            EinsumHeads(), AllHeads(), nn.TransformerEncoderLayer(SIZE, HEADS, 16)
+        )
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        with ExitStack() as stack:
+            seen = stack.enter_context(watch(model, every=2)) if watched else None
+            for _ in range(4):
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+        ends.append([part.detach() for part in model.parameters()])
+    assert all(map(torch.equal, *ends))
+    assert seen is not None
+    streams = {name: item.stream for item in seen.attention().maps for name in item.layers}
+    assert streams == dict.fromkeys(
+        [f"{path}#{call}" for path in ("0", "1", "2.self_attn") for call in (1, 3)], "self"
+    )
+
+
+def test_what_a_state_was_made_of_is_not_remembered_for_ever() -> None:
+    lineage, state = Lineage(), tokens(1)
+    for _ in range(3 * MOST_INPUTS):
+        other = torch.zeros(1)
+        made = state + other
+        lineage.add(torch.add, "add", (state, other), {}, made)
+        state = made
+        assert len(lineage.of(state).inputs) <= MOST_INPUTS
+    assert lineage.is_same_input(state, state)
+    assert not lineage.is_same_input(state, other)
+
+
+@pytest.mark.parametrize("kind", [AllHeads, FusedCross])
+def test_autocast_is_kept(kind: Any) -> None:
+    model, x = kind().eval(), tokens()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        before = model(x)
+        with watch(model) as seen:
+            after = model(x)
+        before.float().sum().backward()
+        assert torch.is_autocast_enabled("cpu")
+    assert after.dtype == torch.bfloat16
+    assert torch.equal(before, after)
+    assert np.abs(seen.attention().weights[0] - model.weights(x)[0]).max() < 2e-2
+    assert all(part.grad is not None for part in model.parameters())
+
+
+def test_learned_queries_get_their_gradient_under_autocast() -> None:
+    latents = nn.Parameter(torch.randn(1, 1, 4, 8))
+    key = torch.randn(1, 1, 6, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with watch() as seen:
+            F.scaled_dot_product_attention(latents, key, key)
+        F.scaled_dot_product_attention(latents, key, key).sum().backward()
+    assert latents.grad is not None
+    assert seen.attention().main.layers == ("function",)
+
+
+def test_watching_twice_at_once_sees_the_same_twice() -> None:
+    model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()
+    mixed = nn.Sequential(model, AllHeads(), FusedCross()).eval()
+    with torch.no_grad():
+        before = mixed(x)
+        with watch() as outer, watch(mixed) as inner:
+            assert torch.equal(mixed(x), before)
+    first, second = outer.attention(), inner.attention()
+    assert [len(item.layers) for item in first.maps] == [3]
+    assert first.main.layers == tuple(f"Sequential.{name}" for name in second.main.layers)
+    assert np.array_equal(first.weights, second.weights)
+
+
+def test_another_thread_is_not_seen_and_not_disturbed() -> None:
+    model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()
+    with torch.no_grad():
+        before = model(x)
+    made = []
+
+    def run() -> None:
+        with torch.no_grad():
+            made.append(model(x))
+
+    with watch() as seen:
+        thread = Thread(target=run)
+        thread.start()
+        thread.join()
+    assert torch.equal(made[0], before)
+    with pytest.raises(AttentionError, match="nothing ran in the block"):
+        seen.attention()
+
+
+def test_two_threads_cannot_watch_at_once() -> None:
+    refused = []
+
+    def run() -> None:
+        with pytest.raises(UsageError) as caught, watch():
+            pass
+        refused.append(str(caught.value))
+
+    before = state()
+    with watch():
+        thread = Thread(target=run)
+        thread.start()
+        thread.join()
+    assert refused == ["another thread is watching: one thread at a time can"]
+    assert state() == before
+
+
+def test_without_a_model_the_outermost_module_begins_the_name() -> None:
+    with watch() as seen:
+        Residual(AllHeads())(tokens())
+        Residual(AllHeads())(tokens())
+        F.scaled_dot_product_attention(tokens(), tokens(), tokens())
+    layers = [name for item in seen.attention().maps for name in item.layers]
+    assert layers == ["Residual.blocks.0", "Residual1.blocks.0", "function"]
+
+
+def test_of_each_module_s_calls_some_are_kept() -> None:
+    model = Cached()
+    with watch(model, every=3, first=2) as seen:
+        model(tokens(9))
+    layers = [name for item in seen.attention().maps for name in item.layers]
+    assert layers == ["Cached#1", "Cached#4"]
+
+
+def test_only_modules_that_match_are_kept() -> None:
+    model = nn.Transformer(SIZE, HEADS, 1, 2, 16, batch_first=True)
+    with watch(model, only=["decoder.*.multihead_attn", "encoder.*"]) as seen:
+        model(tokens(5), tokens(4))
+    assert [item.layers for item in seen.attention().maps] == [
+        ("encoder.layers.0.self_attn",),
+        ("decoder.layers.0.multihead_attn", "decoder.layers.1.multihead_attn"),
+    ]
+
+
+def test_patterns_need_not_name_a_model_that_is_not_given() -> None:
+    model = nn.Transformer(SIZE, HEADS, 1, 1, 16, batch_first=True)
+    for pattern in ("decoder.*.self_attn", "Transformer.decoder.*.self_attn"):
+        with watch(only=pattern) as seen:
+            model(tokens(5), tokens(4))
+        layers = [item.layers for item in seen.attention().maps]
+        assert layers == [("Transformer.decoder.layers.0.self_attn",)]
+
+
+def test_every_item_of_a_batch_is_a_record() -> None:
+    model, x = nn.Sequential(AllHeads().eval(), FusedCross(1)), tokens(batch=3)
+    with watch(model, batch="all") as seen:
+        model(x)
+    records = seen.records()
+    assert [record.id for record in records] == ["0", "1", "2"]
+    weights = model[0].weights(x)
+    for number, record in enumerate(records):
+        with watch(model, batch=number) as alone:
+            model(x)
+        assert np.abs(record.weights[0] - weights[number]).max() < 1e-6
+        assert np.abs(record.weights - alone.attention().weights).max() < 1e-6
+
+
+def test_an_item_that_no_call_has_is_named() -> None:
+    model = FusedCross()
+    with watch(model, batch=2) as seen:
+        model(tokens())
+    with pytest.raises(AttentionError, match="batch=2 does not exist: 2 items"):
+        seen.attention()
+
+
+@pytest.mark.parametrize("kind", [AllHeads, FusedCross, Sinks])
+def test_long_inputs_are_pooled_with_exact_links_beside(kind: Any) -> None:
+    model, x = kind().eval(), tokens(22)
+    with watch(model, max_size=8) as seen:
+        model(x)
+    item, whole = seen.attention().main, model.weights(x)[0]
+    assert (item.blocks, item.weights.shape) == ((3, 3), (1, HEADS, 8, 8))
+    assert [token.text for token in item.query_tokens][-2:] == ["18–20", "21"]
+    for row in range(8):
+        rows = whole[:, 3 * row : 3 * row + 3]
+        for column in range(8):
+            mass = rows[:, :, 3 * column : 3 * column + 3].sum(-1).mean(-1)
+            assert np.abs(item.weights[0, :, row, column] - mass).max() < 1e-6
+    apart = np.where(np.eye(22, dtype=bool), 0, whole)
+    strongest = max(item.links, key=lambda link: link.weight)
+    assert abs(strongest.weight - apart.max()) < 1e-6
+    assert "checked" in seen.attention().provenance.settings
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(31, 11), (11, 31)])
+@pytest.mark.parametrize("kind", [ThreeInputs, FusedCross])
+def test_long_inputs_of_two_lengths_are_pooled(kind: Any, queries: int, keys: int) -> None:
+    model, x, other = kind(), tokens(queries), tokens(keys)
+    given = (x, other, other)[: 3 if kind is ThreeInputs else 2]
+    whole = model.weights(*given)[0]
+    with watch(model, max_size=4) as seen:
+        model(*given)
+    item = seen.attention().main
+    assert (item.stream, item.weights.shape[2:]) == ("cross", (4, 4))
+    rows, columns = item.blocks
+    mass = whole[:, :rows, :columns].sum(-1).mean(-1)
+    assert np.abs(item.weights[0, :, 0, 0] - mass).max() < 1e-6
+    strongest = max(item.links, key=lambda link: link.weight)
+    assert abs(strongest.weight - whole.max()) < 1e-6
+    assert whole[int(strongest.head), strongest.query_position, strongest.key_position] > 0
+
+
+class Largest(TorchDispatchMode):
+    """How many numbers the largest tensor had that any operator made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, tuple) else (made,):
+            if isinstance(tensor, torch.Tensor):
+                self.numbers = max(self.numbers, tensor.numel())
+        return made
+
+
+def test_no_matrix_of_all_tokens_is_made_of_a_fused_call() -> None:
+    model, x = FusedCross(), tokens(3000, batch=1)
+    with torch.no_grad(), Largest() as plain:
+        model(x)
+    with torch.no_grad(), watch(model, max_size=32) as seen, Largest() as watched:
+        model(x)
+    assert seen.attention().weights.shape == (1, HEADS, 32, 32)
+    assert plain.numbers <= watched.numbers < 3000 * 3000 / 4
+
+
+def test_a_part_of_a_long_input_is_exact() -> None:
+    model, x = FusedCross(), tokens(22)
+    whole = model.weights(x)[0]
+    for options, rows, columns in (
+        ({"rows": (3, 4)}, slice(3, 5), slice(None)),
+        ({"window": (2, 9)}, slice(2, 10), slice(2, 10)),
+    ):
+        with watch(model, **options) as seen:  # type: ignore[arg-type]
+            model(x)
+        result = seen.attention()
+        assert np.abs(result.weights[0] - whole[:, rows, columns]).max() < 1e-6
+        assert result.provenance.notes
+        assert "checked" in result.provenance.settings
+
+
+def test_memory_is_bounded_and_what_did_not_fit_is_said() -> None:
+    model = Residual(*(FusedCross() for _ in range(4)))
+    with watch(model, max_bytes=2 * HEADS * 36 * 4) as seen:
+        model(tokens())
+    assert seen.attention().main.layers == ("blocks.0", "blocks.1")
+    assert seen.attention().provenance.notes == (
+        "2 further calls were not kept: their maps would not fit into max_bytes",
+    )
+    with watch(model, max_bytes=10) as seen:
+        model(tokens())
+    with pytest.raises(AttentionError, match="none of 4 maps fits into max_bytes=10"):
+        seen.attention()
+
+
+def test_tokens_name_the_axes_that_have_as_many() -> None:
+    model = EncoderDecoder()
+    with watch(model, key_tokens="abcde", query_tokens="uvw") as seen:
+        model(torch.randint(20, (1, 5)), torch.randint(20, (1, 3)))
+    cross = seen.attention().map_of("cross")
+    assert [token.text for token in cross.query_tokens] == list("uvw")
+    assert [token.text for token in cross.key_tokens] == list("abcde")
+    with watch(model, tokens="ab") as seen:
+        model(torch.randint(20, (1, 5)), torch.randint(20, (1, 3)))
+    with pytest.raises(UsageError, match="2 query tokens were given, and the maps have 3, 5"):
+        seen.attention()
+
+
+def test_what_was_seen_is_drawn_and_saved_like_any_result(tmp_path: Path) -> None:
+    model = Residual(AllHeads(), AllHeads()).eval()
+    with watch(model) as seen:
+        model(tokens())
+    seen.heatmap(tmp_path / "a.png")
+    seen.grid(tmp_path / "b.png")
+    seen.links(tmp_path / "c.svg")
+    assert "blocks.1" in seen.page(tmp_path / "a.html")
+    seen.save(tmp_path / "a.npz")
+    (again,) = load(tmp_path / "a.npz")
+    assert again.main.layers == ("blocks.0", "blocks.1")
+    assert np.array_equal(again.weights, seen.attention().weights)
+    assert again.provenance.model == "Residual"
+
+
+def test_a_call_that_cannot_be_read_is_named_and_stops_no_model() -> None:
+    model = nn.Sequential(FusedCross(), AllHeads()).eval()
+    bad = tokens()
+    bad[0, 0, 0] = torch.nan
+    with watch(model) as seen:
+        assert model(bad).isnan().any()
+    with pytest.raises(AttentionError, match=r"attention of '0' could not be read: .* is NaN"):
+        seen.attention()
+
+
+def test_fused_functions_of_other_packages_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both stand in for the real functions, with their layouts: (batch, tokens, heads, size)."""
+
+    def flash_attn_func(
+        q: Any,
+        k: Any,
+        v: Any,
+        dropout_p: float = 0.0,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+        return_attn_probs: bool = False,
+    ) -> Any:
+        sides = (side.transpose(1, 2) for side in (q, k, v))
+        made = F.scaled_dot_product_attention(
+            *sides, dropout_p=dropout_p, is_causal=causal, scale=softmax_scale
+        ).transpose(1, 2)
+        return (made, None, None) if return_attn_probs else made
+
+    def memory_efficient_attention(
+        query: Any, key: Any, value: Any, attn_bias: Any = None, p: float = 0.0, scale: Any = None
+    ) -> Any:
+        assert attn_bias is None
+        return flash_attn_func(query, key, value, p, scale)
+
+    for home, function in (
+        ("flash_attn", flash_attn_func),
+        ("xformers.ops", memory_efficient_attention),
+    ):
+        module = ModuleType(home)
+        setattr(module, function.__name__, function)
+        monkeypatch.setitem(sys.modules, home, module)
+    user = ModuleType("user")
+    user.attend = flash_attn_func  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "user", user)
+    x = tokens().unflatten(-1, (HEADS, -1))
+    other = tokens(4).unflatten(-1, (HEADS, -1))
+    with watch(batch=1) as seen:
+        first = user.attend(x, x, x, 0.0, None, True, return_attn_probs=True)[0]
+        sys.modules["xformers.ops"].memory_efficient_attention(x, other, other, p=0.0)
+    assert user.attend is flash_attn_func
+    assert torch.equal(first, flash_attn_func(x, x, x, causal=True))
+    causal, cross = seen.attention().maps
+    assert (causal.stream, cross.stream) == ("causal", "cross")
+    scores = torch.einsum("qhd,khd->hqk", x[1], other[1]) / 2
+    assert np.abs(cross.weights[0] - scores.softmax(-1).numpy()).max() < 1e-6
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 3, 4, 5, 8)])
+def test_the_fused_function_is_seen_whatever_stands_before_its_tokens(shape: Any) -> None:
+    torch.manual_seed(1)
+    query, key = torch.randn(shape), torch.randn(shape)
+    mask = torch.randn(5, 5)
+    with watch(batch=0 if len(shape) == 2 else 2) as seen:
+        F.scaled_dot_product_attention(query, key, key, mask)
+    scores = query @ key.mT / 8**0.5 + mask
+    weights = seen.attention().weights[0]
+    truth = scores.softmax(-1).reshape(-1, shape[-3] if len(shape) > 3 else 1, 5, 5)
+    assert np.abs(weights - truth[0 if len(shape) == 2 else 2].numpy()).max() < 1e-6
+
+
+@pytest.mark.slow
+def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly() -> None:
+    model = torch.compile(AllHeads().eval(), backend="aot_eager")
+    x = tokens()
+    with torch.no_grad():
+        before = model(x)
+        with watch() as seen:
+            assert torch.equal(model(x), before)
+        with pytest.raises(AttentionError, match=r"compiled code ran.*eager=True"):
+            seen.attention()
+        with watch(eager=True) as seen:
+            assert torch.equal(model(x), before)
+        assert seen.attention().main.layers == ("AllHeads",)
+        assert torch.equal(model(x), before)

@@ -1,0 +1,144 @@
+"""Softmaxes that are no attention give no map, and a line says why."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from attnviz import watch
+from attnviz.core.errors import AttentionError, UsageError
+from tests.watch.models import HEADS, SIZE, AllHeads, FusedCross
+
+
+class Classifier(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(SIZE, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(x).softmax(-1)
+
+
+class Experts(nn.Module):
+    """A gate chooses two of four experts and adds them up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(SIZE, 4)
+        self.experts = nn.ModuleList(nn.Linear(SIZE, SIZE) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shares, chosen = self.gate(x).softmax(-1).topk(2)
+        made = torch.stack([expert(x) for expert in self.experts], -2)
+        picked = made.gather(-2, chosen[..., None].expand(*chosen.shape, SIZE))
+        return (shares[..., None] * picked).sum(-2)
+
+
+class Linear(nn.Module):
+    """Linear attention: a softmax over features of the queries, over positions of the keys."""
+
+    def __init__(self, channels_first: bool) -> None:
+        super().__init__()
+        self.qkv, self.channels_first = nn.Linear(SIZE, 3 * SIZE), channels_first
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).chunk(3, -1)
+        if self.channels_first:
+            query, key, value = query.mT, key.mT, value.mT
+            context = torch.einsum("bdn,ben->bde", key.softmax(-1), value)
+            return torch.einsum("bde,bdn->ben", context, query.softmax(-2) * 0.5).mT
+        context = key.softmax(dim=-2).transpose(-2, -1) @ value
+        return query.softmax(dim=-1) @ context
+
+
+class Kernels(Linear):
+    """Linear attention without a softmax."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).chunk(3, -1)
+        query, key = nn.functional.elu(query) + 1, nn.functional.elu(key) + 1
+        return query @ (key.mT @ value) / (query @ key.sum(1)[..., None])
+
+
+class TalkingHeads(AllHeads):
+    """A projection mixes the weights of the heads."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.mix = how, nn.Linear(HEADS, HEADS, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (
+            side.unflatten(-1, (HEADS, -1)).transpose(1, 2) for side in self.qkv(x).chunk(3, -1)
+        )
+        weights = (query @ key.mT).softmax(-1)
+        if self.how == "linear":
+            weights = self.mix(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        elif self.how == "einsum":
+            weights = torch.einsum("bhqk,gh->bgqk", weights, self.mix.weight)
+        else:
+            weights = weights - 0.3 * (key @ query.mT).softmax(-1)
+        return (weights @ value).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (Classifier(), "1 softmaxes ran, and none of them met values in a product"),
+        (Experts(), "1 softmaxes ran, and none of them met values in a product"),
+        (Linear(channels_first=False), "linear attention: it has no softmax over keys"),
+        (Linear(channels_first=True), "linear attention: it has no softmax over keys"),
+        (TalkingHeads("linear"), "1 softmaxes over keys were mixed with others"),
+        (TalkingHeads("einsum"), "1 softmaxes over keys were mixed with others"),
+        (TalkingHeads("differential"), "1 softmaxes over keys were mixed with others"),
+        (Kernels(channels_first=False), "nothing ran in the block, or nothing that has a softmax"),
+        (nn.GRU(SIZE, SIZE), "nothing ran in the block, or nothing that has a softmax"),
+    ],
+)
+def test_what_is_no_attention_gives_no_map(model: nn.Module, why: str) -> None:
+    with watch(model) as seen:
+        model(torch.randn(2, 6, SIZE))
+    with pytest.raises(AttentionError, match=why):
+        seen.attention()
+
+
+def test_a_block_in_which_nothing_runs_says_so() -> None:
+    with watch() as seen:
+        pass
+    with pytest.raises(AttentionError, match="nothing ran in the block"):
+        seen.heatmap()
+
+
+def test_calls_that_nobody_wanted_are_named() -> None:
+    model = FusedCross()
+    with watch(model, only="decoder.*") as seen:
+        model(torch.randn(2, 6, SIZE))
+    with pytest.raises(AttentionError, match=r"\(only=decoder.\*\); they were made by FusedCross"):
+        seen.attention()
+
+
+def test_calls_of_another_model_are_not_seen() -> None:
+    with watch(nn.Linear(2, 2)) as seen:
+        FusedCross()(torch.randn(2, 6, SIZE))
+    with pytest.raises(AttentionError, match="nothing ran in the block"):
+        seen.attention()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"every": 0}, "every=0 is too small: 1 or more"),
+        ({"first": 0}, "first=0 is too small: 1 or more"),
+        ({"max_size": 0}, "max_size=0 is too small: 1 or more"),
+        ({"batch": -1}, "batch=-1 is too small: 0 or more"),
+    ],
+)
+def test_options_out_of_their_range_are_refused(options: dict[str, int], why: str) -> None:
+    with pytest.raises(UsageError, match=why), watch(**options):  # type: ignore[arg-type]
+        pass
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"watch needs a torch\.nn\.Module, not str"), watch("a"):
+        pass
