@@ -37,14 +37,16 @@ from attnviz.core.effects import (
     LensRow,
     TokenAt,
 )
-from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.registry import LENSES
 
 DRAWS = 10
 """Random scores of a text, over which the baseline's measures are averaged."""
-MOST_FLOWS = 2_500
-"""Maximum-flow problems of one text at most."""
+MOST_FLOWS = 10**7
+"""Maximum-flow problems of one text, times the links of each, at most."""
+MOST_HIDDEN = 200
+"""Tokens of one text at most."""
 TRUSTED = 0.5
 """The rank correlation above which a lens ranks tokens much as hiding them does."""
 RULE = (
@@ -183,9 +185,12 @@ def _flows(attention: Attention, rows: list[int]) -> Scores:
     graph, own = layered(attention), attention.main.query_side
     sides = {item.key_side: len(item.key_tokens) for item in attention.maps}
     solves = len(rows) * sum(sides.values())
-    if solves > MOST_FLOWS:
+    links = sum(
+        part.size for part in (graph.within, graph.across, graph.source) if part is not None
+    )
+    if solves * links > MOST_FLOWS:
         raise UsageError(
-            f"flow would solve {solves:,} maximum-flow problems, more than {MOST_FLOWS:,}: shorten "
+            f"flow would solve {solves:,} maximum-flow problems of {links:,} links each: shorten "
             "the text"
         )
     found = {side: flows(graph, rows, own=side == own) for side in sides}
@@ -226,7 +231,16 @@ class TextFaithfulness:
 
 
 def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
-    """How faithful each lens is on one text, from one batch of runs with tokens hidden."""
+    """How faithful each lens is on one text, from one batch of runs with tokens hidden.
+
+    Raises:
+        InputError: the text is too long for a run a token.
+    """
+    if len(found.tokens) > MOST_HIDDEN:
+        raise InputError(
+            f"the text has {len(found.tokens)} tokens to hide, each in a run of its own, more than "
+            f"{MOST_HIDDEN}: shorten it"
+        )
     draws = np.random.default_rng(seed).random((DRAWS, len(found.tokens)))
     ranked = {**{lens: [scores] for lens, scores in found.scores.items()}, RANDOM: [*draws]}
     hidden = {lens: [found.hidden(one) for one in several] for lens, several in ranked.items()}
