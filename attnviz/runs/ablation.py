@@ -19,7 +19,7 @@ from attnviz.analyses.effects.ablation import (
     replacements,
     together,
 )
-from attnviz.analyses.measures.intervals import interval_over
+from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.effects import (
     AblationReport,
     By,
@@ -181,7 +181,7 @@ class AblationStudy:
         return replace(
             self.first,
             caption=f"{title} · log p of {what} · mean over {self.texts} texts",
-            effects=tuple(_mean(own) for own in self.found.values()),
+            effects=tuple(mean_effect(own) for own in self.found.values()),
             together=mean_effect(self.together) if self.together else None,
             predictions=(),
             wrote=None,
@@ -190,25 +190,11 @@ class AblationStudy:
         )
 
 
-def _mean(effects: Sequence[Effect]) -> Effect:
-    """The mean of a part's effects, with what of its place is the same in all texts."""
-    shared = set.intersection(*(set(one.place.items()) for one in effects))
-    found = mean_effect(effects)
-    return replace(
-        found, place={name: at for name, at in found.place.items() if (name, at) in shared}
-    )
-
-
 def mean_effect(effects: Sequence[Effect]) -> Effect:
-    """The mean of a part's effects over texts, with its interval."""
-    values = np.array([effect.effect for effect in effects])
-    known = values[np.isfinite(values)]
-    mean = float(known.mean()) if len(known) else float("nan")
-    low, high = map(float, interval_over(values))
-    return replace(
-        effects[0],
-        effect=mean,
-        interval=(low, high) if len(known) > 1 else None,
-        texts=len(known),
-        of_outputs=(),
-    )
+    """The mean of a part's effects over texts, with what of its place is the same in all."""
+    texts, *numbers = means_over(np.array([one.effect for one in effects]))
+    mean, low, high = map(float, numbers)
+    interval = (low, high) if texts > 1 else None
+    first, *others = (one.place.items() for one in effects)
+    place = {name: at for name, at in first if all((name, at) in other for other in others)}
+    return Effect(effects[0].label, effects[0].kind, place, mean, interval, int(texts))

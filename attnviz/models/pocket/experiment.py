@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.effects import Change, HeadOutputs, Output, log_softmax
+from attnviz.core.effects import Change, HeadOutputs, Output, put_out
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
@@ -79,7 +79,8 @@ class PocketExperiment:
             states = self._states(len(some), self._edit(some, instead))
             scores = _as_numpy(predict(self.model.weights, states[:, rows]))
             with np.errstate(invalid="ignore"):
-                yield from log_softmax(scores)
+                scores = scores - scores.max(axis=-1, keepdims=True)
+                yield from scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
 
     def head_outputs(self) -> HeadOutputs:
         """What each head puts out, (heads, positions, head size)."""
@@ -88,9 +89,8 @@ class PocketExperiment:
         def note(seen: Attended) -> Array:
             stream, layer = self._place(seen.name)
             if stream:
-                found[stream, layer] = _as_numpy(split_heads(seen.output, self.model.sizes.heads))[
-                    0
-                ]
+                (one,) = split_heads(seen.output, self.model.sizes.heads)
+                found[stream, layer] = _as_numpy(one)
             return seen.output
 
         self._states(1, note)
@@ -173,13 +173,10 @@ class PocketExperiment:
             stream, layer = self._place(seen.name)
             if stream is None:
                 return seen.output
-            heads, output = self.model.sizes.heads, None
+            heads, shape, output = self.model.sizes.heads, seen.shares.shape[-3:], None
             for number, change in enumerate(changes):
                 off = change.heads_of(stream, layer)
-                shape = seen.shares.shape[-3:]
-                hidden = None
-                if change.links or change.tokens:
-                    hidden = change.hidden(stream, layer, self.sides[stream], shape)
+                hidden = change.hidden(stream, layer, self.sides[stream], shape)
                 if hidden is None and not off:
                     continue
                 if output is None:
@@ -190,25 +187,11 @@ class PocketExperiment:
                     with np.errstate(invalid="ignore"):
                         output[number] = kept / kept.sum(-1)[..., None] @ value
                 for head in off:
-                    output[number, head] = self._replacement(instead, stream, layer, head, shape)
+                    rows = put_out(instead, (stream, layer), head, shape[1])
+                    output[number, head] = self.model.weights.convert(np.asarray(rows))
             return seen.output if output is None else join_heads(output)
 
         return edited
-
-    def _replacement(
-        self,
-        instead: HeadOutputs | None,
-        stream: str,
-        layer: str,
-        head: int,
-        shape: tuple[int, ...],
-    ) -> Any:
-        if instead is None:
-            return 0
-        rows = instead[stream, layer][head]
-        if len(rows) != 1:  # as many as the text has; of one that is being written, over again
-            rows = np.resize(rows, (shape[1], rows.shape[1]))
-        return self.model.weights.convert(rows)
 
     def _masked(
         self, attention: Attention, wanted: str | None
