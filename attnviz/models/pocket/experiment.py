@@ -121,9 +121,8 @@ class PocketExperiment:
     def explained(self) -> AttentionGradients:
         """The gradients of the first output's score."""
         gradients, probability = self.slopes(log=False)
-        provenance = self.attention.provenance
-        made = replace(provenance, notes=(*provenance.notes, NOTE))
-        attention, (output,) = replace(self.attention, provenance=made), self.outputs
+        attention = self.attention.with_maps(self.attention.maps, notes=[NOTE])
+        (output,) = self.outputs
         return AttentionGradients(attention, gradients, (output.row,), output.name, probability)
 
     def slopes(self, *, log: bool) -> tuple[tuple[NDArray[np.floating], ...], float]:
@@ -219,12 +218,7 @@ class PocketExperiment:
         shown = (*tokens[:position], mask, *tokens[position + 1 :])
         item = AttentionMap("encoder", shown, shown, _stacked(shares))
         note = f"'{word.text}' was masked, for the attribution to its prediction"
-        provenance = attention.provenance
-        masked = replace(
-            attention,
-            maps=(item,),
-            provenance=replace(provenance, notes=(*provenance.notes, note)),
-        )
+        masked = attention.with_maps((item,), notes=[note])
         return masked, (Output(position, number, word.text, position),)
 
     def _next(self, attention: Attention, wanted: str | None) -> tuple[Output, ...]:
