@@ -63,6 +63,10 @@ class PruneCurve:
     texts: str
     about: str
 
+    def losses_by(self, name: str) -> NDArray[np.float64]:
+        """Those of the orders of that name."""
+        return self.losses[[place for place, given in enumerate(self.names) if given == name]]
+
 
 @dataclass(frozen=True, slots=True)
 class LinkAt:

@@ -25,11 +25,10 @@ from attnviz.core.effects import (
     By,
     Change,
     Effect,
-    Experiment,
     HeadOutputs,
 )
 from attnviz.core.errors import UsageError
-from attnviz.core.query import Kind, Query
+from attnviz.core.query import Query
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.storage.texts import Text
@@ -83,25 +82,8 @@ def ablate_text(
     source: Source, text: Text, asked: Ablation, banks: Sequence[HeadOutputs] = ()
 ) -> AblationReport:
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
-    found = ablate_experiment(_experiment(source, text, asked), asked, banks)
-    return replace(found, maps=replace(found.maps, id=text.id))
-
-
-def head_outputs(source: Source, text: Text, asked: Ablation) -> HeadOutputs:
-    """What each head puts out at the positions of a text."""
-    return _experiment(source, text, replace(asked, wanted=None)).head_outputs()
-
-
-def _experiment(source: Source, text: Text, asked: Ablation) -> Experiment:
-    kind: Kind = "self" if text.target is None else "cross"
-    return open_experiment(source, Query(text.text, text.target, kind), asked.wanted)
-
-
-def ablate_experiment(
-    experiment: Experiment, asked: Ablation, banks: Sequence[HeadOutputs] = ()
-) -> AblationReport:
-    """What changes in one experiment."""
-    attention = experiment.attention
+    experiment = open_experiment(source, query_for(text), asked.wanted)
+    attention = replace(experiment.attention, id=text.id)
     parts = asked.parts(attention)
     instead = None
     if asked.by != "zero":
@@ -148,6 +130,11 @@ def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
                 f"'{part.label}' is {len(change.links)} links between tokens, cut together"
             )
     return found
+
+
+def query_for(text: Text) -> Query:
+    """What a model is asked about a text, or about both of a pair."""
+    return Query(text.text, text.target, "self" if text.target is None else "cross")
 
 
 @dataclass(eq=False)

@@ -282,8 +282,8 @@ def _row(lens: str, texts: Sequence[TextFaithfulness]) -> LensRow:
         why = f"in {len(reasons)} of {len(texts)} texts: {why}"
     count, mean, low, high = means_over(values.reshape(-1, len(LENS_MEASURES)))
     low[0], high[0] = np.clip((low[0], high[0]), -1, 1)
-    mean, low, high = (tuple(one.tolist()) for one in (mean, low, high))
-    return LensRow(lens, mean, low, high, int(count[0]), why)
+    ends = [tuple(one.tolist()) for one in (mean, low, high)]
+    return LensRow(lens, ends[0], ends[1], ends[2], int(count[0]), why)
 
 
 def conclusion(rows: Sequence[LensRow], random: LensRow, texts: int) -> str:
