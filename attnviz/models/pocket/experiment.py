@@ -16,7 +16,7 @@ from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_toke
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.pocket.lens_inputs import value_vectors
+from attnviz.models.pocket.lens_inputs import LAYER_NAMES, value_vectors
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.network import Attended, Watch, decode, encode, predict
 from attnviz.models.pocket.text import END, MASK, SPECIALS, EncodedQuery, load_tokenizer
@@ -29,16 +29,6 @@ SCORES = 1 << 24
 """Scores of the vocabulary that exist at once, 64 MB of them."""
 POSITIONS = 2048
 """Positions that go through the layers at once."""
-STREAMS = {
-    "encoder": {"encoder.self_attention": "encoder"},
-    "causal": {"decoder.self_attention": "causal"},
-    "cross": {
-        "encoder.self_attention": "encoder",
-        "decoder.self_attention": "decoder",
-        "decoder.cross_attention": "cross",
-    },
-}
-"""The streams that attentions belong to, by their names without numbers, for each main stream."""
 
 
 class PocketExperiment:
@@ -55,7 +45,11 @@ class PocketExperiment:
     ) -> None:
         self.model, self.query = model, query
         self.source_ids, self.target_ids = query.source_ids, query.target_ids
-        self.streams = STREAMS[attention.main.stream]
+        self.places = {
+            LAYER_NAMES[item.stream].format(layer): (item.stream, layer)
+            for item in attention.maps
+            for layer in item.layers
+        }
         self.sides = {item.stream: (item.query_side, item.key_side) for item in attention.maps}
         if query.target is None:
             self.attention, self.outputs = self._masked(attention, wanted)
@@ -87,10 +81,9 @@ class PocketExperiment:
         found: dict[tuple[str, str], NDArray[np.floating]] = {}
 
         def note(seen: Attended) -> Array:
-            stream, layer = self._place(seen.name)
-            if stream:
+            if place := self.places.get(seen.name):
                 (one,) = split_heads(seen.output, self.model.sizes.heads)
-                found[stream, layer] = _as_numpy(one)
+                found[place] = _as_numpy(one)
             return seen.output
 
         self._states(1, note)
@@ -129,7 +122,8 @@ class PocketExperiment:
         """Gradients by each map's weights of the outputs' log p or scores, and the first's p."""
         import torch
 
-        model, weights = self.model, _on_torch(self.model)
+        model, maps = self.model, self.attention.maps
+        weights = {name: _tensor(model.weights[name]) for name in model.weights}
         memory, encoder = encode(weights, model.sizes, self._inputs(self.source_ids))
         layers, states = {"encoder": encoder}, memory
         if self.target_ids:
@@ -140,7 +134,9 @@ class PocketExperiment:
         numbers = torch.tensor([[output.number] for output in self.outputs], device=logits.device)
         chances = logits.log_softmax(-1).gather(1, numbers)
         score = (chances if log else logits.gather(1, numbers)).sum()
-        found = _gradients(score, [layers[item.stream] for item in self.attention.maps])
+        flat = [share for item in maps for share in layers[item.stream]]
+        slopes = iter(torch.autograd.grad(score, flat))
+        found = tuple(_stacked([next(slopes) for _ in item.layers]) for item in maps)
         return found, float(chances.detach()[0].exp())
 
     def _inputs(self, ids: list[int]) -> Tensor:
@@ -160,22 +156,17 @@ class PocketExperiment:
             states, *_ = decode(model.weights, model.sizes, target, states, watch=watch)
         return states
 
-    def _place(self, name: str) -> tuple[str | None, str]:
-        """The stream, if it is one of the maps', and the layer of an attention by its name."""
-        side, layer, kind = name.split(".")
-        return self.streams.get(f"{side}.{kind}"), layer
-
     def _edit(self, changes: Sequence[Change], instead: HeadOutputs | None) -> Watch:
         """What switches off in each item of a batch what its change says."""
 
         def edited(seen: Attended) -> Array:
-            stream, layer = self._place(seen.name)
-            if stream is None:
+            place = self.places.get(seen.name)
+            if place is None:
                 return seen.output
             heads, shape, output = self.model.sizes.heads, seen.shares.shape[-3:], None
             for number, change in enumerate(changes):
-                off = change.heads_of(stream, layer)
-                hidden = change.hidden(stream, layer, self.sides[stream], shape)
+                off = change.heads_of(*place)
+                hidden = change.hidden(*place, self.sides[place[0]], shape)
                 if hidden is None and not off:
                     continue
                 if output is None:
@@ -186,7 +177,7 @@ class PocketExperiment:
                     with np.errstate(invalid="ignore"):
                         output[number] = kept / kept.sum(-1)[..., None] @ value
                 for head in off:
-                    rows = put_out(instead, (stream, layer), head, shape[1])
+                    rows = put_out(instead, place, head, shape[1])
                     output[number, head] = self.model.weights.convert(np.asarray(rows))
             return seen.output if output is None else join_heads(output)
 
@@ -250,23 +241,10 @@ def _find(tokens: tuple[Token, ...], wanted: str, side: str, first: int) -> int:
     return found
 
 
-def _on_torch(model: PocketModel) -> dict[str, Tensor]:
-    return {name: _tensor(model.weights[name]) for name in model.weights}
-
-
 def _tensor(array: Any) -> Tensor:
     import torch
 
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
-
-
-def _gradients(score: Tensor, streams: list[list[Tensor]]) -> tuple[NDArray[np.floating], ...]:
-    """∂score/∂weights of each stream, shape (layers, heads, queries, keys)."""
-    import torch
-
-    flat = [share for shares in streams for share in shares]
-    found = iter(torch.autograd.grad(score, flat))
-    return tuple(_stacked([next(found) for _ in shares]) for shares in streams)
 
 
 def _stacked(layers: list[Array]) -> NDArray[np.floating]:
