@@ -26,7 +26,7 @@ from attnviz.analyses.effects.links import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects
 from attnviz.analyses.lenses.flow import flows
 from attnviz.analyses.lenses.layered import layered
-from attnviz.analyses.measures.intervals import intervals
+from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.effects import (
     LENS_MEASURES,
@@ -292,16 +292,9 @@ def _row(lens: str, texts: Sequence[TextFaithfulness]) -> LensRow:
     values = np.array([text.measures[lens] for text in texts if lens in text.measures])
     reasons = [text.left_out[lens] for text in texts if lens in text.left_out]
     why = reasons[0] if reasons else ""
-    if not len(values):
-        nothing = (float("nan"),) * len(LENS_MEASURES)
-        return LensRow(lens, nothing, nothing, nothing, 0, why)
-    known = np.isfinite(values)
-    count = known.sum(axis=0)
-    mean = np.where(known, values, 0).sum(axis=0) / np.where(count, count, np.nan)
-    off = np.where(known, values - mean, 0)
-    low, high = intervals(count, mean, (off**2).sum(axis=0), (off**3).sum(axis=0))
-    if reasons:
+    if reasons and len(values):
         why = f"in {len(reasons)} of {len(texts)} texts: {why}"
+    count, mean, low, high = means_over(values.reshape(-1, len(LENS_MEASURES)))
     low[0], high[0] = np.clip((low[0], high[0]), -1, 1)
     ends = [tuple(one.tolist()) for one in (mean, low, high)]
     return LensRow(lens, ends[0], ends[1], ends[2], int(count[0]), why)
