@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.analyses.measures.intervals import interval_over, intervals
+from attnviz.analyses.measures.intervals import intervals, means_over
 from attnviz.core.effects import Change, Effect, HeadAt, PruneCurve, log_probabilities
 from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
@@ -59,7 +59,7 @@ def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by: str) -> Non
 def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs: Path) -> None:
     how = ("--cross", "--effect", "--sort", "layer", "--dtype", "float64", "-f", "tsv")
     each = [[*by_head(attnviz("heads", *pair, *how).rows, "effect").values()] for pair in PAIRS]
-    ends = interval_over(np.array(each))
+    ends = means_over(np.array(each))[2:]
     heads, rows = attnviz("heads", "--input", pairs, *how).rows, attnviz("corpus", pairs, *how).rows
     corpus = [rows[0], *(row for row in rows if row[3] == "effect")]
     for table, names in (
@@ -92,7 +92,7 @@ def test_tables_documents_and_pictures_say_what_the_effect_is_of(
 def test_an_interval_over_texts_leaves_out_what_is_unknown() -> None:
     drawn = np.random.default_rng(0).gamma(1.0, size=(9, 2))
     drawn[4, 1] = np.nan
-    ends = interval_over(drawn)
+    ends = means_over(drawn)[2:]
     for column in range(2):
         values = [value for value in drawn[:, column].tolist() if value == value]
         mean = sum(values) / len(values)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable
-from attnviz.analyses.measures.intervals import interval_over
+from attnviz.analyses.measures.intervals import means_over
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -202,7 +202,7 @@ class _Stream:
             name: np.where(count > 0, self.totals[name] / np.maximum(count, 1), np.nan)
             for name, count in self.counts.items()
         }
-        ends = interval_over(np.stack(self.effects)) if len(self.effects) > 1 else None
+        ends = means_over(np.stack(self.effects))[2:] if len(self.effects) > 1 else None
         for layer, layer_name in enumerate(self.layers):
             for head, head_name in enumerate(self.heads):
                 own = ends and {EFFECT: (float(ends[0][layer, head]), float(ends[1][layer, head]))}

@@ -9,6 +9,8 @@ from typing import Any
 
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Given, Options, opt
+from attnviz.core.registry import Command
+from attnviz.models.open import check_origin
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
@@ -178,3 +180,15 @@ def texts_of(
         return iter([Text("0", check_text(source, "source"), checked)]), False
     texts = [Text(str(place), check_text(text)) for place, text in enumerate(arguments)]
     return iter(texts), len(texts) > 1
+
+
+def given_texts(
+    text: str | None, target: str | None, file: str | None, options: Options
+) -> tuple[Iterator[Text | BadText], bool, Command]:
+    """The texts, whether there may be several, and the command whose models can read them."""
+    arguments = [one for one in (text, target) if one is not None]
+    pairs = target is not None or file is not None
+    texts, many = texts_of(arguments, file, pairs=pairs, **reading(options))
+    command: Command = "cross" if pairs else "self"
+    check_origin(options.origin, command)
+    return texts, many, command

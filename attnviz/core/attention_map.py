@@ -408,11 +408,20 @@ class Attention:
         return texts.get(side) or ""
 
     def with_maps(
-        self, maps: tuple[AttentionMap, ...], *steps: str, notes: tuple[str, ...] = ()
+        self,
+        maps: tuple[AttentionMap, ...],
+        *steps: str,
+        notes: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
     ) -> Attention:
         """Other maps made of these, and a provenance that says how."""
         before = self.provenance
-        made = replace(before, steps=(*before.steps, *steps), notes=(*before.notes, *notes))
+        made = replace(
+            before,
+            steps=(*before.steps, *steps),
+            notes=(*before.notes, *notes),
+            settings={**before.settings, **(settings or {})},
+        )
         return replace(self, maps=maps, provenance=made)
 
     def with_links(self, kept: Callable[[Measured], Measured | None]) -> Attention:

@@ -25,7 +25,6 @@ HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
 """For a stream and a layer what each head put out, before the output projection: shape (heads,
 queries, head size)."""
 
-
 HOW: Mapping[By, str] = {
     "zero": "zeros",
     "mean": "their mean over positions",
@@ -63,6 +62,10 @@ class PruneCurve:
     losses: NDArray[np.float64]
     texts: str
     about: str
+
+    def losses_by(self, name: str) -> NDArray[np.float64]:
+        """Those of the orders of that name."""
+        return self.losses[[place for place, given in enumerate(self.names) if given == name]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class Change:
         The sides are the texts of the layer's queries and keys. What lies beyond the shape is left
         out: a text that is being written does not have it yet.
         """
+        if not self.links and not self.tokens:
+            return None
         cells = np.zeros(shape, dtype=np.bool_)
         for link in self.links:
             inside = link.query < shape[1] and link.key < shape[2]
@@ -116,8 +121,7 @@ class Change:
                 cells[:, others, token.position] = True
         return cells if cells.any() else None
 
-    def joined(self, other: Change) -> Change:
-        """Both at once."""
+    def __add__(self, other: Change) -> Change:
         return Change(
             self.heads + other.heads, self.links + other.links, self.tokens + other.tokens
         )
@@ -179,6 +183,19 @@ class Experiment(Protocol):
         ...
 
 
+def put_out(
+    instead: HeadOutputs | None, place: tuple[str, str], head: int, queries: int
+) -> NDArray[np.floating] | float:
+    """What a head that is off puts out, (queries, head size), or 0.
+
+    Rows are given over again: one for all queries, all to a text that is being written.
+    """
+    if instead is None:
+        return 0.0
+    rows = instead[place][head]
+    return np.resize(rows, (queries, rows.shape[1]))
+
+
 def log_probabilities(
     experiment: Experiment, changes: Sequence[Change], instead: HeadOutputs | None = None
 ) -> NDArray[np.float64]:
@@ -187,13 +204,6 @@ def log_probabilities(
     places = np.arange(len(numbers))
     found = [row[places, numbers] for row in experiment.run(changes, instead)]
     return np.array(found, dtype=np.float64).reshape(len(changes), len(numbers))
-
-
-def log_softmax(scores: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Log p of each choice, over the last axis."""
-    shifted = scores - scores.max(axis=-1, keepdims=True)
-    found: NDArray[np.floating] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +287,10 @@ class AblationReport:
     @property
     def instead(self) -> str:
         """What heads that are off put out, in words; empty where none is off."""
-        return put_out(self.by, self.reference, self.effects)
+        return instead_in_words(self.by, self.reference, self.effects)
 
 
-def put_out(by: By, reference: int, effects: Sequence[Effect]) -> str:
+def instead_in_words(by: By, reference: int, effects: Sequence[Effect]) -> str:
     """What heads that are off put out, in words; empty where none is off."""
     if all(one.kind not in ("head", "layer") for one in effects):
         return ""

@@ -76,46 +76,36 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
     One that does not apply is left out, and a note says why.
     """
     maps = [replace(attention.main, stream="raw")]
-    provenance = attention.provenance
-    notes, settings = list(provenance.notes), dict(provenance.settings)
+    notes, settings = list[str](), dict[str, Any]()
     # What was insisted on is asked for first: if it cannot be had, no other lens works in vain.
     asked: dict[Needs, AttentionGradients | ValueVectors] = {}
-    if insisted:
-        asked[insisted] = ask(insisted)
 
     def once(needs: Needs) -> AttentionGradients | ValueVectors:
         if needs not in asked:
             asked[needs] = ask(needs)
         return asked[needs]
 
+    if insisted:
+        once(insisted)
     for name, entry in LENSES.items():
         try:
-            given: Attention | AttentionGradients | ValueVectors = attention
-            if entry.needs != "weights":
-                given = once(entry.needs)
+            given = attention if entry.needs == "weights" else once(entry.needs)
             found: Attention = entry.load()(given)
         except (UsageError, ModelError, AttentionError) as error:
             notes.append(f"lens {name} is left out: {error}")
             continue
         maps.append(replace(found.main, stream=name))
-        notes += [note for note in found.provenance.notes if note not in notes]
+        notes += found.provenance.notes
         settings |= found.provenance.settings
     explained = asked.get("effects")
     if isinstance(explained, AttentionGradients) and explained.experiment is not None:
         note, facts = agreement(explained, once)
         notes.append(note)
         settings |= facts
+    notes = [note for note in dict.fromkeys(notes) if note not in attention.provenance.notes]
+    made = attention.with_maps(tuple(maps), "lens all", notes=notes, settings=settings)
     focus = attention.focus.get(attention.main.stream)
-    provenance = replace(
-        provenance,
-        notes=tuple(notes),
-        settings=settings,
-        steps=(*provenance.steps, "lens all"),
-    )
-    shown = {"raw": focus} if focus else {}
-    return replace(
-        attention, maps=tuple(maps), provenance=provenance, lens_name=ALL_LENSES, focus=shown
-    )
+    return replace(made, lens_name=ALL_LENSES, focus={"raw": focus} if focus else {})
 
 
 def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:

@@ -164,6 +164,11 @@ def number(value: float, meaning: Meaning) -> str:
     return f"{value + 0.0:.{digits}f}"
 
 
+def exact(value: float) -> str:
+    """All digits of a number; empty for NaN."""
+    return "" if math.isnan(value) else repr(value)
+
+
 def nats(value: float) -> str:
     """A change in nats, in two decimals with its sign; 0.00 has none, – is of NaN."""
     if math.isnan(value):

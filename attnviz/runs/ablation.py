@@ -19,17 +19,16 @@ from attnviz.analyses.effects.ablation import (
     replacements,
     together,
 )
-from attnviz.analyses.measures.intervals import interval_over
+from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.effects import (
     AblationReport,
     By,
     Change,
     Effect,
-    Experiment,
     HeadOutputs,
 )
 from attnviz.core.errors import UsageError
-from attnviz.core.query import Kind, Query
+from attnviz.core.query import Query
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.storage.texts import Text
@@ -83,25 +82,8 @@ def ablate_text(
     source: Source, text: Text, asked: Ablation, banks: Sequence[HeadOutputs] = ()
 ) -> AblationReport:
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
-    found = ablate_experiment(_experiment(source, text, asked), asked, banks)
-    return replace(found, maps=replace(found.maps, id=text.id))
-
-
-def head_outputs(source: Source, text: Text, asked: Ablation) -> HeadOutputs:
-    """What each head puts out at the positions of a text."""
-    return _experiment(source, text, replace(asked, wanted=None)).head_outputs()
-
-
-def _experiment(source: Source, text: Text, asked: Ablation) -> Experiment:
-    kind: Kind = "self" if text.target is None else "cross"
-    return open_experiment(source, Query(text.text, text.target, kind), asked.wanted)
-
-
-def ablate_experiment(
-    experiment: Experiment, asked: Ablation, banks: Sequence[HeadOutputs] = ()
-) -> AblationReport:
-    """What changes in one experiment."""
-    attention = experiment.attention
+    experiment = open_experiment(source, query_for(text), asked.wanted)
+    attention = replace(experiment.attention, id=text.id)
     parts = asked.parts(attention)
     instead = None
     if asked.by != "zero":
@@ -150,6 +132,11 @@ def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
     return found
 
 
+def query_for(text: Text) -> Query:
+    """What a model is asked about a text, or about both of a pair."""
+    return Query(text.text, text.target, "self" if text.target is None else "cross")
+
+
 @dataclass(eq=False)
 class AblationStudy:
     """The effects over many texts: of parts as they were named, or else of those called alike."""
@@ -181,7 +168,7 @@ class AblationStudy:
         return replace(
             self.first,
             caption=f"{title} · log p of {what} · mean over {self.texts} texts",
-            effects=tuple(_mean(own) for own in self.found.values()),
+            effects=tuple(mean_effect(own) for own in self.found.values()),
             together=mean_effect(self.together) if self.together else None,
             predictions=(),
             wrote=None,
@@ -190,25 +177,11 @@ class AblationStudy:
         )
 
 
-def _mean(effects: Sequence[Effect]) -> Effect:
-    """The mean of a part's effects, with what of its place is the same in all texts."""
-    shared = set.intersection(*(set(one.place.items()) for one in effects))
-    found = mean_effect(effects)
-    return replace(
-        found, place={name: at for name, at in found.place.items() if (name, at) in shared}
-    )
-
-
 def mean_effect(effects: Sequence[Effect]) -> Effect:
-    """The mean of a part's effects over texts, with its interval."""
-    values = np.array([effect.effect for effect in effects])
-    known = values[np.isfinite(values)]
-    mean = float(known.mean()) if len(known) else float("nan")
-    low, high = map(float, interval_over(values))
-    return replace(
-        effects[0],
-        effect=mean,
-        interval=(low, high) if len(known) > 1 else None,
-        texts=len(known),
-        of_outputs=(),
-    )
+    """The mean of a part's effects over texts, with what of its place is the same in all."""
+    texts, *numbers = means_over(np.array([one.effect for one in effects]))
+    mean, low, high = map(float, numbers)
+    interval = (low, high) if texts > 1 else None
+    first, *others = (one.place.items() for one in effects)
+    place = {name: at for name, at in first if all((name, at) in other for other in others)}
+    return Effect(effects[0].label, effects[0].kind, place, mean, interval, int(texts))

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.accumulators import gives_order
-from attnviz.analyses.effects.ablation import replacements
+from attnviz.analyses.effects.ablation import each_part, replacements
 from attnviz.analyses.effects.links import effects_of
-from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import (
     HOW,
@@ -79,9 +78,16 @@ class EffectChunk(AttendChunk):
 
     def _measured(self, text: Text, found: Result) -> Result:
         experiment, explained, instead = self.experiment(text)
-        shown = {*_heads(found)}
-        heads = [head for head in _heads(experiment.attention) if head in shown]
-        effects = effects_of(experiment, [Change((head,)) for head in heads], instead).sum(axis=1)
+        shown = {
+            (item.stream, at, n) for item in found.maps for at in item.layers for n in item.heads
+        }
+        heads = {
+            name: change
+            for _, change in each_part(experiment.attention, "heads")
+            for at in change.heads
+            if (name := (at.stream, at.layer, str(at.head))) in shown
+        }
+        effects = effects_of(experiment, [*heads.values()], instead).sum(axis=1)
         told = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
         before = found.provenance
         provenance = replace(
@@ -89,8 +95,7 @@ class EffectChunk(AttendChunk):
             notes=tuple(dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))),
             settings={**before.settings, "effect": told},
         )
-        names = [(head.stream, head.layer, str(head.head)) for head in heads]
-        of_heads = dict(zip(names, effects.tolist(), strict=True))
+        of_heads = dict(zip(heads, effects.tolist(), strict=True))
         return replace(found, provenance=provenance, effects=of_heads)
 
     def experiment(self, text: Text) -> tuple[Experiment, str, HeadOutputs | None]:
@@ -112,15 +117,6 @@ class EffectChunk(AttendChunk):
         if self.by == "zero":
             return experiment, explained, None
         return experiment, explained, replacements(self.by, [experiment.head_outputs()], {})
-
-
-def _heads(attention: Attention) -> list[HeadAt]:
-    return [
-        HeadAt(item.stream, layer, int(head))
-        for item in attention.maps
-        for layer in item.layers
-        for head in item.heads
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct, ValidationError, convert, structs
 
 from attnviz.core.attention_map import Link, Measured, Provenance, Token, Values
-from attnviz.core.effects import By, Effect, SavedEffects, put_out
+from attnviz.core.effects import By, Effect, SavedEffects, instead_in_words
 from attnviz.core.errors import InputError
 
 Made = TypeVar("Made")
@@ -166,5 +166,5 @@ def effects_of(document: Any, where: str) -> SavedEffects:
     provenance = fit_provenance(found.provenance, where)
     text = found.text or " / ".join(filter(None, (found.source, found.target)))
     caption = " · ".join(filter(None, (text, found.caption)))
-    instead = put_out(found.by, found.reference, effects)
+    instead = instead_in_words(found.by, found.reference, effects)
     return SavedEffects(caption, instead, effects, provenance)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import numpy as np
 import pytest
 
+from attnviz.analyses.effects import faithfulness as faithful
 from attnviz.analyses.effects.faithfulness import (
     DRAWS,
     TextFaithfulness,
@@ -210,3 +212,16 @@ def test_texts_that_fail_are_said_and_the_others_judged() -> None:
     assert (done.status, done.json()["texts"]) == (1, 2)
     assert "line 2" in done.err
     assert all(one["rank_correlation"]["low"] is not None for one in done.json()["lenses"])
+
+
+def test_a_long_text_is_refused_and_flow_is_left_out_of_one_that_is_rather_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(faithful, "MOST_HIDDEN", 5)
+    refused = attnviz("lenses", "The red car is fast.", "La voiture rouge est rapide.")
+    assert refused.status == 1
+    assert "tokens to hide, each in a run of its own, more than 5" in refused.mistake
+    monkeypatch.undo()
+    monkeypatch.setattr(faithful, "MOST_FLOWS", 100)
+    told = " ".join(attnviz("lenses", "The cat sat.").text.split())
+    assert re.search(r"flow left out: flow would solve \d+ maximum-flow problems of \d+ ", told)

@@ -384,3 +384,9 @@ def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path: Path)
         "<fr> → <fr> (decoder)",
         "all of them together",
     ]
+
+
+@pytest.mark.parametrize("command", [("lenses",), ("ablate", "--head", "2.0")])
+def test_a_line_that_is_no_text_is_named_once(command: tuple[str, ...]) -> None:
+    done = attnviz(*command, "--input", "-", stdin=b"a dog\tun chien\n\xff\tx\n")
+    assert done.err.count("line 2 of stdin") == 1, done.err

@@ -125,10 +125,7 @@ def measured_parts(
 
 def together(parts: Sequence[Part], label: str = "all of them together") -> Part:
     """All parts at once."""
-    change = Change()
-    for _, one in parts:
-        change = change.joined(one)
-    return Effect(label, "together", {}, np.nan), change
+    return _part("together", label, sum((change for _, change in parts), Change()))
 
 
 def predictions(

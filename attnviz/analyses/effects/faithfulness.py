@@ -26,7 +26,7 @@ from attnviz.analyses.effects.links import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects
 from attnviz.analyses.lenses.flow import flows
 from attnviz.analyses.lenses.layered import layered
-from attnviz.analyses.measures.intervals import intervals
+from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.effects import (
     LENS_MEASURES,
@@ -37,14 +37,16 @@ from attnviz.core.effects import (
     LensRow,
     TokenAt,
 )
-from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.registry import LENSES
 
 DRAWS = 10
 """Random scores of a text, over which the baseline's measures are averaged."""
-MOST_FLOWS = 2_500
-"""Maximum-flow problems of one text at most."""
+MOST_FLOWS = 10**7
+"""Maximum-flow problems of one text, times the links of each, at most."""
+MOST_HIDDEN = 200
+"""Tokens of one text at most."""
 TRUSTED = 0.5
 """The rank correlation above which a lens ranks tokens much as hiding them does."""
 RULE = (
@@ -183,9 +185,12 @@ def _flows(attention: Attention, rows: list[int]) -> Scores:
     graph, own = layered(attention), attention.main.query_side
     sides = {item.key_side: len(item.key_tokens) for item in attention.maps}
     solves = len(rows) * sum(sides.values())
-    if solves > MOST_FLOWS:
+    links = sum(
+        part.size for part in (graph.within, graph.across, graph.source) if part is not None
+    )
+    if solves * links > MOST_FLOWS:
         raise UsageError(
-            f"flow would solve {solves:,} maximum-flow problems, more than {MOST_FLOWS:,}: shorten "
+            f"flow would solve {solves:,} maximum-flow problems of {links:,} links each: shorten "
             "the text"
         )
     found = {side: flows(graph, rows, own=side == own) for side in sides}
@@ -226,7 +231,16 @@ class TextFaithfulness:
 
 
 def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
-    """How faithful each lens is on one text, from one batch of runs with tokens hidden."""
+    """How faithful each lens is on one text, from one batch of runs with tokens hidden.
+
+    Raises:
+        InputError: the text is too long for a run a token.
+    """
+    if len(found.tokens) > MOST_HIDDEN:
+        raise InputError(
+            f"the text has {len(found.tokens)} tokens to hide, each in a run of its own, more than "
+            f"{MOST_HIDDEN}: shorten it"
+        )
     draws = np.random.default_rng(seed).random((DRAWS, len(found.tokens)))
     ranked = {**{lens: [scores] for lens, scores in found.scores.items()}, RANDOM: [*draws]}
     hidden = {lens: [found.hidden(one) for one in several] for lens, several in ranked.items()}
@@ -278,16 +292,9 @@ def _row(lens: str, texts: Sequence[TextFaithfulness]) -> LensRow:
     values = np.array([text.measures[lens] for text in texts if lens in text.measures])
     reasons = [text.left_out[lens] for text in texts if lens in text.left_out]
     why = reasons[0] if reasons else ""
-    if not len(values):
-        nothing = (float("nan"),) * len(LENS_MEASURES)
-        return LensRow(lens, nothing, nothing, nothing, 0, why)
-    known = np.isfinite(values)
-    count = known.sum(axis=0)
-    mean = np.where(known, values, 0).sum(axis=0) / np.where(count, count, np.nan)
-    off = np.where(known, values - mean, 0)
-    low, high = intervals(count, mean, (off**2).sum(axis=0), (off**3).sum(axis=0))
-    if reasons:
+    if reasons and len(values):
         why = f"in {len(reasons)} of {len(texts)} texts: {why}"
+    count, mean, low, high = means_over(values.reshape(-1, len(LENS_MEASURES)))
     low[0], high[0] = np.clip((low[0], high[0]), -1, 1)
     ends = [tuple(one.tolist()) for one in (mean, low, high)]
     return LensRow(lens, ends[0], ends[1], ends[2], int(count[0]), why)

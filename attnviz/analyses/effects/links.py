@@ -22,6 +22,9 @@ from attnviz.core.attention_map import (
 from attnviz.core.effects import Change, Experiment, HeadOutputs, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
 
+LISTED = 10
+"""Links in a list of contrasts at most."""
+
 
 def effects_of(
     experiment: Experiment, changes: Sequence[Change], instead: HeadOutputs | None = None
@@ -57,9 +60,8 @@ def with_measured(estimated: Attention, experiment: Experiment, count: int) -> A
     if np.isfinite(agreement):
         note += f": their rank correlation with the estimates is {agreement:.2f}"
         facts["rank correlation"] = round(agreement, 6)
-    before = estimated.provenance
-    provenance = replace(before, notes=(*before.notes, note), settings={**before.settings, **facts})
-    return replace(estimated, measured=measured, provenance=provenance)
+    told = estimated.with_maps(estimated.maps, notes=[note], settings=facts)
+    return replace(told, measured=measured)
 
 
 def measure_links(experiment: Experiment, estimated: Attention, count: int) -> tuple[Measured, ...]:
@@ -85,10 +87,6 @@ def measure_links(experiment: Experiment, estimated: Attention, count: int) -> t
         Measured(stream, link, estimate, float(effect))
         for (stream, link, estimate), effect in zip(cells, effects, strict=True)
     )
-
-
-LISTED = 10
-"""Links in a list of contrasts at most."""
 
 
 def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
@@ -117,13 +115,11 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
         decisive += _listed(item, weights, np.where(weak, sizes, 0))
     idle.sort(key=lambda one: -one.link.weight)
     decisive.sort(key=lambda one: -abs(one.estimated))
-    before = estimated.provenance
     ends = "patches" if estimated.main.key_side == "picture" else "words"
     note = f"{without} of {heavy} links between {ends} with a weight above {MUCH_WEIGHT} change "
     note += f"log p by less than {LITTLE_EFFECT} nats (estimated)"
-    provenance = replace(before, notes=(*before.notes, note)) if heavy else before
-    lists = tuple(idle[:LISTED]), tuple(decisive[:LISTED])
-    return replace(estimated, idle=lists[0], decisive=lists[1], provenance=provenance)
+    told = estimated.with_maps(estimated.maps, notes=[note] * (heavy > 0))
+    return replace(told, idle=tuple(idle[:LISTED]), decisive=tuple(decisive[:LISTED]))
 
 
 def _listed(

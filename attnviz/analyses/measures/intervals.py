@@ -65,10 +65,10 @@ def intervals(
     return ends[0], ends[1]
 
 
-def interval_over(values: Numbers) -> tuple[Numbers, Numbers]:
-    """The ends of the interval of each mean over the first axis, of the values that are known."""
+def means_over(values: Numbers) -> tuple[NDArray[np.int64], Numbers, Numbers, Numbers]:
+    """Over the first axis how many values are known, their mean, NaN of none, and its interval."""
     known = np.isfinite(values)
     count = known.sum(axis=0)
-    mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+    mean = np.where(known, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)
     apart = np.where(known, values - mean, 0.0)
-    return intervals(count, mean, (apart**2).sum(axis=0), (apart**3).sum(axis=0))
+    return count, mean, *intervals(count, mean, (apart**2).sum(axis=0), (apart**3).sum(axis=0))

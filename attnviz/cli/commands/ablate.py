@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attnviz.analyses.effects.ablation import Each
-from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.inputs import INPUT, given_texts, reading, texts_of
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts
 from attnviz.core.effects import AblationReport, By, HeadOutputs
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options, opt
-from attnviz.core.registry import Command
 from attnviz.models import Source
-from attnviz.models.open import check_origin, open_source
+from attnviz.models.lens import open_experiment
+from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.effects import (
     ablation_json,
@@ -28,7 +27,7 @@ from attnviz.renderers.text.effects import (
     ablation_table,
     ablation_tsv,
 )
-from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, head_outputs
+from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, query_for
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text
 
@@ -101,19 +100,15 @@ def ablate(
         wanted=options.choice.explain,
         seed=seed,
     )
-    arguments = [one for one in (text, target) if one is not None]
-    pairs = target is not None or input_file is not None
-    texts, many = texts_of(arguments, input_file, pairs=pairs, **reading(options))
+    texts, many, command = given_texts(text, target, input_file, options)
     check(asked, reference, grid, words, many=many)
-    command: Command = "cross" if pairs else "self"
-    check_origin(options.origin, command)
     pictures = {"bars": bars, "grid": grid, "words": words}
     study, lines = AblationStudy(), list[str]()
     total = partial(count_texts, input_file, "cross", options) if many else None
     with Report(options, "ablation", pictures=pictures) as report:
         keeps_lines = "jsonl" in report.formats or options.collect is not None
         source = open_source(options.origin, command, with_head=True)
-        banks = reference_banks(source, reference, asked, options) if reference else []
+        banks = reference_banks(source, reference, options) if reference else []
         with report.counted(total) as advance:
             for record in texts:
                 advance(1)
@@ -126,10 +121,6 @@ def ablate(
         report.finish()
         report.say_done(f"{study.texts} text{'s' * (study.texts != 1)}")
     raise typer.Exit(report.status if study.texts else 1)
-
-
-SHOWS = {"grid": "head", "words": "token"}
-"""Pictures that show every part of a kind."""
 
 
 def check(
@@ -176,17 +167,13 @@ def ablated(
     return found
 
 
-def reference_banks(
-    source: Source, file: str, asked: Ablation, options: Options
-) -> list[HeadOutputs]:
+def reference_banks(source: Source, file: str, options: Options) -> list[HeadOutputs]:
     """What each head puts out at the positions of a file's texts."""
-    texts: Iterable[Any]
-    texts, _ = texts_of([], file, pairs=True, **reading(options))
     found = []
-    for text in texts:
+    for text in texts_of([], file, pairs=True, **reading(options))[0]:
         if isinstance(text, BadText):
             raise text.error
-        found.append(head_outputs(source, text, asked))
+        found.append(open_experiment(source, query_for(text)).head_outputs())
     return found
 
 
@@ -197,13 +184,14 @@ def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
         return {"bars": effect_bars, "grid": effect_grid, "words": effect_words}[name](report)
 
     kinds = {one.kind for one in report.every}
-    pictures = ["bars", *(name for name, kind in SHOWS.items() if kinds == {kind})]
+    shows = {"grid": {"head"}, "words": {"token"}}  # every part of a kind
+    pictures = ["bars", *(name for name, shown in shows.items() if kinds == shown)]
     return Data(
-        text=lambda display: ablation_table(report, top, display),
-        rows=lambda: ablation_tsv(report),
-        document=lambda: ablation_json(report),
+        text=partial(ablation_table, report, top),
+        rows=partial(ablation_tsv, report),
+        document=partial(ablation_json, report),
         lines=lambda: "".join(lines),
-        arrays=lambda: ablation_npz(report),
+        arrays=partial(ablation_npz, report),
         figures={name: partial(drawn, name) for name in pictures},
         about=dump_json(asdict(report.maps.provenance)),
         value=report,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import EffectComparison, SavedEffects
+from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
 from attnviz.core.options import Choice, Given, Options, Origin, opt
@@ -28,6 +29,7 @@ from attnviz.renderers.text.comparison import (
     effects_json,
     effects_table,
     effects_tsv,
+    head_name,
 )
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.texts import Text, check_text
@@ -112,10 +114,19 @@ def compare(
     if saved is not None:
         change = compare_effects(*saved)
         with Report(options, "changes") as report:
-            report.add(_effects_data(change, top))
+            report.add(
+                Data(
+                    text=partial(effects_table, change, top),
+                    rows=partial(effects_tsv, change),
+                    document=partial(effects_json, change),
+                    value=change,
+                )
+            )
             report.finish()
             report.say_done("compared")
-        _judge_effects(change, fail_above)
+        both = ((one, other) for one, other in change.pairs if one and other)
+        changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
+        _judge(changes, "effects", fail_above)
         return
     with Report(options, "comparison") as report:
         first, second = _attentions(sides)
@@ -129,7 +140,8 @@ def compare(
         report.add(_data(first, second, maps, found, top))
         report.finish()
         report.say_done("compared")
-    _judge(found, fail_above)
+    sizes = enumerate(found.divergences.ravel().tolist())
+    _judge([(head_name(found, place), size) for place, size in sizes], "heads", fail_above)
 
 
 def check_sides(sides: tuple[Side, Side]) -> None:
@@ -187,23 +199,15 @@ def _saved_effects(
     return first, second
 
 
-def _effects_data(found: EffectComparison, top: int) -> Data:
-    return Data(
-        text=lambda display: effects_table(found, top, display),
-        rows=lambda: effects_tsv(found),
-        document=lambda: effects_json(found),
-        value=found,
-    )
-
-
-def _judge_effects(found: EffectComparison, limit: float | None) -> None:
-    common = [(abs(b.effect - a.effect), a.label) for a, b in found.pairs if a and b]
-    over = sorted((one for one in common if limit is not None and one[0] > limit), reverse=True)
+def _judge(differences: Sequence[tuple[str, float]], what: str, limit: float | None) -> None:
+    """Fail where something differs by more than the limit, and name it."""
+    over = [one for one in differences if limit is not None and one[1] > limit]
     if over:
-        named = ", ".join(f"{label} ({size:.3f})" for size, label in over[:NAMED])
+        over.sort(key=lambda one: -one[1])
+        named = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         raise AttnvizError(
-            f"{len(over)} of {len(common)} effects differ by more than {limit:g} nats: "
+            f"{len(over)} of {len(differences)} {what} differ by more than {limit:g} nats: "
             f"{named}{more}"
         )
 
@@ -305,21 +309,3 @@ def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figu
         item, title=title, subtitle=f"A: {captions[0]}; B: {captions[1]}"
     )
     return figure
-
-
-def _judge(found: Comparison, limit: float | None) -> None:
-    values = found.divergences.ravel()
-    ordered = np.argsort(-np.nan_to_num(values, nan=-1.0))
-    over = [place for place in ordered if limit is not None and values[place] > limit]
-    if not over:
-        return
-    named = []
-    for place in over[:NAMED]:
-        (layer, head), other = found.heads[place]
-        became = "" if other == (layer, head) else f" → layer {other[0]} head {other[1]}"
-        named.append(f"layer {layer} head {head}{became} ({values[place]:.3f})")
-    more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
-    raise AttnvizError(
-        f"{len(over)} of {values.size} heads differ by more than {limit:g} nats: "
-        f"{', '.join(named)}{more}"
-    )

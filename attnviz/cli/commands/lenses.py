@@ -8,19 +8,17 @@ from typing import Annotated
 import typer
 
 from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness, lens_report
-from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.inputs import INPUT, given_texts
 from attnviz.cli.options import CHOICE, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.options import Options, opt
-from attnviz.core.query import Kind, Query
-from attnviz.core.registry import Command
-from attnviz.models import Source
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
-from attnviz.models.open import check_origin, open_source
+from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.lenses import lenses_json, lenses_table, lenses_tsv
-from attnviz.storage.texts import BadText, Text
+from attnviz.runs.ablation import query_for
+from attnviz.storage.texts import BadText
 
 
 @with_options(
@@ -40,19 +38,21 @@ def lenses(
 
     attnviz lenses --input sample_inputs/pairs.tsv -f json -o lenses.json
     """
-    arguments = [one for one in (text, target) if one is not None]
-    pairs = target is not None or input_file is not None
-    texts, many = texts_of(arguments, input_file, pairs=pairs, **reading(options))
-    command: Command = "cross" if pairs else "self"
-    check_origin(options.origin, command)
+    texts, many, command = given_texts(text, target, input_file, options)
     found = list[TextFaithfulness]()
     with Report(options, "lenses", pictures={}) as report:
         source = open_source(options.origin, command, with_head=True)
         with report.counted((lambda: None) if many else None) as advance:
             for record in texts:
                 advance(1)
+                if isinstance(record, BadText):
+                    report.skip(record, record.error)
+                    continue
+                query = query_for(record)
                 try:
-                    found.append(judged(source, record, options.choice.explain, seed))
+                    experiment = open_experiment(source, query, options.choice.explain)
+                    scores = scores_of(explained_by(experiment), partial(ask_source, source, query))
+                    found.append(faithfulness(scores, seed))
                 except AttnvizError as error:
                     if not record.where:
                         raise
@@ -72,15 +72,3 @@ def lenses(
         report.finish()
         report.say_done(f"{len(found)} text{'s' * (len(found) != 1)}")
     raise typer.Exit(report.status if found else 1)
-
-
-def judged(
-    source: Source, record: Text | BadText, wanted: str | None, seed: int
-) -> TextFaithfulness:
-    """How faithful each lens is on one text."""
-    if isinstance(record, BadText):
-        raise record.error
-    kind: Kind = "self" if record.target is None else "cross"
-    query = Query(record.text, record.target, kind)
-    explained = explained_by(open_experiment(source, query, wanted))
-    return faithfulness(scores_of(explained, partial(ask_source, source, query)), seed)

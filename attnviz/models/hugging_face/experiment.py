@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.core.effects import Change, HeadOutputs, Output
+from attnviz.core.effects import Change, HeadOutputs, Output, put_out
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.models.hugging_face.capture.capture import as_captured
@@ -457,35 +457,21 @@ def changed_output(
     instead: HeadOutputs | None,
 ) -> Any:
     """A call's output (batch, queries, heads, value size) with each item's change made in it."""
+    import torch
+
     batch, queries, heads, _ = call.output.shape
     shape = (heads, queries, call.key.shape[2])
     found, hidden = call.output.clone(), {}
     for number, change in enumerate(changes):
-        off = change.heads_of(*place)
-        put_heads(
-            found[number], {head: None if instead is None else instead[place][head] for head in off}
-        )
-        cells = change.hidden(*place, sides, shape) if change.links or change.tokens else None
+        for head in change.heads_of(*place):
+            rows = put_out(instead, place, head, queries)
+            found[number, :, head] = torch.as_tensor(rows).to(found)
+        cells = change.hidden(*place, sides, shape)
         if cells is not None:
             hidden[number] = cells
     for rows, kept in without_keys(call, hidden, batch) if hidden else ():
         found[rows] = kept[rows]
     return found
-
-
-def put_heads(output: Tensor, heads: Mapping[int, NDArray[np.floating] | None]) -> None:
-    """Let heads put out other rows, in place, in what a kernel gave: (…, queries, heads, size).
-
-    Of one row each query gets it, of None zeros; fewer than there are queries are given over again.
-    """
-    import torch
-
-    for head, rows in heads.items():
-        if rows is None:
-            output[..., head, :] = 0
-        else:
-            whole = np.resize(rows, (output.shape[-3], rows.shape[1])) if len(rows) > 1 else rows
-            output[..., head, :] = torch.as_tensor(whole).to(output)
 
 
 def without_keys(

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.effects import Change, HeadOutputs, Output, log_softmax
+from attnviz.core.effects import Change, HeadOutputs, Output, put_out
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.pocket.lens_inputs import value_vectors
+from attnviz.models.pocket.lens_inputs import LAYER_NAMES, value_vectors
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.network import Attended, Watch, decode, encode, predict
 from attnviz.models.pocket.text import END, MASK, SPECIALS, EncodedQuery, load_tokenizer
@@ -29,16 +29,6 @@ SCORES = 1 << 24
 """Scores of the vocabulary that exist at once, 64 MB of them."""
 POSITIONS = 2048
 """Positions that go through the layers at once."""
-STREAMS = {
-    "encoder": {"encoder.self_attention": "encoder"},
-    "causal": {"decoder.self_attention": "causal"},
-    "cross": {
-        "encoder.self_attention": "encoder",
-        "decoder.self_attention": "decoder",
-        "decoder.cross_attention": "cross",
-    },
-}
-"""The streams that attentions belong to, by their names without numbers, for each main stream."""
 
 
 class PocketExperiment:
@@ -55,7 +45,11 @@ class PocketExperiment:
     ) -> None:
         self.model, self.query = model, query
         self.source_ids, self.target_ids = query.source_ids, query.target_ids
-        self.streams = STREAMS[attention.main.stream]
+        self.places = {
+            LAYER_NAMES[item.stream].format(layer): (item.stream, layer)
+            for item in attention.maps
+            for layer in item.layers
+        }
         self.sides = {item.stream: (item.query_side, item.key_side) for item in attention.maps}
         if query.target is None:
             self.attention, self.outputs = self._masked(attention, wanted)
@@ -79,18 +73,17 @@ class PocketExperiment:
             states = self._states(len(some), self._edit(some, instead))
             scores = _as_numpy(predict(self.model.weights, states[:, rows]))
             with np.errstate(invalid="ignore"):
-                yield from log_softmax(scores)
+                scores = scores - scores.max(axis=-1, keepdims=True)
+                yield from scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
 
     def head_outputs(self) -> HeadOutputs:
         """What each head puts out, (heads, positions, head size)."""
         found: dict[tuple[str, str], NDArray[np.floating]] = {}
 
         def note(seen: Attended) -> Array:
-            stream, layer = self._place(seen.name)
-            if stream:
-                found[stream, layer] = _as_numpy(split_heads(seen.output, self.model.sizes.heads))[
-                    0
-                ]
+            if place := self.places.get(seen.name):
+                (one,) = split_heads(seen.output, self.model.sizes.heads)
+                found[place] = _as_numpy(one)
             return seen.output
 
         self._states(1, note)
@@ -121,16 +114,16 @@ class PocketExperiment:
     def explained(self) -> AttentionGradients:
         """The gradients of the first output's score."""
         gradients, probability = self.slopes(log=False)
-        provenance = self.attention.provenance
-        made = replace(provenance, notes=(*provenance.notes, NOTE))
-        attention, (output,) = replace(self.attention, provenance=made), self.outputs
+        attention = self.attention.with_maps(self.attention.maps, notes=[NOTE])
+        (output,) = self.outputs
         return AttentionGradients(attention, gradients, (output.row,), output.name, probability)
 
     def slopes(self, *, log: bool) -> tuple[tuple[NDArray[np.floating], ...], float]:
         """Gradients by each map's weights of the outputs' log p or scores, and the first's p."""
         import torch
 
-        model, weights = self.model, _on_torch(self.model)
+        model, maps = self.model, self.attention.maps
+        weights = {name: _tensor(model.weights[name]) for name in model.weights}
         memory, encoder = encode(weights, model.sizes, self._inputs(self.source_ids))
         layers, states = {"encoder": encoder}, memory
         if self.target_ids:
@@ -141,7 +134,9 @@ class PocketExperiment:
         numbers = torch.tensor([[output.number] for output in self.outputs], device=logits.device)
         chances = logits.log_softmax(-1).gather(1, numbers)
         score = (chances if log else logits.gather(1, numbers)).sum()
-        found = _gradients(score, [layers[item.stream] for item in self.attention.maps])
+        flat = [share for item in maps for share in layers[item.stream]]
+        slopes = iter(torch.autograd.grad(score, flat))
+        found = tuple(_stacked([next(slopes) for _ in item.layers]) for item in maps)
         return found, float(chances.detach()[0].exp())
 
     def _inputs(self, ids: list[int]) -> Tensor:
@@ -161,25 +156,17 @@ class PocketExperiment:
             states, *_ = decode(model.weights, model.sizes, target, states, watch=watch)
         return states
 
-    def _place(self, name: str) -> tuple[str | None, str]:
-        """The stream, if it is one of the maps', and the layer of an attention by its name."""
-        side, layer, kind = name.split(".")
-        return self.streams.get(f"{side}.{kind}"), layer
-
     def _edit(self, changes: Sequence[Change], instead: HeadOutputs | None) -> Watch:
         """What switches off in each item of a batch what its change says."""
 
         def edited(seen: Attended) -> Array:
-            stream, layer = self._place(seen.name)
-            if stream is None:
+            place = self.places.get(seen.name)
+            if place is None:
                 return seen.output
-            heads, output = self.model.sizes.heads, None
+            heads, shape, output = self.model.sizes.heads, seen.shares.shape[-3:], None
             for number, change in enumerate(changes):
-                off = change.heads_of(stream, layer)
-                shape = seen.shares.shape[-3:]
-                hidden = None
-                if change.links or change.tokens:
-                    hidden = change.hidden(stream, layer, self.sides[stream], shape)
+                off = change.heads_of(*place)
+                hidden = change.hidden(*place, self.sides[place[0]], shape)
                 if hidden is None and not off:
                     continue
                 if output is None:
@@ -190,25 +177,11 @@ class PocketExperiment:
                     with np.errstate(invalid="ignore"):
                         output[number] = kept / kept.sum(-1)[..., None] @ value
                 for head in off:
-                    output[number, head] = self._replacement(instead, stream, layer, head, shape)
+                    rows = put_out(instead, place, head, shape[1])
+                    output[number, head] = self.model.weights.convert(np.asarray(rows))
             return seen.output if output is None else join_heads(output)
 
         return edited
-
-    def _replacement(
-        self,
-        instead: HeadOutputs | None,
-        stream: str,
-        layer: str,
-        head: int,
-        shape: tuple[int, ...],
-    ) -> Any:
-        if instead is None:
-            return 0
-        rows = instead[stream, layer][head]
-        if len(rows) != 1:  # as many as the text has; of one that is being written, over again
-            rows = np.resize(rows, (shape[1], rows.shape[1]))
-        return self.model.weights.convert(rows)
 
     def _masked(
         self, attention: Attention, wanted: str | None
@@ -236,12 +209,7 @@ class PocketExperiment:
         shown = (*tokens[:position], mask, *tokens[position + 1 :])
         item = AttentionMap("encoder", shown, shown, _stacked(shares))
         note = f"'{word.text}' was masked, for the attribution to its prediction"
-        provenance = attention.provenance
-        masked = replace(
-            attention,
-            maps=(item,),
-            provenance=replace(provenance, notes=(*provenance.notes, note)),
-        )
+        masked = attention.with_maps((item,), notes=[note])
         return masked, (Output(position, number, word.text, position),)
 
     def _next(self, attention: Attention, wanted: str | None) -> tuple[Output, ...]:
@@ -273,23 +241,10 @@ def _find(tokens: tuple[Token, ...], wanted: str, side: str, first: int) -> int:
     return found
 
 
-def _on_torch(model: PocketModel) -> dict[str, Tensor]:
-    return {name: _tensor(model.weights[name]) for name in model.weights}
-
-
 def _tensor(array: Any) -> Tensor:
     import torch
 
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
-
-
-def _gradients(score: Tensor, streams: list[list[Tensor]]) -> tuple[NDArray[np.floating], ...]:
-    """∂score/∂weights of each stream, shape (layers, heads, queries, keys)."""
-    import torch
-
-    flat = [share for shares in streams for share in shares]
-    found = iter(torch.autograd.grad(score, flat))
-    return tuple(_stacked([next(found) for _ in shares]) for shares in streams)
 
 
 def _stacked(layers: list[Array]) -> NDArray[np.floating]:

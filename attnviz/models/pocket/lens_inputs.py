@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Projections
-from attnviz.core.lens_inputs import (
-    ValueVectors,
-    inner_products,
-)
+from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.network import Attended, decode, encode
 from attnviz.models.pocket.text import EncodedQuery
-
-if TYPE_CHECKING:
-    pass
 
 LAYER_NAMES = {
     "encoder": "encoder.{}.self_attention",
@@ -29,7 +22,6 @@ LAYER_NAMES = {
     "cross": "decoder.{}.cross_attention",
 }
 """What the attention of each stream's layers is called among the weights."""
-NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
 
 
 def projections_of(model: PocketModel, query: EncodedQuery) -> dict[str, Array]:

@@ -20,18 +20,9 @@ from attnviz.renderers.colors import (
     ink_on,
     round_up,
 )
-from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
-from attnviz.renderers.figures.figure import (
-    LINE,
-    NOTE_SIZE,
-    TEXT_SIZE,
-    footing,
-    heading,
-    height_of,
-    missing_note,
-    points,
-)
-from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, page_with_room
+from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, points
+from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import nats, shorten
 
 if TYPE_CHECKING:
@@ -63,8 +54,9 @@ def effect_bars(report: AblationReport) -> Figure:
     if without := len(report.every) + len(report.summed) - len(known):
         notes.append(f"without a value, as nothing else was left to see: {without}")
     row = points(1.7 * TEXT_SIZE)
-    canvas, top, face = _page(report, names, notes, row * len(shown))
-    left = EDGE + max((face.width(name, TEXT_SIZE) for name in names), default=0) + 24
+    room = _WIDTH, row * len(shown) + EDGE
+    canvas, top = page_with_room(report.caption, report.instead, names, notes, room)
+    left = EDGE + max((canvas.face.width(name, TEXT_SIZE) for name in names), default=0) + 24
     ends = [end for one in shown for end in (one.effect, *(one.interval or ()))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     beside = 90 if low < 0 else 20
@@ -101,8 +93,9 @@ def effect_grid(report: AblationReport) -> Figure:
     across = max(1 + max(head for _, head in own) for own in heads.values())
     width = min(_CELL[0], (_WIDTH - 120) / across)
     height = min(_CELL[1], max(width, 8))
-    room = sum(3.6 * line + height * len(layers) for layers in rows.values()) + 2 * line
-    canvas, top, face = _page(report, [*heads], [READING], room, 110 + width * across)
+    down = sum(3.6 * line + height * len(layers) for layers in rows.values()) + 2 * line
+    room = max(110 + width * across, _NARROWEST), down + EDGE
+    canvas, top = page_with_room(report.caption, report.instead, [*heads], [READING], room)
     for stream, layers in rows.items():
         canvas.text(EDGE, top + 0.5 * line, stream, TEXT_SIZE, INK, bold=True)
         left, upper = EDGE + 110, top + 2.9 * line
@@ -110,7 +103,7 @@ def effect_grid(report: AblationReport) -> Figure:
         canvas.name_heads((layers, names), (left, upper), (width, height))
         for (layer, head), one in heads[stream].items():
             box = (left + head * width, upper + layers.index(layer) * height, width - 2, height - 2)
-            _cell(canvas, box, one, limits, face)
+            _cell(canvas, box, one, limits)
         top = upper + height * len(layers) + 0.7 * line
     _ramp(canvas, EDGE + 110, top + 0.5 * line, limits)
     return canvas.figure
@@ -139,9 +132,9 @@ def effect_words(report: AblationReport) -> Figure:
             placed.append((one, word, x, y, wide))
             x += wide + 4
         y += line * 1.3
-    words = [word for _, word, *_ in placed]
-    wide = max(x + size for _, _, x, _, size in placed)
-    canvas, top, _ = _page(report, [*words, *sides], [READING], y + 60, wide)
+    words = [*(word for _, word, *_ in placed), *sides]
+    room = max(*(x + size for _, _, x, _, size in placed), _NARROWEST), y + 60 + EDGE
+    canvas, top = page_with_room(report.caption, report.instead, words, [READING], room)
     for side, at in titles:
         canvas.text(EDGE, top + at, side, NOTE_SIZE, FAINT)
     for one, word, x, at, wide in placed:
@@ -156,21 +149,6 @@ def effect_words(report: AblationReport) -> Figure:
     return canvas.figure
 
 
-def _page(
-    report: AblationReport,
-    texts: Sequence[str],
-    notes: Sequence[str],
-    room: float,
-    width: float = _WIDTH,
-) -> tuple[Canvas, float, Typeface]:
-    face = typeface([report.caption, *texts, *notes])
-    wide = int(max(width, _NARROWEST))
-    head = heading(face, report.caption, report.instead, wide)
-    foot = footing(face, [*notes, *missing_note(face)], wide)
-    top = EDGE + height_of(head) + 24
-    return full_canvas(face, wide, head, foot, int(top + room + 24)), top, face
-
-
 def _limits(effects: Sequence[Effect]) -> Limits:
     known = [abs(one.effect) for one in effects if not math.isnan(one.effect)]
     top = round_up(max(known, default=0.0))
@@ -181,11 +159,11 @@ def _color(one: Effect, limits: Limits) -> Color:
     return UNNAMED if math.isnan(one.effect) else color_of(one.effect, limits)
 
 
-def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits, face: Typeface) -> None:
+def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits) -> None:
     ground = _color(one, limits)
     canvas.boxes([box], ground, one.label)
     told = nats(one.effect)
-    if face.width(told, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
+    if canvas.face.width(told, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
         canvas.text(*middle, told, NOTE_SIZE, ink_on(ground), align="center")
 

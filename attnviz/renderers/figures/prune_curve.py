@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.renderers.colors import FAINT, INK, Color, round_up
-from attnviz.renderers.figures.canvas import EDGE, Canvas, full_canvas
-from attnviz.renderers.figures.figure import (
-    LINE,
-    NOTE_SIZE,
-    TEXT_SIZE,
-    footing,
-    heading,
-    height_of,
-    ink,
-    points,
-)
-from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
+from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, ink, points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,14 +37,11 @@ def prune_curve(curve: PruneCurve) -> Figure:
         f"heads that can go before the loss has risen by {ROOM} nats: {_told(curve)}",
     ]
     names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
-    face = typeface([curve.caption, reading, *notes, *names.values(), "0123456789.%"])
-    head = heading(face, curve.caption, reading, _WIDTH)
-    foot = footing(face, notes, _WIDTH)
     line = points(LINE * NOTE_SIZE)
-    top = EDGE + height_of(head) + 1.6 * line
-    canvas = full_canvas(face, _WIDTH, head, foot, int(top + _HEIGHT + 3.6 * line))
+    texts, room = [reading, *names.values(), "0123456789.%"], (_WIDTH, _HEIGHT + 3.6 * line)
+    canvas, top = page_with_room(curve.caption, reading, texts, notes, room, 1.6 * line)
     left, width = EDGE + _LEFT, _WIDTH - _LEFT - 30
-    roof = _roof(curve.losses)
+    roof = round_up(float(np.nanmax(curve.losses)))
     across = left + np.array(curve.off) / count * width
 
     def height(losses: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -62,7 +49,7 @@ def prune_curve(curve: PruneCurve) -> Figure:
 
     _scales(canvas, (left, top, width), roof)
     for name, (_, color) in _LOOKS.items():
-        own = curve.losses[[place for place, given in enumerate(curve.names) if given == name]]
+        own = curve.losses_by(name)
         if len(own) > 1:
             ends = height(own.min(axis=0)), height(own.max(axis=0))
             canvas.axes.fill_between(across, *ends, color=ink(color), alpha=0.18, linewidth=0)
@@ -73,10 +60,6 @@ def prune_curve(curve: PruneCurve) -> Figure:
         canvas.strokes(np.array([[(left + 16, y), (left + 52, y)]]), color, 2.0)
         canvas.text(left + 62, y, names[name], NOTE_SIZE, INK)
     return canvas.figure
-
-
-def _roof(losses: NDArray[np.float64]) -> float:
-    return round_up(float(np.nanmax(losses)))
 
 
 def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None:
@@ -102,8 +85,8 @@ def _told(curve: PruneCurve) -> str:
     """For each order the share of heads, up to the first point where too much is lost."""
     shares = {}
     for name in dict.fromkeys(curve.names):
-        own = curve.losses[[place for place, given in enumerate(curve.names) if given == name]]
-        within = own.mean(axis=0) <= own.mean(axis=0)[0] + ROOM
+        mean = curve.losses_by(name).mean(axis=0)
+        within = mean <= mean[0] + ROOM
         first = len(within) if within.all() else int(within.argmin())
         shares[name] = curve.off[first - 1] / curve.off[-1]
     return ", ".join(f"{share:.0%} by {name}" for name, share in shares.items())

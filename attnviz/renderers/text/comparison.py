@@ -16,7 +16,7 @@ from attnviz.core.effects import EffectComparison
 from attnviz.core.measures import Change, Comparison
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import nats, printable, shorten
+from attnviz.renderers.printable import exact, nats, printable, shorten
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.renderers.text.links import amount, names, place
 from attnviz.storage.documents import dump_json
@@ -37,15 +37,14 @@ def comparison_table(found: Comparison, captions: tuple[str, str], top: int, sho
     # Heads without a divergence come last.
     values = np.nan_to_num(found.divergences.ravel(), nan=-1.0)
     order: list[int] = np.argsort(-values, kind="stable").tolist()
-    labels = [_head(found, position) for position in order[:top]]
+    labels = [head_name(found, position) for position in order[:top]]
     width = max(map(len, labels))
     bar = max(min(BAR, show.width - width - 9), 0)
     for label, position in zip(labels, order, strict=False):
         value = float(found.divergences.ravel()[position])
         blocks = "█" * round(value / np.log(2) * bar) if value == value else "no row to compare"
         parts.append(Text(f"{label.ljust(width)}  {value:.3f}  {blocks}"))
-    if len(order) > top:
-        parts += paragraph(f"and {len(order) - top} more: --top {len(order)} or -f tsv", 80, "dim")
+    parts += more(len(order), top, 80)
     parts += [Text(), Text("links that changed most (A → B)", style="dim")]
     parts += _links(found)
     return shown(parts, show)
@@ -55,7 +54,7 @@ def comparison_tsv(found: Comparison) -> str:
     """A line a head, in the order of the map."""
     lines = [("layer_a", "head_a", "layer_b", "head_b", "divergence_nats")]
     for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True):
-        lines.append((*a, *b, "" if value != value else repr(value)))
+        lines.append((*a, *b, exact(value)))
     return tsv(lines)
 
 
@@ -73,10 +72,7 @@ def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]
     document = {
         "schema": SCHEMA,
         "kind": "comparison",
-        **{
-            name: {"caption": caption, "provenance": asdict(provenance)}
-            for name, (caption, provenance) in zip("ab", sides, strict=True)
-        },
+        **_sides(sides),
         "stream": found.map.stream,
         "unit": "nats",
         "heads": heads,
@@ -84,6 +80,13 @@ def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]
         "notes": list(found.notes),
     }
     return dump_json(document) + "\n"
+
+
+def _sides(sides: Sequence[tuple[str, Provenance]]) -> dict[str, Any]:
+    return {
+        name: {"caption": caption, "provenance": asdict(provenance)}
+        for name, (caption, provenance) in zip("ab", sides, strict=True)
+    }
 
 
 def effects_table(found: EffectComparison, top: int, show: Display) -> str:
@@ -111,17 +114,20 @@ def effects_table(found: EffectComparison, top: int, show: Display) -> str:
         padded = [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
         spelt = "  ".join([name + " " * (widths[0] - cell_len(name)), *padded])
         parts.append(Text(spelt, "" if name else "dim", no_wrap=True))
-    if len(order) > top:
-        more = f"and {len(order) - top} more: --top {len(order)} or -f tsv"
-        parts += paragraph(more, show.width, "dim")
-    return shown(parts, show)
+    return shown([*parts, *more(len(order), top, show.width)], show)
+
+
+def more(count: int, top: int, width: int) -> list[Text]:
+    """How to see those that a table leaves out, if any."""
+    told = f"and {count - top} more: --top {count} or -f tsv"
+    return paragraph(told, width, "dim") if count > top else []
 
 
 def effects_tsv(found: EffectComparison) -> str:
     """A line a part; nothing where it has no effect, or is not in one of them."""
     lines: list[Sequence[str]] = [("kind", "label", "a_nats", "b_nats", "change_nats")]
     for kind, label, *numbers in _effect_rows(found):
-        lines.append((kind, label, *("" if math.isnan(n) else repr(n) for n in numbers)))
+        lines.append((kind, label, *map(exact, numbers)))
     return tsv(lines)
 
 
@@ -131,10 +137,7 @@ def effects_json(found: EffectComparison) -> str:
     document = {
         "schema": SCHEMA,
         "kind": "ablation comparison",
-        **{
-            name: {"caption": side.caption, "provenance": asdict(side.provenance)}
-            for name, side in zip("ab", found.sides, strict=True)
-        },
+        **_sides([(side.caption, side.provenance) for side in found.sides]),
         "unit": "nats",
         "rank_correlation": found.correlation,
         "effects": [dict(zip(names_of, row, strict=True)) for row in _effect_rows(found)],
@@ -154,7 +157,8 @@ def _effect_rows(found: EffectComparison) -> list[tuple[str, str, float, float, 
     return rows
 
 
-def _head(found: Comparison, position: int) -> str:
+def head_name(found: Comparison, position: int) -> str:
+    """A head of A, and of B where that is another."""
     a, b = found.heads[position]
     spelt = [f"layer {layer} head {head}" for layer, head in dict.fromkeys((a, b))]
     return printable(" → ".join(spelt))

@@ -14,7 +14,7 @@ from rich.text import Text
 from attnviz.core.effects import AblationReport, Effect, Prediction
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import UNKNOWN, nats, printable, shorten, two_digits
+from attnviz.renderers.printable import UNKNOWN, exact, nats, printable, shorten, two_digits
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.storage.documents import dump_json
 
@@ -66,8 +66,8 @@ def ablation_tsv(report: AblationReport) -> str:
     lines: list[tuple[str, ...]] = [(*WORDS, *NUMBERS, "effect_nats", "low", "high", "texts")]
     for one in report.every:
         numbers = (one.effect, *(one.interval or (math.nan, math.nan)))
-        spelt = ("" if math.isnan(number) else repr(number) for number in numbers)
-        lines.append((*(_at(one, name) for name in (*WORDS, *NUMBERS)), *spelt, str(one.texts)))
+        places = (_at(one, name) for name in (*WORDS, *NUMBERS))
+        lines.append((*places, *map(exact, numbers), str(one.texts)))
     return tsv(lines)
 
 

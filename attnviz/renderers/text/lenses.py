@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from rich.text import Text
@@ -11,7 +12,7 @@ from rich.text import Text
 from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, LensReport, LensRow
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import UNKNOWN, nats, printable
+from attnviz.renderers.printable import UNKNOWN, exact, nats, printable
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.storage.documents import dump_json
 
@@ -65,9 +66,8 @@ def lenses_tsv(report: LensReport) -> str:
     names = [f"{measure}{end}" for measure in LENS_MEASURES for end in ends]
     lines: list[tuple[str, ...]] = [("lens", "texts", *names, "left_out")]
     for row in report.rows:
-        triples = zip(row.mean, row.low, row.high, strict=True)
-        numbers = ("" if math.isnan(one) else repr(one) for triple in triples for one in triple)
-        lines.append((row.lens, str(row.texts), *numbers, row.left_out))
+        numbers = chain(*zip(row.mean, row.low, row.high, strict=True))
+        lines.append((row.lens, str(row.texts), *map(exact, numbers), row.left_out))
     return tsv(lines)
 
 
@@ -82,7 +82,7 @@ def lenses_json(report: LensReport) -> str:
         "lenses": [_lens(row) for row in report.rows],
         "conclusion": report.conclusion,
         "rule": report.rule,
-        "tokens": [{name: _known(one) for name, one in token.items()} for token in report.tokens],
+        "tokens": [*report.tokens],
         "provenance": asdict(report.provenance),
     }
     return dump_json(document) + "\n"
@@ -90,11 +90,7 @@ def lenses_json(report: LensReport) -> str:
 
 def _lens(row: LensRow) -> dict[str, Any]:
     measures = {
-        name: {"mean": _known(mean), "low": _known(low), "high": _known(high)}
+        name: {"mean": mean, "low": low, "high": high}
         for name, mean, low, high in zip(LENS_MEASURES, row.mean, row.low, row.high, strict=True)
     }
     return {"lens": row.lens, "texts": row.texts, **measures, "left_out": row.left_out or None}
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
+from attnviz.core.errors import ModelError
 from attnviz.core.tokens import continues_word
 
 SUFFIXES = {
@@ -65,6 +66,11 @@ def show_decision(
 ) -> Attention:
     """The attention with what the model decided: on its tokens, or in its provenance."""
     logits = output.logits[0].float()
+    if logits.shape[-1] != len(task.labels):
+        raise ModelError(
+            f"the model has {logits.shape[-1]} outputs, and its configuration names "
+            f"{len(task.labels)} labels"
+        )
     if task.kind == "tokens":
         found = [task.labels[number] for number in logits.argmax(-1).tolist()]
         labels = word_labels(found, tokens, attention.text or "")
