@@ -217,18 +217,24 @@ def test_a_file_that_cannot_be_written_is_a_failure() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "streams"),
-    [("watch_decoder.py", {"causal"}), ("watch_transformer.py", {"self", "causal", "cross"})],
+    ("name", "every", "rows", "keys"),
+    [
+        # After ">" a letter is written at each place: the last one first.
+        ("watch_decoder.py", 99, range(6, 12), range(5, -1, -1)),
+        # Each digit comes from the other half.
+        ("watch_transformer.py", 79, range(8), [4, 5, 6, 7, 0, 1, 2, 3]),
+    ],
 )
-def test_the_samples_learn_where_to_look(name: str, streams: set[str]) -> None:
-    done = attnviz("watch", "--every", 99, "-o", "maps.npz", SAMPLES / name)
+def test_the_samples_learn_where_to_look(
+    name: str, every: int, rows: list[int], keys: list[int]
+) -> None:
+    done = attnviz("watch", "--every", every, "-o", "maps.npz", SAMPLES / name)
     assert done.text.startswith("100% of the ")
     (found,) = package.load("maps.npz")
-    assert {item.stream for item in found.maps} == streams
-    last = found.maps[-1].weights[-1]
-    assert all(item.layers[-1].endswith("#100") or "watch_t" in name for item in found.maps)
-    if name == "watch_decoder.py":  # 6 letters and ">": the letters backwards
-        assert (last[:, range(6, 12), range(5, -1, -1)] > 0.9).all()
+    assert [item.stream for item in found.maps] in (["causal"], ["self", "causal", "cross"])
+    first, last = found.maps[-1].weights[:, :, rows, keys]
+    assert last.min() > 0.9
+    assert first.mean() < 0.3
 
 
 def test_a_process_of_its_own_is_pythons() -> None:
