@@ -22,8 +22,12 @@ def main() -> None:
     import gc
     import warnings
 
-    gc.disable()
-    if not sys.warnoptions:  # a library's, of its own code; what matters here is a note or an error
+    watched = sys.argv[1:2] == ["watch"]  # the program in it finds Python as it always is
+    if not watched:
+        gc.disable()
+    if not (
+        watched or sys.warnoptions
+    ):  # a library's, of its own code; what matters here is a note or an error
         warnings.simplefilter("ignore")
         sys.warnoptions.append("ignore")  # which workers inherit
     _open_closed_streams()
@@ -32,6 +36,8 @@ def main() -> None:
     status = run(sys.argv[1:], lambda: _answer_signals(interrupt))
     _answer_signals(_leave)
     sys.stderr.flush()
+    if watched:  # its threads and what it has registered for the end are waited for
+        sys.exit(status)
     os._exit(status)
 
 

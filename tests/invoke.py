@@ -58,13 +58,14 @@ class Done:
 
 @contextmanager
 def _streams(stdin: bytes) -> Iterator[tuple[io.TextIOWrapper, io.StringIO]]:
-    kept = sys.stdin, sys.stdout, sys.stderr
+    kept, main = (sys.stdin, sys.stdout, sys.stderr), sys.modules["__main__"]
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     sys.stdin, sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO(stdin)), out, err
     try:
         yield out, err
     finally:
         sys.stdin, sys.stdout, sys.stderr = kept
+        sys.modules["__main__"] = main
 
 
 def attnviz(*arguments: Any, stdin: bytes = b"") -> Done:

@@ -33,6 +33,7 @@ WITHOUT_A_FUNCTION = {
     "cross": "attend",
     "co": "attend",
     "render": "load",
+    "watch": "watch",
     "models": "",
     "mechanisms": "",
 }

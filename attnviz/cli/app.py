@@ -28,6 +28,9 @@ COMMANDS: dict[str, Entry] = {
     "image": Entry(
         "Show where in a picture a vision model looks.", "attnviz.cli.commands.image:image"
     ),
+    "watch": Entry(
+        "Run a program and show the attention in it.", "attnviz.cli.commands.watch:watch"
+    ),
     "heads": Entry("Show what each head does.", "attnviz.cli.commands.heads:heads"),
     "corpus": Entry(
         "Show what each head does over a whole corpus.", "attnviz.cli.commands.corpus:corpus"
@@ -223,7 +226,10 @@ def _build(name: str) -> Any:
     """One command as typer makes it from its function, with the table's summary as first line."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     function = COMMANDS[name].load()
-    single.command(name, help=function.__doc__, short_help=COMMANDS[name].summary)(function)
+    # Options behind a program that is watched are the program's.
+    settings = {"allow_interspersed_args": name != "watch"}
+    told = {"help": function.__doc__, "short_help": COMMANDS[name].summary}
+    single.command(name, context_settings=settings, **told)(function)
     return typer.main.get_command(single)
 
 

@@ -29,8 +29,8 @@ HALVES = {Origin: ORIGIN, Choice: CHOICE, Output: OUTPUT, Many: MANY}
 """The parts of the shared options, each with the panel of the help that it stands in."""
 PANELS: dict[str, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
 """Groups that stand in another panel than the rest of their part."""
-REPORT: tuple[str, ...] = ("data", "said")
-"""What every command offers that writes data."""
+REPORT: tuple[str, ...] = ("stdout", "data", "said")
+"""What every command offers that writes data; one whose stdout is a program's has no format."""
 MODELS: tuple[str, ...] = (
     *("model", "compute", "mechanism", "layer", "weights", "generate", "projections", "long"),
 )
@@ -72,7 +72,7 @@ def option_of(
     """The annotation from which typer makes an option."""
     choices = declared.choices or names_in(annotation)
     suffixes: list[str] = []
-    if declared.group == "data":
+    if declared.group in ("stdout", "data"):
         found = {name: entry for kind in kinds for name, entry in formats_of(kind).items()}
         suffixes = sorted({entry.suffix for entry in found.values() if entry.suffix})
         choices = tuple(found) if annotation == str | None else ()
@@ -113,7 +113,10 @@ def _given(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[s
 
 
 def with_options(
-    *groups: str, also: Iterable[str] = (), writes: DataKind | tuple[DataKind, ...] = "maps"
+    *groups: str,
+    also: Iterable[str] = (),
+    writes: DataKind | tuple[DataKind, ...] = "maps",
+    report: tuple[str, ...] = REPORT,
 ) -> Callable[[Callable[..., None]], Any]:
     """A decorator that gives a command groups of the shared options."""
     kinds = (writes,) if isinstance(writes, str) else writes
@@ -121,7 +124,7 @@ def with_options(
         half: {
             name: option_of(annotation, option, PANELS.get(option.group, panel), kinds)
             for name, (annotation, option) in DECLARED[half].items()
-            if option.group in (*REPORT, *groups) or name in also
+            if option.group in (*report, *groups) or name in also
         }
         for half, panel in HALVES.items()
     }

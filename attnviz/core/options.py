@@ -233,7 +233,7 @@ class Output:
     What --format and --output may be follows from the kind of data that a command writes.
     """
 
-    format: str | None = opt("data", "--format -f NAME", "What stdout gets: {choices}.")
+    format: str | None = opt("stdout", "--format -f NAME", "What stdout gets: {choices}.")
     output: Path | None = opt(
         "data",
         "--output -o FILE",

@@ -29,11 +29,21 @@ def vision(folder: Path) -> Path:
     return VISION_BUILDERS["vit"](folder)
 
 
+def program(folder: Path) -> Path:
+    """A program that attends."""
+    (folder / "program.py").write_text(
+        "import torch\nq = torch.ones(1, 2, 3, 4)\n"
+        "torch.nn.functional.scaled_dot_product_attention(q, q, q)\nprint('done')\n"
+    )
+    return folder / "program.py"
+
+
 WORK: dict[str, Work] = {
     "self": (lambda _: ["the cat sat"], "cat"),
     "cross": (lambda _: ["The red car", "La voiture rouge"], "rouge"),
     "co": (lambda _: ["what is red", "a car"], "affinity"),
     "image": (lambda folder: [SAMPLES / "shapes.png", "--model", vision(folder)], "decides"),
+    "watch": (lambda folder: ["-o", folder / "a.npz", "--", program(folder)], "done"),
     "heads": (lambda _: ["the cat saw the cat"], "layer"),
     "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
     "ablate": (lambda _: ["the cat", "le chat", "--head", "0.0"], "layer 0 head 0"),

@@ -234,7 +234,7 @@ def runs_nothing_foreign(ran: Ran) -> str | None:
     return ", ".join(sorted(acts)) or None
 
 
-TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers"}
+TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers", "watch"}
 """What asks for a file's code, a browser or processes, which send each other pickles."""
 
 

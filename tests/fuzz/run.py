@@ -203,6 +203,7 @@ def _surroundings(top: Path, columns: int) -> Iterator[None]:
     for name in ("NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
     program, place, sys.argv = sys.argv, tempfile.tempdir, ["attnviz"]
+    main = sys.modules["__main__"]  # a program that is watched is one too
     tempfile.tempdir = str(top / "tmp")
     os.chdir(top / "a/b/work")
     try:
@@ -217,7 +218,7 @@ def _surroundings(top: Path, columns: int) -> Iterator[None]:
             yield
     finally:
         os.chdir(here)
-        sys.argv, tempfile.tempdir = program, place
+        sys.argv, tempfile.tempdir, sys.modules["__main__"] = program, place, main
         os.environ.clear()
         os.environ.update(variables)
 

@@ -99,7 +99,7 @@ class Draws:
 
     def __init__(self, draw: st.DrawFn, models: bool) -> None:
         self.draw, self.models = draw, models
-        self.commands = [name for name in app.COMMANDS if models or name != "image"]
+        self.commands = [name for name in app.COMMANDS if models or name not in ("image", "watch")]
         self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""
 
@@ -278,6 +278,9 @@ def argument(made: Draws, command: str, parameter: Any) -> list[str]:
         # The lesson on what length costs measures time: a second of it.
         named = [name for name in LESSONS if name != "linear" or made.often(0.1)]
         return [made.pick((*named, *named, *named, *HOSTILE[:2]))]
+    if command == "watch":  # no other program is run
+        made.files["program.py"] = PROGRAM
+        return [made.pick(("program.py", "program.py", "missing.py", "sub", "")), *made.draw(st.lists(words, max_size=2))]  # noqa: E501  # fmt: skip
     # `steps` and `compare` take sentences too.
     share = 0.55 if command in ("steps", "compare") else 0.9
     if command in HINTS and parameter.name in ("file", "a", "b") and made.often(share):
@@ -290,6 +293,15 @@ def argument(made: Draws, command: str, parameter: Any) -> list[str]:
         return [made.pick(("pocket", "x", *HOSTILE[:3]))] if made.often(0.4) else []
     count = made.draw(st.integers(1, 2)) if parameter.nargs == -1 else 1
     return [made.draw(texts) for _ in range(count)]
+
+
+PROGRAM = b"""import torch
+print('a program')
+q = torch.ones(2, 2, 3, 4)
+for _ in range(3):
+    torch.nn.functional.scaled_dot_product_attention(q, q, q)
+"""
+"""What is watched."""
 
 
 def cached(made: Draws) -> None:
@@ -323,7 +335,7 @@ def wild(draw: st.DrawFn, models: bool = True) -> Case:
         drawn.append(next(item for item in options if item.name == "model"))
     for option in drawn:
         groups += option_words(made, option)
-    if made.often(0.02):
+    if made.often(0.02) and command != "watch":
         groups.append((draw(words),))
     if made.often(0.01):
         groups.append(("--help",))
@@ -358,6 +370,9 @@ def safe(groups: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
         known = word.startswith(("/dev/", str(world.home())))
         return word if known or not word.startswith("/") else f".{word}"
 
+    (command, *given), *options = groups or [("",)]
+    if command == "watch" and given:  # what stands behind a program is the program's
+        groups = [(command,), *options, ("--", *given)]
     return tuple(tuple(map(mended, group)) for group in groups)
 
 
@@ -427,10 +442,9 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]
     if pictured and made.often(0.02):
         groups.append((made.pick(pictured), f"picture{made.pick(PICTURE_SUFFIXES)}"))
-    formats = [
-        name for name in choices_of(known["--format"]) if name not in special_formats(groups[0])
-    ]
-    if made.often(0.5):
+    named = choices_of(known["--format"]) if "--format" in known else ("npz", "json", "tsv")
+    formats = [name for name in named if name not in special_formats(groups[0])]
+    if "--format" in known and made.often(0.5):
         groups.append(("-f", made.pick(formats)))
     if made.often(0.25) and not clashes(groups[0], "--output"):
         groups.append(
@@ -529,6 +543,9 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             return [command, made.pick([name for name in LESSONS if name != "linear"])]
         case "render":
             return [command, whole("saved")]
+        case "watch":
+            made.files["program.py"] = PROGRAM
+            return [command, "program.py"]
         case _:
             return [command]
 
@@ -543,7 +560,7 @@ def bent(draw: st.DrawFn, models: bool = True) -> Case:
     groups = [tuple(given)]
     if act < 5:
         groups = [tuple(bent_file(made, command, given))]
-        if made.often(0.3):
+        if made.often(0.3) and command != "watch":
             groups.append(
                 ("-f", made.pick(choices_of(next(item for item in known if item.name == "format"))))
             )
@@ -573,6 +590,8 @@ def bent(draw: st.DrawFn, models: bool = True) -> Case:
 def bent_file(made: Draws, command: str, given: list[str]) -> list[str]:
     """The words with one of the files damaged, or a damaged one in place of a text."""
     names = [name for name in given if name in made.files]
+    if command == "watch":  # nor is it damaged
+        return given
     if command == "compare":
         kind, names = made.pick((("saved", ["m.npz", "m.json"]), ("effects", ["e.npz", "f.json"])))
         given = ["compare", *names]

@@ -1,0 +1,263 @@
+"""`attnviz watch`: a program runs as Python runs it, and its attention is written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnviz as package
+from attnviz.cli.app import interrupt
+from tests.invoke import Done, attnviz, fresh
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+PROBE = """'''A doc.'''
+import pickle, sys
+class Own: pass
+assert type(pickle.loads(pickle.dumps(Own()))) is Own
+assert vars(sys.modules["__main__"]) is globals()
+print(__name__, __doc__, __package__, __spec__ and __spec__.name, type(__loader__).__name__)
+print(__file__, __builtins__, __cached__ and "cached", sys.argv, sys.path[0], sys.stdin.read())
+print(sorted(set(globals()) - {"__annotations__"}))
+"""
+ATTENDS = """
+import os, sys, torch
+torch.manual_seed(0)
+q, k = torch.randn(3, 2, 4, 8), torch.randn(3, 2, 5, 8)
+attend = torch.nn.functional.scaled_dot_product_attention
+print(attend(q, k, k).sum().item() != 0)
+"""
+"""One call, 4 queries over 5 keys, of three items and two heads."""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    return tmp_path
+
+
+def script(text: str, name: str = "program.py") -> str:
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text(text)
+    return name
+
+
+def by_python(*words: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+    """What Python makes of a program: the exit status, stdout and stderr."""
+    done = subprocess.run(
+        [sys.executable, *words], input=stdin, capture_output=True, check=False, timeout=60
+    )
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def watched(done: Done) -> tuple[int, bytes, str]:
+    """The same of a program that was watched and attended to nothing."""
+    err, _, said = done.err.rpartition("attnviz: error: no attention was seen: ")
+    assert said.count("\n") == 1
+    return done.status & 0xFF, done.out, err
+
+
+@pytest.mark.parametrize("behind", [[], ["--html", "-o", "--", "-q", "-m", "é *"]])
+@pytest.mark.parametrize("name", ["program.py", "sub/program.py", "link.py", "./program.py"])
+def test_a_script_finds_what_python_gives_it(name: str, behind: list[str]) -> None:
+    script(PROBE, "sub/program.py")
+    script(PROBE)
+    Path("link.py").symlink_to("sub/program.py")
+    for before in ([], ["--"]):
+        done = attnviz("watch", *before, name, *behind, stdin=b"given")
+        assert watched(done) == by_python(name, *behind, stdin=b"given")
+
+
+def test_a_module_finds_what_python_gives_it() -> None:
+    script(PROBE, "watched_package/__main__.py")
+    script(PROBE, "watched_module.py")
+    for name in ("watched_module", "watched_package"):
+        for before in (["-m"], ["--", "-m"]):
+            done = attnviz("watch", *before, name, "-o", "x")
+            assert watched(done) == by_python("-m", name, "-o", "x")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "raise SystemExit",
+        "import sys; sys.exit(3)",
+        "import sys; sys.exit(-1)",
+        "import sys; sys.exit('a reason')",
+        "def f(): 1 / 0\ntry: f()\nexcept ZeroDivisionError: [][1]",
+        "1 +",
+        "import sys; sys.excepthook = lambda *_: print('my own'); raise ValueError",
+        "import sys; sys.stdout = sys.stderr; print('there'); raise BaseException('é')",
+        "import sys; sys.path.clear(); sys.argv.clear()",
+    ],
+)
+def test_a_program_ends_as_it_does_without_us(end: str) -> None:
+    argv, path, main = sys.argv, list(sys.path), sys.modules["__main__"]
+    name = script(f"print('begun', flush=True)\n{end}\n")
+    assert watched(attnviz("watch", name)) == by_python(name)
+    assert (sys.argv, sys.path, sys.modules["__main__"]) == (argv, path, main)
+    assert watched(attnviz("watch", "-m", "program")) == by_python("-m", "program")
+
+
+def test_a_traceback_shows_the_programs_frames_alone() -> None:
+    name = script(f"{ATTENDS}\nattend(q[..., :3], k, k)")
+    done = attnviz("watch", "-q", name)
+    assert done.status == 1
+    assert "Traceback (most recent call last):\n" in done.err
+    assert "attnviz" not in done.err
+    assert "line 8, in <module>" in done.err
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("", 0),
+        ("sys.exit(5)", 5),
+        ("1 / 0", 1),
+        ("os.kill(os.getpid(), 2); print('more')", 130),
+        ("os.kill(os.getpid(), 15); print('more')", 143),
+        ("os.chdir('/')", 0),
+    ],
+)
+def test_what_was_seen_is_written_however_it_ends(
+    end: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = script(f"{ATTENDS}\n{end}\n")
+    usual = {number: signal.signal(number, interrupt) for number in (2, 15)}
+    try:
+        done = attnviz("watch", "-o", "maps.npz", "--html", "page.html", name)
+        assert {signal.getsignal(number) for number in usual} == {interrupt}
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+    assert (done.status, done.text) == (status, "True\n")
+    told = "note: 1 call of attention by function; 1 kept: maps.npz, page.html\n"
+    assert done.err.endswith(told)
+    (found,) = package.load("maps.npz")
+    assert found.provenance.model == "program.py"
+    import torch
+
+    torch.manual_seed(0)
+    q, k = torch.randn(3, 2, 4, 8).double(), torch.randn(3, 2, 5, 8).double()
+    wanted = torch.softmax(q @ k.mT / 8**0.5, -1)[0]
+    np.testing.assert_allclose(found.weights[0], wanted, atol=1e-6)
+    assert sorted(os.listdir()) == ["maps.npz", "page.html", "program.py"]  # noqa: PTH208
+
+
+def test_what_is_kept_is_chosen() -> None:
+    name = script(f"{ATTENDS}\nfor _ in range(6): attend(q, k, k)")
+    attnviz("watch", "--batch", "all", "--every", 2, "--first", 3, "-o", "maps.npz", name)
+    found = package.load("maps.npz")
+    assert [one.id for one in found] == ["0", "1", "2"]
+    assert found[1].main.layers == ("function#1", "function#3", "function#5")
+    attnviz("watch", "--batch", 2, "--first", 1, "--rows", "1-2", "-o", "rows.npz", name)
+    (rows,) = package.load("rows.npz")
+    assert rows.id == "2"
+    np.testing.assert_allclose(rows.weights[0], found[2].weights[0][:, 1:3], atol=1e-6)
+    done = attnviz("watch", "--first", 1, "--max-size", 2, "-o", "small.npz", name)
+    (small,) = package.load("small.npz")
+    assert small.weights.shape[2:] == (2, 2)
+    np.testing.assert_allclose(small.weights.sum(-1), 1, atol=1e-6)
+    assert "2 × 2" in done.err
+
+
+def test_nothing_seen_is_said_in_one_line_and_writes_no_file() -> None:
+    name = script("print('done')")
+    done = attnviz("watch", "-q", "-o", "maps.npz", name)
+    assert (done.status, done.out) == (0, b"done\n")
+    assert done.err.startswith("attnviz: error: no attention was seen: ")
+    assert done.err.count("\n") == 1
+    assert os.listdir() == [name]  # noqa: PTH208
+    said = attnviz("watch", "--only", "encoder.*", script(ATTENDS)).err
+    assert "none of the calls seen is wanted (only=encoder.*); they were made by function" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["no.py"], 1, "there is no script 'no.py'"),
+        (["-m", "no.such"], 1, "there is no module 'no.such'"),
+        (["-m", ""], 1, "there is no module ''"),
+        (["-f", "json", "program.py"], 2, "unknown option '-f'"),
+        (["--batch", "first", "program.py"], 2, "--batch 'first' is no item of a batch"),
+        (["--every", "0", "program.py"], 2, "'--every'"),
+        (["--rows", "1-2", "--window", "1-2", "program.py"], 2, "contradict each other"),
+        (["--rows", "b", "program.py"], 2, "--rows 'b' is no range of tokens"),
+        (["-o", "program.py", "program.py"], 2, "names no data format"),
+        (["-o", "given.npz", "program.py", "given.npz"], 2, "would replace 'given.npz'"),
+        (["-o", "no/maps.npz", "program.py"], 1, "there is no folder 'no'"),
+        ([], 2, "missing argument"),
+    ],
+)
+def test_what_cannot_be_is_told_before_the_program_runs(
+    words: list[str], status: int, message: str
+) -> None:
+    script("print('it runs')")
+    Path("given.npz").write_bytes(b"given")
+    done = attnviz("watch", *words)
+    assert done.status == status
+    assert message in done.mistake
+    assert Path("given.npz").read_bytes() == b"given"
+
+
+def test_a_file_that_cannot_be_written_is_a_failure() -> None:
+    name = script(f"{ATTENDS}\nos.rename('out', 'gone')")
+    Path("out").mkdir()
+    done = attnviz("watch", "--html", "out/page.html", name)
+    assert (done.status, done.out) == (1, b"True\n")
+    assert "attnviz: error: cannot write 'out/page.html'" in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "every", "rows", "keys"),
+    [
+        # After ">" a letter is written at each place: the last one first.
+        ("watch_decoder.py", 99, range(6, 12), range(5, -1, -1)),
+        # Each digit comes from the other half.
+        ("watch_transformer.py", 79, range(8), [4, 5, 6, 7, 0, 1, 2, 3]),
+    ],
+)
+def test_the_samples_learn_where_to_look(
+    name: str, every: int, rows: list[int], keys: list[int]
+) -> None:
+    done = attnviz("watch", "--every", every, "-o", "maps.npz", SAMPLES / name)
+    assert done.text.startswith("100% of the ")
+    (found,) = package.load("maps.npz")
+    assert [item.stream for item in found.maps] in (["causal"], ["self", "causal", "cross"])
+    first, last = found.maps[-1].weights[:, :, rows, keys]
+    assert last.min() > 0.9
+    assert first.mean() < 0.3
+
+
+def test_a_process_of_its_own_is_pythons() -> None:
+    name = script(
+        "import atexit, gc, os, sys, threading, warnings\n"
+        "if 'torch' in sys.modules:\n"
+        "    import torch; q = torch.ones(1, 2, 3, 4)\n"
+        "    torch.nn.functional.scaled_dot_product_attention(q, q, q)\n"
+        "if os.fork() == 0: sys.exit(9)\n"
+        "print('it ended with', os.waitstatus_to_exitcode(os.wait()[1]))\n"
+        "print(gc.isenabled(), sys.warnoptions, sys.stdin.read())\n"
+        "warnings.warn('a warning')\n"
+        "atexit.register(print, 'the end')\n"
+        "def late(): threading.main_thread().join(); print('a thread')\n"
+        "threading.Thread(target=late).start()\n"
+        "file = open('log.txt', 'w'); file.write('kept')\n"
+        "sys.exit(7)\n"
+    )
+    expected = by_python(name, stdin=b"given")
+    log = Path("log.txt").read_text()
+    Path("log.txt").unlink()
+    done = fresh("watch", "-q", "-o", "maps.npz", name, stdin=b"given")
+    assert (done.status, done.out, done.err) == expected
+    assert (expected[0], b"it ended with 9" in expected[1], log) == (7, True, "kept")
+    assert Path("log.txt").read_text() == log
+    assert package.load("maps.npz")[0].weights.shape == (1, 2, 3, 3)
