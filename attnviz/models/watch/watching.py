@@ -94,6 +94,7 @@ class Kept:
         off: the largest difference between weights times values and the output; None: not compared.
         same_input: whether queries and keys were made of the same.
         dropped: whether dropout was active; the weights are those before it.
+        part: which quarter of a joint sequence it is ("image-to-text"); "" where it is whole.
     """
 
     path: str
@@ -109,6 +110,7 @@ class Kept:
     device: str
     call: int = 1
     item: int = 0
+    part: str = ""
 
 
 @dataclass(eq=False)
