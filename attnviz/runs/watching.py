@@ -98,25 +98,23 @@ class Watched:
         seen = shown_picture(picture)
         ratio = seen.pixels.shape[0] / seen.pixels.shape[1]
         rows, columns, maps = word_maps(self.seen, wanted.batch or 0, wanted, names, word, ratio)
-        counts = f"{len(rows)} layers", f"{len(columns)} steps"
-        if layers == "mean":
-            rows, maps = [f"{len(rows)} layers"], known_mean(maps, 0, keepdims=True)
+        means = ["heads"]
         if steps == "mean":
-            columns, maps = [f"{len(columns)} steps"], known_mean(maps, 1, keepdims=True)
-        means = [
-            count for count, each in zip(counts, (layers, steps), strict=True) if each != "each"
-        ]
+            means[:0] = [f"{len(columns)} steps"] * (len(columns) > 1)
+            columns, maps = ["mean"], known_mean(maps, 1, keepdims=True)
+        if layers == "mean":
+            means[:0] = [f"{len(rows)} layers"] * (len(rows) > 1)
+            rows, maps = ["mean"], known_mean(maps, 0, keepdims=True)
         said: dict[str, Any] = {
             "title": f"{model} · “{word}”",
-            "subtitle": f"attention to the word, mean over {', '.join([*means, 'heads'])}",
-            "unit": "share of a place's attention",
+            "subtitle": f"attention to the word, mean over {', '.join(means)}",
+            "unit": "share of attention",
         }
         maps = maps.astype(np.float32)
-        if picture is not None and maps.shape[:2] == (1, 1):
+        if maps.shape[:2] == (1, 1):
             return written(overlay(seen, maps[0, 0], **said), file)
-        return written(
-            overlay_grid(seen, maps, layers=tuple(rows), heads=tuple(columns), **said), file
-        )
+        said |= {"layers": tuple(rows), "heads": tuple(columns), "columns": "step"}
+        return written(overlay_grid(seen, maps, **said), file)
 
     def page(self, file: str | Path | None = None) -> str:
         """As `Result.page`."""

@@ -727,7 +727,7 @@ OTHERS = [
         "TemporalFusionTransformer",
         fusion,
         fusion_inputs,
-        ("cross", 1),
+        ("cross", 4),
         "pytorch_forecasting",
         others=(0,),
     ),

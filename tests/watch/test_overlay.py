@@ -47,10 +47,10 @@ def shares(places: int, tokens: int = len(TOKENS), seed: int = 0) -> np.ndarray:
     return weights / weights.sum(1, keepdims=True)
 
 
-def seen_of(model: nn.Module, tokens: int = len(TOKENS), steps: int = 2, **options: Any) -> Any:
+def seen_of(model: nn.Module, keys: int = len(TOKENS), steps: int = 2, **options: Any) -> Any:
     with watch(model, **{"tokens": TOKENS} | options) as seen:
         for _ in range(steps):
-            model(torch.ones(1, 1, tokens, 3, dtype=torch.float64))
+            model(torch.ones(1, 1, keys, 3, dtype=torch.float64))
     return seen
 
 
@@ -60,16 +60,16 @@ def maps_of(seen: Any, word: str | int, ratio: float = 1.0) -> Any:
 
 
 def test_a_word_gets_what_its_pieces_get_and_coarse_maps_stand_for_what_they_cover() -> None:
-    fine, coarse = shares(4 * 6), shares(2 * 3, seed=1)
-    modules, steps, maps = maps_of(seen_of(Picture(fine=fine, coarse=coarse)), "Astronaut", 4 / 6)
-    assert (modules, steps) == (["maps.fine", "maps.coarse"], ["step 1", "step 2"])
-    assert maps.shape == (2, 2, 4, 6)
+    fine, coarse = shares(4 * 8), shares(2 * 4, seed=1)
+    modules, steps, maps = maps_of(seen_of(Picture(fine=fine, coarse=coarse)), "Astronaut", 4 / 8)
+    assert (modules, steps) == (["maps.fine", "maps.coarse"], ["1", "2"])
+    assert maps.shape == (2, 2, 4, 8)
     for step in (0, 1):
         for row in range(4):
-            for column in range(6):
-                place = (row * 6 + column - step - 1) % 24
+            for column in range(8):
+                place = (row * 8 + column - step - 1) % 32
                 assert maps[0, step, row, column] == pytest.approx(fine[place, [2, 3]].sum(), 1e-5)
-                place = (row // 2 * 3 + column // 2 - step - 1) % 6
+                place = (row // 2 * 4 + column // 2 - step - 1) % 8
                 truth = coarse[place, [2, 3]].sum()
                 assert maps[1, step, row, column] == pytest.approx(truth, 1e-5)
 
@@ -154,7 +154,8 @@ def test_the_overlay_shows_the_mean_or_each(
     assert "“a”" in said
     assert ("2 steps" in said) == (steps == "mean")
     assert ("2 layers" in said) == (layers == "mean")
-    assert ("step 2" in said) == (steps == "each")
+    assert ("step " in said) == ("each" in (steps, layers))
+    assert ("1 1 2 2" in said) == (steps == "each")
     assert ("maps.coarse" in said) == (layers == "each")
     with Image.open(file) as picture:
         assert picture.width > 100

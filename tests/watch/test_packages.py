@@ -12,6 +12,7 @@ import torch
 
 from attnviz import watch
 from attnviz.core.errors import AttentionError
+from attnviz.models.watch.maps import word_maps
 from tests.watch.oracle import agree, written_out
 from tests.watch.rows import DOCUMENT, LINEAR, ROWS, Row, document
 
@@ -47,6 +48,39 @@ def test_without_a_softmax_over_keys_there_is_no_map_and_a_line_says_so(row: Row
         model(*args, **kwargs)
     with pytest.raises(AttentionError, match=r"linear attention|no attention was seen"):
         seen.attention()
+
+
+def test_a_word_s_map_over_what_a_unet_makes_is_what_its_places_give_to_the_word() -> None:
+    model, args, _ = made(next(row for row in ROWS if row.name == "UNet2DConditionModel"))
+    with torch.no_grad():
+        with watch(model, tokens=["<s>", "a", "red", "boat", "on", "water", "</s>"]) as seen:
+            model(*args)
+        with written_out() as noted:
+            model(*args)
+    _, wanted, names = seen._facts
+    modules, steps, maps = word_maps(seen.seen, 0, wanted, names, "boat", 1.0)
+    cross = [weights[:8].mean(0) for weights in noted if weights.shape[-1] == 7]
+    assert (len(modules), steps, len(cross)) == (4, ["1"], 4)
+    assert maps.shape == (4, 1, 16, 16)
+    for found, weights in zip(maps[:, 0], cross, strict=True):
+        side = int(len(weights) ** 0.5)
+        truth = weights[:, 3].reshape(side, side).repeat(16 // side, 0).repeat(16 // side, 1)
+        assert np.abs(found - truth).max() < 1e-5
+
+
+@pytest.mark.parametrize(("name", "split"), [("SD3", -7), ("Flux", 7)])
+def test_the_quarters_of_a_joint_sequence_are_those_of_its_map(name: str, split: int) -> None:
+    model, args, kwargs = made(next(row for row in ROWS if row.name.startswith(name)))
+    with torch.no_grad(), watch(model) as whole, watch(model, split=split) as cut:
+        model(*args, **kwargs)
+    (weights,) = (item.weights for item in whole.attention().maps)
+    parts = {item.stream: item.weights for item in cut.attention().maps}
+    text, image = slice(7), slice(7, None)
+    if split < 0:
+        text, image = slice(-7, None), slice(-7)
+    assert len(parts) == 4
+    assert np.array_equal(parts["image-to-text"], weights[:, :, image, text])
+    assert np.array_equal(parts["text-to-image"], weights[:, :, text, image])
 
 
 class Small(torch.nn.Module):

@@ -151,7 +151,7 @@ def word_maps(
     for (path, call), shares in found.items():
         covering = (np.arange(a) * b // a for a, b in zip(size, shares.shape, strict=True))
         maps[modules.index(path), calls.index(call)] = shares[np.ix_(*covering)]
-    return modules, [f"step {call}" for call in calls], maps
+    return modules, [str(call) for call in calls], maps
 
 
 def _places(tokens: list[str], word: str | int) -> list[int]:

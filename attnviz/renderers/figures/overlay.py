@@ -89,7 +89,10 @@ def overlay(
     height, width = picture.shape[:2]
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
     both = np.concatenate([picture, gap, blended(picture, weights, limits)], axis=1)
-    frame = Frame(title, subtitle, (_NOTE,), unit, limits, face)
+    notes: tuple[str, ...] = (_NOTE,)
+    if seen.blank:
+        both, notes = blended(picture, weights, limits, shows=0), ()
+    frame = Frame(title, subtitle, notes, unit, limits, face)
     figure, axes = framed(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
     if seen.outlined is not None:
@@ -98,7 +101,7 @@ def overlay(
     return figure
 
 
-def overlay_grid(
+def overlay_grid(  # noqa: PLR0913 - all of them by name
     seen: Seen,
     weights: NDArray[np.float32],
     *,
@@ -108,10 +111,12 @@ def overlay_grid(
     subtitle: str = "",
     unit: str,
     values: Values = "share",
+    columns: str = "head",
 ) -> Figure:
     """Every head of every layer over the picture, on one scale.
 
-    Shares have the shape (layers, heads, rows, columns), with NaN where a layer has fewer heads.
+    Shares have the shape (layers, heads, rows, columns), with NaN where a layer has fewer heads;
+    `columns` says what the second axis is where it is not heads.
     """
     limits = limits_of(weights[np.isfinite(weights)], values)
     face = typeface([title, subtitle, unit, *layers, *heads])
@@ -132,10 +137,18 @@ def overlay_grid(
                 image[top : top + tile.shape[0], left : left + tile.shape[1]] = blended(
                     tile, patches, limits, 0 if seen.blank else _SHOWS_THROUGH
                 )
-    notes = () if seen.blank else (_NOTE,)
-    frame = Frame(title, subtitle, notes, unit, limits, face, *tile_room(layers, face))
+    frame = Frame(
+        title,
+        subtitle,
+        () if seen.blank else (_NOTE,),
+        unit,
+        limits,
+        face,
+        *tile_room(layers, face),
+    )
     figure, axes = framed(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, layers, across, heads, face)
+    axes.xaxis.label.set_text(columns)
     if seen.outlined is not None:
         for layer, head in np.argwhere(np.isfinite(weights).any(axis=(2, 3))):
             corner = (layer * high, head * wide)
