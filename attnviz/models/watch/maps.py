@@ -279,31 +279,26 @@ def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
         yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
 
 
-def _why_none(seen: Seen, wanted: Wanted) -> str:  # noqa: PLR0911 - a return a reason
+def _why_none(seen: Seen, wanted: Wanted) -> str:
     """Why there is no map, in one line."""
-    if seen.failures:
-        path, why = next(iter(seen.failures.items()))
-        return f"attention of '{path}' could not be read: {why}"
-    if seen.dropped:
-        return f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"
-    if seen.compiled:
-        return COMPILED
-    if seen.mixed:
-        return f"{seen.mixed} {MIXED}"
-    if seen.linear:
-        return "linear attention: it has no softmax over keys, and so no weights to show"
-    if seen.calls:
-        paths = list(seen.calls)
-        more = ", …" if len(paths) > 5 else ""
-        return (
+    path, why = next(iter(seen.failures.items()), ("", ""))
+    paths = ", ".join(list(seen.calls)[:5]) + ", …" * (len(seen.calls) > 5)
+    reasons = (
+        (seen.failures, f"attention of '{path}' could not be read: {why}"),
+        (seen.dropped, f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"),
+        (seen.compiled, COMPILED),
+        (seen.mixed, f"{seen.mixed} {MIXED}"),
+        (seen.linear, "linear attention: it has no softmax over keys, and so no weights to show"),
+        (
+            seen.calls,
             f"none of the calls seen is wanted (only={', '.join(wanted.only) or '*'}); they were "
-            f"made by {', '.join(paths[:5])}{more}"
-        )
-    if seen.softmaxes:
-        return (
+            f"made by {paths}",
+        ),
+        (
+            seen.softmaxes,
             f"no attention was seen: {seen.softmaxes} softmaxes ran, and none of them met values "
-            "in a product (a classifier's, a gate's, heads that were mixed)"
-        )
-    return (
-        "no attention was seen: nothing ran in the block, or nothing that has a softmax over keys"
+            "in a product (a classifier's, a gate's, heads that were mixed)",
+        ),
     )
+    nothing = "nothing ran in the block, or nothing that has a softmax over keys"
+    return next((why for told, why in reasons if told), f"no attention was seen: {nothing}")
