@@ -80,7 +80,8 @@ class Watched:
         the text, for guidance, `watch(..., batch=1)` says which is looked at.
 
         Args:
-            word: as it is written, or the number of a token.
+            word: one or more words as they are written, found by the text of the tokens, or the
+                number of a token.
             file: a .png, .svg or .pdf.
             picture: what was made: a file, an image, or an array of bytes (height, width, 3). Its
                 sides say how places lie; None: in a square, and the colours are shown alone.
@@ -164,7 +165,8 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
         split: how many tokens of a joint sequence of text and picture are text (Flux: the first;
             Stable Diffusion 3: the last, as `split=-77`). Its quarters are streams, "text-to-text"
             to "image-to-image", whose rows sum to what they give to that part; `tokens` are the
-            text's.
+            text's. Every sequence longer than that is taken for a joint one, so `only=` should
+            leave out what is not.
         batch: which item of a batch, or "all", which `.records()` gives one by one.
         max_size: blocks a side that a map has at most.
         rows: the first and last query of exact rows.

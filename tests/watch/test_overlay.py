@@ -79,6 +79,8 @@ def test_a_word_that_is_there_twice_gets_both_and_a_number_one_token() -> None:
     seen = seen_of(Picture(only=weights), steps=1)
     truth = np.roll(weights, 1, axis=0).reshape(4, 4, -1)
     assert np.abs(maps_of(seen, "a")[2][0, 0] - truth[..., [1, 5]].sum(-1)).max() < 1e-6
+    phrase = truth[..., [2, 3, 4]].sum(-1)
+    assert np.abs(maps_of(seen, "astronaut AND")[2][0, 0] - phrase).max() < 1e-6
     assert np.abs(maps_of(seen, 5)[2][0, 0] - truth[..., 5]).max() < 1e-6
 
 

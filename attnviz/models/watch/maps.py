@@ -105,16 +105,17 @@ def _quarters(kept: Kept, split: int) -> list[Kept]:
     sides = dict(zip(names, ((0, cut), (cut, length)), strict=True))
 
     def part(query: str, key: str) -> Kept:
-        (top, bottom), (left, right) = sides[query], sides[key]
-        rows, columns = (
-            slice(first // block, -(-last // block)) for first, last in (sides[query], sides[key])
+        spans = sides[query], sides[key]
+        rows, columns = (slice(first // block, -(-last // block)) for first, last in spans)
+        queries, keys = (last - first for first, last in spans)
+        return replace(
+            kept,
+            sides=(queries, keys),
+            grid=PooledGrid(Axis(0, queries, block), Axis(0, keys, block)),
+            weights=kept.weights[:, rows, columns],
+            links=(),
+            part=f"{query}-to-{key}",
         )
-        lengths = bottom - top, right - left
-        queries, keys = (Axis(0, own, block) for own in lengths)
-        weights = kept.weights[:, rows, columns]
-        grid = PooledGrid(queries, keys)
-        name = f"{query}-to-{key}"
-        return replace(kept, sides=lengths, grid=grid, weights=weights, links=(), part=name)
 
     return [part(query, key) for query in ("text", "image") for key in ("text", "image")]
 
@@ -161,12 +162,16 @@ def _places(tokens: list[str], word: str | int) -> list[int]:
             raise UsageError(f"token {word} does not exist: there are 0 to {len(tokens) - 1}")
         return [word]
     plain = [re.sub("</w>$|^##|^[Ġ▁ ]", "", token).strip().casefold() for token in tokens]
-    spans = (range(at, end) for at in range(len(plain)) for end in range(at + 1, len(plain) + 1))
-    whole = (span for span in spans if "".join(plain[at] for at in span) == word.casefold())
-    places = sorted({at for span in whole for at in span if plain[at]})
+    wanted, places = word.replace(" ", "").casefold(), set[int]()
+    for first in range(len(plain)):
+        joined, end = "", first
+        while end < len(plain) and len(joined) < len(wanted):
+            joined, end = joined + plain[end], end + 1
+        if joined == wanted and plain[first]:
+            places.update(range(first, end))
     if not places:
         raise UsageError(f"'{word}' is not among the tokens: {' '.join(plain)[:200]}")
-    return places
+    return sorted(places)
 
 
 def _picture_shape(kept: Kept, ratio: float) -> tuple[int, int]:
