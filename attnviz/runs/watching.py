@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Choice
-from attnviz.runs.pipeline import Result, as_result
+from attnviz.runs.pipeline import Result, as_result, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,6 +61,62 @@ class Watched:
         """As `Result.links`."""
         return self.attention().links(file)
 
+    def overlay(
+        self,
+        word: str | int,
+        file: str | Path | None = None,
+        *,
+        picture: Any = None,
+        steps: Literal["mean", "each"] = "mean",
+        layers: Literal["mean", "each"] = "mean",
+    ) -> Figure:
+        """Where a picture attends to a word, as DAAM shows it (Tang et al., 2023).
+
+        Of each call whose queries are places of a picture and whose keys are the text (`tokens=`;
+        `split=` where both are one sequence): the share of a place's attention that the word gets,
+        its pieces and repetitions added up, as a mean over heads. Maps of several resolutions are
+        brought to the finest: a place of a coarser map stands for all that it covers, and nothing
+        is smoothed. The calls of a module are its steps. Where a batch has items with and without
+        the text, for guidance, `watch(..., batch=1)` says which is looked at.
+
+        Args:
+            word: one or more words as they are written, found by the text of the tokens, or the
+                number of a token.
+            file: a .png, .svg or .pdf.
+            picture: what was made: a file, an image, or an array of bytes (height, width, 3). Its
+                sides say how places lie; None: in a square, and the colours are shown alone.
+            steps: a mean over the calls of each module, or each.
+            layers: a mean over modules, or each.
+
+        Raises:
+            UsageError: no such word, or no map of a picture against the text.
+        """
+        from attnviz.core.attention_map import known_mean
+        from attnviz.models.watch.maps import word_maps
+        from attnviz.renderers.figures.overlay import overlay, overlay_grid, shown_picture
+
+        model, wanted, names = self._facts
+        seen = shown_picture(picture)
+        ratio = seen.pixels.shape[0] / seen.pixels.shape[1]
+        rows, columns, maps = word_maps(self.seen, wanted.batch or 0, wanted, names, word, ratio)
+        means = ["heads"]
+        if steps == "mean":
+            means[:0] = [f"{len(columns)} steps"] * (len(columns) > 1)
+            columns, maps = ["mean"], known_mean(maps, 1, keepdims=True)
+        if layers == "mean":
+            means[:0] = [f"{len(rows)} layers"] * (len(rows) > 1)
+            rows, maps = ["mean"], known_mean(maps, 0, keepdims=True)
+        said: dict[str, Any] = {
+            "title": f"{model} · “{word}”",
+            "subtitle": f"attention to the word, mean over {', '.join(means)}",
+            "unit": "share of attention",
+        }
+        maps = maps.astype(np.float32)
+        if maps.shape[:2] == (1, 1):
+            return written(overlay(seen, maps[0, 0], **said), file)
+        said |= {"layers": tuple(rows), "heads": tuple(columns), "columns": "step"}
+        return written(overlay_grid(seen, maps, **said), file)
+
     def page(self, file: str | Path | None = None) -> str:
         """As `Result.page`."""
         return self.attention().page(file)
@@ -78,6 +136,7 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     tokens: Sequence[str] | None = None,
     query_tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
+    split: int | None = None,
     batch: int | Literal["all"] = 0,
     max_size: int = 1024,
     rows: tuple[int, int] | None = None,
@@ -103,6 +162,11 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
         tokens: names for queries and keys. A map of another number of tokens shows their numbers.
         query_tokens: names for queries alone.
         key_tokens: names for keys alone.
+        split: how many tokens of a joint sequence of text and picture are text (Flux: the first;
+            Stable Diffusion 3: the last, as `split=-77`). Its quarters are streams, "text-to-text"
+            to "image-to-image", whose rows sum to what they give to that part; `tokens` are the
+            text's. Every sequence longer than that is taken for a joint one, so `only=` should
+            leave out what is not.
         batch: which item of a batch, or "all", which `.records()` gives one by one.
         max_size: blocks a side that a map has at most.
         rows: the first and last query of exact rows.
@@ -127,11 +191,13 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     for name, (number, lowest) in least.items():
         if number is not None and number < lowest:
             raise UsageError(f"{name}={number} is too small: {lowest} or more")
+    if split is not None and (split == 0 or rows or window):
+        raise UsageError("split= is a number of tokens, not 0, and takes no rows= or window=")
     region = Region(max_size, rows, window)
     patterns = (only,) if isinstance(only, str) else tuple(only or ())
     item = None if batch == "all" else batch
     wanted = Wanted(patterns, first, every, item, region, max_bytes)
-    names = Names(query_tokens or tokens, key_tokens or tokens)
+    names = Names(query_tokens or tokens, key_tokens or tokens, split)
     title = "code" if model is None else type(model).__name__
     with watching(model, wanted, eager=eager) as seen:
         yield Watched(title, wanted, seen, names)

@@ -1,263 +1,177 @@
-"""Models of other packages with random weights; each test runs where the package is installed.
-
-The reference is the model's own attention written out: its fused function is replaced by a softmax
-in float64, which also writes down the weights.
-"""
+"""Models of other packages with random weights; each test runs where its package is installed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F  # noqa: N812
 
-from attnviz import Result, watch
+from attnviz import watch
+from attnviz.core.errors import AttentionError
+from attnviz.models.watch.maps import word_maps
+from tests.watch.oracle import agree, written_out
+from tests.watch.rows import DOCUMENT, LINEAR, ROWS, Row, document
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
-def written_out(noted: list[np.ndarray]) -> Callable[..., Any]:
-    """The fused function in float64, which notes the weights of its first item."""
-
-    def attend(
-        query: Any,
-        key: Any,
-        value: Any,
-        attn_mask: Any = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Any:
-        heads = query.shape[1] // key.shape[1]
-        assert dropout_p == 0
-        assert enable_gqa or heads == 1
-        scores = torch.einsum(
-            "bhqd,bhkd->bhqk", query.double(), key.double().repeat_interleave(heads, 1)
-        )
-        scores *= query.shape[-1] ** -0.5 if scale is None else scale
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, -torch.inf)
-        elif attn_mask is not None:
-            scores = scores + attn_mask.double()
-        if is_causal:
-            scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
-        powers = (scores - scores.amax(-1, keepdim=True)).exp()
-        weights = powers / powers.sum(-1, keepdim=True)
-        noted.append(weights[0].numpy())
-        values = value.double().repeat_interleave(heads, 1)
-        return torch.einsum("bhqk,bhkd->bhqd", weights, values).to(value.dtype)
-
-    return attend
-
-
-def check(
-    model: torch.nn.Module, run: Callable[[], torch.Tensor], monkeypatch: pytest.MonkeyPatch
-) -> Result:
-    """What is seen, where the bits stay and the weights are those of the function written out."""
-    model.eval()
-    noted: list[np.ndarray] = []
-    with torch.no_grad():
-        before = run()
-        with watch(model) as seen:
-            after = run()
-        assert torch.equal(before, after)
-        with monkeypatch.context() as patch:
-            patch.setattr(F, "scaled_dot_product_attention", written_out(noted))
-            again = run()
-    assert (again - before).abs().max() < 1e-3
-    assert not seen.seen.failures
-    kept = seen.seen.kept
-    assert len(kept) == len(noted) > 0
-    for one, truth in zip(kept, noted, strict=True):
-        assert one.weights.shape == truth.shape
-        assert np.abs(one.weights - truth).max() < 1e-5
-    return seen.attention()
-
-
-def streams(result: Result) -> set[str]:
-    return {item.stream for item in result.maps}
-
-
-TEXT = (1, 7, 32)
-
-
-def test_a_denoising_unet_of_diffusers(monkeypatch: pytest.MonkeyPatch) -> None:
-    diffusers = pytest.importorskip("diffusers")
+def made(row: Row) -> Any:
+    """The model of a row, with its inputs."""
+    package = pytest.importorskip(row.imported)
     torch.manual_seed(1)
-    model = diffusers.UNet2DConditionModel(
-        sample_size=16,
-        layers_per_block=1,
-        block_out_channels=(32, 64),
-        norm_num_groups=8,
-        cross_attention_dim=32,
-        attention_head_dim=8,
-        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-    )
-    latents, text = torch.randn(1, 4, 16, 16), torch.randn(TEXT)
-    result = check(model, lambda: model(latents, 3, text).sample, monkeypatch)
-    assert streams(result) == {"self", "cross"}
-    assert result.map_of("cross").weights.shape[2:] == (256, 7)
-    fused = result
-    model.set_attn_processor(diffusers.models.attention_processor.AttnProcessor())
+    return row.make(package).eval(), *row.inputs()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_a_model_is_seen_as_it_attends_and_keeps_its_bits(row: Row) -> None:
+    result, off = agree(*made(row), torch.float32, row.exact, row.others)
+    streams = " ".join(sorted({item.stream for item in result.maps}))
+    assert (streams, sum(len(item.layers) for item in result.maps)) == row.seen
+    assert off < 1e-5
+    assert "checked" in result.provenance.settings
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.half], ids=str)
+def test_a_model_in_bfloat16_is_seen_to_a_hundredth(row: Row) -> None:
+    _, off = agree(*made(row), torch.bfloat16, torch.bfloat16, row.others)
+    assert off < 1e-2
+
+
+@pytest.mark.parametrize("row", LINEAR, ids=str)
+def test_without_a_softmax_over_keys_there_is_no_map_and_a_line_says_so(row: Row) -> None:
+    model, args, kwargs = made(row)
     with torch.no_grad(), watch(model) as seen:
-        model(latents, 3, text)
-    for one, other in zip(fused.maps, seen.attention().maps, strict=True):
-        assert one.layers == other.layers
-        assert np.abs(one.weights - other.weights).max() < 1e-5
+        model(*args, **kwargs)
+    with pytest.raises(AttentionError, match=r"linear attention|no attention was seen"):
+        seen.attention()
 
 
-def test_an_autoencoder_of_diffusers(monkeypatch: pytest.MonkeyPatch) -> None:
-    diffusers = pytest.importorskip("diffusers")
-    torch.manual_seed(1)
-    model = diffusers.AutoencoderKL(
-        block_out_channels=(32, 32),
-        norm_num_groups=8,
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
+def test_a_word_s_map_over_what_a_unet_makes_is_what_its_places_give_to_the_word() -> None:
+    model, args, _ = made(next(row for row in ROWS if row.name == "UNet2DConditionModel"))
+    with torch.no_grad():
+        with watch(model, tokens=["<s>", "a", "red", "boat", "on", "water", "</s>"]) as seen:
+            model(*args)
+        with written_out() as noted:
+            model(*args)
+    _, wanted, names = seen._facts
+    modules, steps, maps = word_maps(seen.seen, 0, wanted, names, "boat", 1.0)
+    cross = [weights[:8].mean(0) for weights in noted if weights.shape[-1] == 7]
+    assert (len(modules), steps, len(cross)) == (4, ["1"], 4)
+    assert maps.shape == (4, 1, 16, 16)
+    for found, weights in zip(maps[:, 0], cross, strict=True):
+        side = int(len(weights) ** 0.5)
+        truth = weights[:, 3].reshape(side, side).repeat(16 // side, 0).repeat(16 // side, 1)
+        assert np.abs(found - truth).max() < 1e-5
+
+
+@pytest.mark.parametrize(("name", "split"), [("SD3", -7), ("Flux", 7)])
+def test_the_quarters_of_a_joint_sequence_are_those_of_its_map(name: str, split: int) -> None:
+    model, args, kwargs = made(next(row for row in ROWS if row.name.startswith(name)))
+    with torch.no_grad(), watch(model) as whole, watch(model, split=split) as cut:
+        model(*args, **kwargs)
+    (weights,) = (item.weights for item in whole.attention().maps)
+    parts = {item.stream: item.weights for item in cut.attention().maps}
+    text, image = slice(7), slice(7, None)
+    if split < 0:
+        text, image = slice(-7, None), slice(-7)
+    assert len(parts) == 4
+    assert np.array_equal(parts["image-to-text"], weights[:, :, image, text])
+    assert np.array_equal(parts["text-to-image"], weights[:, :, text, image])
+
+
+class Small(torch.nn.Module):
+    """What the training loops train: a layer of torch's own over two numbers a token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True)
+        self.head = torch.nn.Linear(8, 1)
+
+    def forward(self, x: Any, labels: Any = None) -> Any:
+        loss = (self.head(self.layer(x)).mean((1, 2)) - labels).square().mean()
+        return {"loss": loss}
+
+
+def batches() -> list[dict[str, torch.Tensor]]:
+    torch.manual_seed(2)
+    return [{"x": torch.randn(5, 8), "labels": torch.randn(())} for _ in range(8)]
+
+
+def fit_plainly(model: Small, _: Path) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for batch in torch.utils.data.DataLoader(batches(), 2):
+        optimizer.zero_grad()
+        model(**batch)["loss"].backward()
+        optimizer.step()
+
+
+def fit_with_lightning(model: Small, folder: Path, name: str = "lightning") -> None:
+    package = pytest.importorskip(name)
+
+    class Module(package.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.inner(**batch)["loss"]
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
+    trainer = package.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        default_root_dir=folder,
+        enable_model_summary=False,
+        **quiet,
     )
-    latents = torch.randn(1, 4, 8, 8)
-    assert streams(check(model, lambda: model.decode(latents).sample, monkeypatch)) == {"self"}
+    trainer.fit(Module(), torch.utils.data.DataLoader(batches(), 2))
 
 
-def test_stable_diffusion_3(monkeypatch: pytest.MonkeyPatch) -> None:
-    diffusers = pytest.importorskip("diffusers")
-    torch.manual_seed(1)
-    model = diffusers.SD3Transformer2DModel(
-        sample_size=8,
-        in_channels=4,
-        num_layers=2,
-        attention_head_dim=8,
-        num_attention_heads=4,
-        joint_attention_dim=32,
-        caption_projection_dim=32,
-        pooled_projection_dim=16,
-        out_channels=4,
-        pos_embed_max_size=8,
+def fit_with_pytorch_lightning(model: Small, folder: Path) -> None:
+    fit_with_lightning(model, folder, "pytorch_lightning")
+
+
+def fit_with_trainer(model: Small, folder: Path) -> None:
+    pytest.importorskip("accelerate")
+    home = import_module("transformers")
+    options = home.TrainingArguments(
+        folder, per_device_train_batch_size=2, num_train_epochs=1, report_to=[], use_cpu=True
     )
-    given = {
-        "encoder_hidden_states": torch.randn(TEXT),
-        "pooled_projections": torch.ones(1, 16),
-        "timestep": torch.tensor([3]),
-    }
-    latents = torch.randn(1, 4, 8, 8)
-    result = check(model, lambda: model(latents, **given).sample, monkeypatch)
-    assert streams(result) == {"self"}  # of one sequence, pictures and text
-    assert result.main.weights.shape == (2, 4, 23, 23)
+    home.Trainer(model, options, train_dataset=batches()).train()
 
 
-def test_flux(monkeypatch: pytest.MonkeyPatch) -> None:
-    diffusers = pytest.importorskip("diffusers")
-    torch.manual_seed(1)
-    model = diffusers.FluxTransformer2DModel(
-        in_channels=4,
-        num_layers=1,
-        num_single_layers=1,
-        attention_head_dim=16,
-        num_attention_heads=2,
-        joint_attention_dim=32,
-        pooled_projection_dim=16,
-        axes_dims_rope=(4, 4, 8),
-    )
-    given = {
-        "hidden_states": torch.randn(1, 16, 4),
-        "encoder_hidden_states": torch.randn(TEXT),
-        "pooled_projections": torch.ones(1, 16),
-        "timestep": torch.tensor([0.3]),
-        "img_ids": torch.zeros(16, 3),
-        "txt_ids": torch.zeros(7, 3),
-    }
-    result = check(model, lambda: model(**given).sample, monkeypatch)
-    assert (streams(result), result.main.weights.shape) == ({"self"}, (2, 2, 23, 23))
+LOOPS = [fit_plainly, fit_with_lightning, fit_with_pytorch_lightning, fit_with_trainer]
 
 
-def test_pixart(monkeypatch: pytest.MonkeyPatch) -> None:
-    diffusers = pytest.importorskip("diffusers")
-    torch.manual_seed(1)
-    model = diffusers.PixArtTransformer2DModel(
-        sample_size=8,
-        num_layers=2,
-        attention_head_dim=8,
-        num_attention_heads=4,
-        cross_attention_dim=32,
-        caption_channels=32,
-    )
-    given = {
-        "encoder_hidden_states": torch.randn(TEXT),
-        "timestep": torch.tensor([3]),
-        "added_cond_kwargs": {"resolution": None, "aspect_ratio": None},
-    }
-    latents = torch.randn(1, 4, 8, 8)
-    result = check(model, lambda: model(latents, **given).sample, monkeypatch)
-    assert streams(result) == {"self", "cross"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        ("Encoder", {}),
-        ("Decoder", {"rotary_pos_emb": True}),
-        ("Decoder", {"alibi_pos_bias": True}),
-        ("Decoder", {"attn_kv_heads": 1}),
-        ("Decoder", {"attn_qk_norm": True}),
-        ("Decoder", {"cross_attend": True}),
-    ],
-)
-def test_x_transformers_by_hand_and_fused_agree(kind: str, options: dict[str, Any]) -> None:
-    package = pytest.importorskip("x_transformers")
-    found = []
-    ids, other = torch.randint(30, (2, 7)), torch.randn(2, 7, 32)
-    for flash in (False, True):
+@pytest.mark.parametrize("fit", LOOPS)
+def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit: Any, tmp_path: Path) -> None:
+    def trained() -> Small:
         torch.manual_seed(1)
-        layers = getattr(package, kind)(dim=32, depth=2, heads=4, attn_flash=flash, **options)
-        model = package.TransformerWrapper(num_tokens=30, max_seq_len=16, attn_layers=layers).eval()
-        given = {"context": other} if "cross_attend" in options else {}
-        with torch.no_grad():
-            before = model(ids, **given)
-            with watch(model) as seen:
-                assert torch.equal(model(ids, **given), before)
-        found.append(seen.attention())
-        assert not seen.seen.failures
-    by_hand, fused = found
-    assert [item.stream for item in by_hand.maps] == [item.stream for item in fused.maps]
-    for one, two in zip(by_hand.maps, fused.maps, strict=True):
-        assert one.layers == two.layers
-        assert np.abs(one.weights - two.weights).max() < 1e-5
-    assert streams(fused) == (
-        {"causal", "cross"} if given else {"self" if kind == "Encoder" else "causal"}
-    )
+        return Small()
+
+    bare, watched, copy = trained(), trained(), trained()
+    fit(bare, tmp_path)
+    with watch(watched) as seen:
+        fit(watched, tmp_path)
+    assert all(map(torch.equal, bare.state_dict().values(), watched.state_dict().values()))
+    with written_out() as noted:
+        fit(copy, tmp_path)
+    assert len(noted) == 4
+    for one, truth in zip(seen.seen.kept, noted, strict=True):
+        assert np.abs(one.weights - truth[:2]).max() < 1e-5
+    names = tuple(f"layer.self_attn#{step}" for step in (1, 2, 3, 4))
+    assert seen.attention().main.layers == names
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("vit_tiny_patch16_224", 224),
-        ("deit3_small_patch16_224", 224),
-        ("eva02_tiny_patch14_224", 224),
-        ("swin_tiny_patch4_window7_224", 224),
-        ("maxvit_rmlp_pico_rw_256", 256),
-        ("twins_svt_small", 224),
-        ("mvitv2_tiny", 224),
-        ("levit_128", 224),
-    ],
-)
-def test_timm_by_hand_and_fused_agree(name: str, size: int) -> None:
-    timm = pytest.importorskip("timm")
-    found = []
-    for fused in (0, 1):
-        timm.layers.set_fused_attn(enable=bool(fused))
-        torch.manual_seed(1)
-        model, picture = timm.create_model(name).eval(), torch.randn(1, 3, size, size)
-        with torch.no_grad():
-            before = model(picture)
-            with watch(model, max_size=64) as seen:
-                assert torch.equal(model(picture), before)
-        found.append(seen.attention())
-        assert not seen.seen.failures
-    for one, two in zip(*(result.maps for result in found), strict=True):
-        assert (one.stream, one.layers) == (two.stream, two.layers)
-        assert np.abs(one.weights - two.weights).max() < 1e-5
+def test_there_are_forty_models_of_twelve_packages_and_the_documentation_lists_them() -> None:
+    assert len({(row.package, row.name) for row in ROWS}) == len(ROWS) >= 40
+    assert len({row.package for row in ROWS}) >= 12
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert "\n".join(document()) in text, "run: python -m tests.watch.rows"

@@ -82,12 +82,11 @@ class KernelCall:
         """Whether some of the weights were dropped."""
         return bool(self.given.get(self.kernel.dropout))
 
-    @property
-    def batch(self) -> int:
-        """How many items there are."""
-        return len(self._heads_first(self.inputs[0]))
+    def calls(self) -> tuple[int, Callable[[int], Call]]:
+        """How many items the batch has, and each as a call."""
+        return len(self._heads_first(self.inputs[0])), self._item
 
-    def item(self, number: int) -> Call:
+    def _item(self, number: int) -> Call:
         """One item of the batch, with the heads before the tokens."""
         inputs = [_plain(tensor, self.output.dtype) for tensor in self.inputs]
         one = [_one(self._heads_first(tensor), number) for tensor in inputs]

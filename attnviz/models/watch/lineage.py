@@ -165,8 +165,7 @@ class Lineage:
             parts = [replace(mark, softmax=_new_softmax(args, kwargs, result, marks[0]))]
         elif chain is not None and name in VIEWS | CELLWISE:
             followed = _follow(func, name, (args, kwargs), given[chain], marks[chain], results)
-            pairs = zip(parts, followed, strict=True)
-            parts = [replace(part, softmax=softmax) for part, softmax in pairs]
+            parts = [replace(mark, softmax=softmax) for softmax in followed]
         for tensor, part in zip(results, parts, strict=True):
             if not isinstance(tensor, torch.nn.Parameter):  # which an optimizer changes in place
                 self.marks[tensor] = part
@@ -231,13 +230,10 @@ def _follow(
         made = _again(func, given, tensor, copy)
         undropped = [copy] if name == "__setitem__" else list(tensors_in([made]))
     undropped = undropped * len(results) if len(undropped) == 1 else undropped
-    found: list[Softmax | None] = []
-    for result, place, whole in zip(results, places, undropped, strict=True):
-        if result.shape != place.shape:
-            found.append(None)
-        else:
-            found.append(replace(old, places=place, undropped=whole))
-    return found
+    return [
+        replace(old, places=place, undropped=whole) if result.shape == place.shape else None
+        for result, place, whole in zip(results, places, undropped, strict=True)
+    ]
 
 
 def _again(

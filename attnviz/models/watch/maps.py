@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,14 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, known_mean
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.capture import Captured
 from attnviz.models.hugging_face.capture.exact_links import links_note
 from attnviz.models.hugging_face.capture.maps import as_map
-from attnviz.models.hugging_face.capture.region import Axis, region_note
+from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, region_note
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attnviz.models.watch.watching import Kept, Seen, Wanted
 
 MIXED = (
@@ -28,10 +32,14 @@ COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the tokens are called; None: by their numbers."""
+    """What the tokens are called; None: by their numbers.
+
+    `split` is how many tokens of a joint sequence are text; below 0: the last ones.
+    """
 
     queries: Sequence[str] | None = None
     keys: Sequence[str] | None = None
+    split: int | None = None
 
 
 def attention_of(seen: Seen, item: int, model: str, wanted: Wanted, names: Names) -> Attention:
@@ -41,9 +49,7 @@ def attention_of(seen: Seen, item: int, model: str, wanted: Wanted, names: Names
         AttentionError: nothing was seen or kept, in words that say why.
         UsageError: the names are as many as no map has tokens.
     """
-    own = [kept for kept in seen.kept if kept.item == item]
-    if not own:
-        raise AttentionError(_why_none(seen, wanted))
+    own = _kept(seen, item, wanted, names)
     groups: dict[object, list[Kept]] = {}
     for kept in own:
         groups.setdefault((_stream(kept), kept.grid, kept.weights.shape), []).append(kept)
@@ -67,8 +73,124 @@ def attention_of(seen: Seen, item: int, model: str, wanted: Wanted, names: Names
     return Attention(maps, provenance, id=str(item))
 
 
+def _kept(seen: Seen, item: int, wanted: Wanted, names: Names) -> list[Kept]:
+    """What was kept of one item, joint sequences in their quarters."""
+    own = [kept for kept in seen.kept if kept.item == item]
+    if not own:
+        raise AttentionError(_why_none(seen, wanted))
+    if names.split is None:
+        return own
+    parts = [part for kept in own for part in _quarters(kept, names.split)]
+    if len(parts) == len(own):
+        lengths = ", ".join(map(str, sorted({kept.sides[1] for kept in own})))
+        raise UsageError(
+            f"split={names.split} cuts no map: none is of one sequence longer than that, with keys "
+            f"of {lengths} tokens"
+        )
+    return parts
+
+
+def _quarters(kept: Kept, split: int) -> list[Kept]:
+    """Which of text and image attends to which, in a joint sequence; another call as it is."""
+    length = kept.sides[0]
+    if _stream(kept) == "cross" or not abs(split) < length:
+        return [kept]
+    cut, block = split % length, kept.grid.keys.length
+    if cut % block:
+        raise UsageError(
+            f"split={split} falls into a block of {block} tokens: give a larger max_size ({length} "
+            "shows every token)"
+        )
+    names = ("text", "image") if split > 0 else ("image", "text")
+    sides = dict(zip(names, ((0, cut), (cut, length)), strict=True))
+
+    def part(query: str, key: str) -> Kept:
+        spans = sides[query], sides[key]
+        rows, columns = (slice(first // block, -(-last // block)) for first, last in spans)
+        queries, keys = (last - first for first, last in spans)
+        return replace(
+            kept,
+            sides=(queries, keys),
+            grid=PooledGrid(Axis(0, queries, block), Axis(0, keys, block)),
+            weights=kept.weights[:, rows, columns],
+            links=(),
+            part=f"{query}-to-{key}",
+        )
+
+    return [part(query, key) for query in ("text", "image") for key in ("text", "image")]
+
+
+def word_maps(
+    seen: Seen, item: int, wanted: Wanted, names: Names, word: str | int, ratio: float
+) -> tuple[list[str], list[str], NDArray[np.float32]]:
+    """How much each place of a picture attends to a word: modules, calls, and means over heads.
+
+    The shape is (modules, calls, rows, columns), of the finest map; a place of a coarser one stands
+    for all that it covers. NaN where a module made fewer calls. `ratio` is height over width.
+    """
+    if names.keys is None:
+        raise UsageError("an overlay needs the text's tokens: watch(..., tokens=[…])")
+    places = _places(list(names.keys), word)
+    found = {}
+    for kept in _kept(seen, item, wanted, names):
+        if _stream(kept) not in ("cross", "image-to-text") or kept.sides[1] != len(names.keys):
+            continue
+        if kept.grid.keys.length > 1 or kept.grid.queries.start:
+            continue
+        shares = kept.weights[:, :, places].sum(axis=2, dtype=np.float64)
+        shape = _picture_shape(kept, ratio)
+        found[kept.path, kept.call] = known_mean(shares, 0).reshape(shape).astype(np.float32)
+    if not found:
+        raise UsageError(
+            f"no map is of a picture against {len(names.keys)} tokens of text (where both are one "
+            "sequence, say how many are text: split=77)"
+        )
+    modules = list(dict.fromkeys(path for path, _ in found))
+    calls = sorted({call for _, call in found})
+    size = [max(shares.shape[side] for shares in found.values()) for side in (0, 1)]
+    maps = np.full((len(modules), len(calls), *size), np.nan, np.float32)
+    for (path, call), shares in found.items():
+        covering = (np.arange(a) * b // a for a, b in zip(size, shares.shape, strict=True))
+        maps[modules.index(path), calls.index(call)] = shares[np.ix_(*covering)]
+    return modules, [str(call) for call in calls], maps
+
+
+def _places(tokens: list[str], word: str | int) -> list[int]:
+    """The keys that a word stands for, every time that it is there."""
+    if isinstance(word, int):
+        if not 0 <= word < len(tokens):
+            raise UsageError(f"token {word} does not exist: there are 0 to {len(tokens) - 1}")
+        return [word]
+    plain = [re.sub("</w>$|^##|^[Ġ▁ ]", "", token).strip().casefold() for token in tokens]
+    wanted, places = word.replace(" ", "").casefold(), set[int]()
+    for first in range(len(plain)):
+        joined, end = "", first
+        while end < len(plain) and len(joined) < len(wanted):
+            joined, end = joined + plain[end], end + 1
+        if joined == wanted and plain[first]:
+            places.update(range(first, end))
+    if not places:
+        raise UsageError(f"'{word}' is not among the tokens: {' '.join(plain)[:200]}")
+    return sorted(places)
+
+
+def _picture_shape(kept: Kept, ratio: float) -> tuple[int, int]:
+    """Rows and columns of the queries, in blocks; blocks lie in rows."""
+    count, block = kept.sides[0], kept.grid.queries.length
+    divisors = (rows for rows in range(1, count + 1) if count % rows == 0)
+    rows = min(divisors, key=lambda rows: abs(math.log(rows * rows / (count * ratio))))
+    if abs(math.log(rows * rows / (count * ratio))) > math.log(1.25) or count // rows % block:
+        raise UsageError(
+            f"{count} queries of '{kept.path}', in blocks of {block}, are no picture with sides of "
+            f"{ratio:.2f} to 1: give picture= with the right ones, or max_size={count}"
+        )
+    return rows, count // rows // block
+
+
 def _stream(kept: Kept) -> str:
     """Which attention it is, by where queries and keys come from and what the weights leave out."""
+    if kept.part:
+        return kept.part
     queries, keys = kept.sides
     if queries != keys:
         return "cross"
@@ -83,7 +205,10 @@ def _map_of(group: Sequence[Kept], seen: Seen, names: Names) -> AttentionMap:
     first, stream = group[0], _stream(group[0])
     sides = ("target", "source") if stream == "cross" else ("text", "text")
     given = [names.queries, names.keys]
-    if stream != "cross":  # of one text the names of either side serve both
+    if first.part:
+        sides = (first.part.partition("-to-")[0], first.part.partition("-to-")[2])
+        given = [names.keys if side == "text" else None for side in sides]
+    elif stream != "cross":  # of one text the names of either side serve both
         given = [next((one for one in given if one and len(one) == first.sides[0]), None)] * 2
     tokens = {
         side: _tokens(one, length)
@@ -159,31 +284,26 @@ def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
         yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
 
 
-def _why_none(seen: Seen, wanted: Wanted) -> str:  # noqa: PLR0911 - a return a reason
+def _why_none(seen: Seen, wanted: Wanted) -> str:
     """Why there is no map, in one line."""
-    if seen.failures:
-        path, why = next(iter(seen.failures.items()))
-        return f"attention of '{path}' could not be read: {why}"
-    if seen.dropped:
-        return f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"
-    if seen.compiled:
-        return COMPILED
-    if seen.mixed:
-        return f"{seen.mixed} {MIXED}"
-    if seen.linear:
-        return "linear attention: it has no softmax over keys, and so no weights to show"
-    if seen.calls:
-        paths = list(seen.calls)
-        more = ", …" if len(paths) > 5 else ""
-        return (
+    path, why = next(iter(seen.failures.items()), ("", ""))
+    paths = ", ".join(list(seen.calls)[:5]) + ", …" * (len(seen.calls) > 5)
+    reasons = (
+        (seen.failures, f"attention of '{path}' could not be read: {why}"),
+        (seen.dropped, f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"),
+        (seen.compiled, COMPILED),
+        (seen.mixed, f"{seen.mixed} {MIXED}"),
+        (seen.linear, "linear attention: it has no softmax over keys, and so no weights to show"),
+        (
+            seen.calls,
             f"none of the calls seen is wanted (only={', '.join(wanted.only) or '*'}); they were "
-            f"made by {', '.join(paths[:5])}{more}"
-        )
-    if seen.softmaxes:
-        return (
+            f"made by {paths}",
+        ),
+        (
+            seen.softmaxes,
             f"no attention was seen: {seen.softmaxes} softmaxes ran, and none of them met values "
-            "in a product (a classifier's, a gate's, heads that were mixed)"
-        )
-    return (
-        "no attention was seen: nothing ran in the block, or nothing that has a softmax over keys"
+            "in a product (a classifier's, a gate's, heads that were mixed)",
+        ),
     )
+    nothing = "nothing ran in the block, or nothing that has a softmax over keys"
+    return next((why for told, why in reasons if told), f"no attention was seen: {nothing}")

@@ -94,6 +94,7 @@ class Kept:
         off: the largest difference between weights times values and the output; None: not compared.
         same_input: whether queries and keys were made of the same.
         dropped: whether dropout was active; the weights are those before it.
+        part: which quarter of a joint sequence it is ("image-to-text"); "" where it is whole.
     """
 
     path: str
@@ -109,6 +110,7 @@ class Kept:
     device: str
     call: int = 1
     item: int = 0
+    part: str = ""
 
 
 @dataclass(eq=False)
@@ -159,11 +161,14 @@ class Watching(TorchFunctionMode):
             joint = "." if prefix and path else ""
             self.names.setdefault(module, prefix + joint + path or type(model).__name__)
 
+    def _is_away(self) -> bool:
+        return torch.compiler.is_compiling() or get_ident() != self.thread
+
     # --- the modules that call
 
     def enter(self, module: Any, _: Any) -> None:
         """A module begins."""
-        if torch.compiler.is_compiling() or get_ident() != self.thread:
+        if self._is_away():
             return
         if self.model is None and module not in self.names and not self.modules:
             kind = type(getattr(module, "_orig_mod", module)).__name__
@@ -174,9 +179,7 @@ class Watching(TorchFunctionMode):
 
     def leave(self, module: Any, _args: Any, _output: Any) -> None:
         """A module ends, whether it raised or not."""
-        if torch.compiler.is_compiling() or get_ident() != self.thread:
-            return
-        while self.modules and self.modules.pop() is not module:
+        while not self._is_away() and self.modules and self.modules.pop() is not module:
             pass
 
     @property
@@ -242,7 +245,7 @@ class Watching(TorchFunctionMode):
 
     def replaced(self, kernel: Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A fused function that torch does not dispatch is called."""
-        if torch.compiler.is_compiling() or get_ident() != self.thread:
+        if self._is_away():
             return run(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             result = run(*args, **kwargs)
@@ -263,7 +266,7 @@ class Watching(TorchFunctionMode):
             "same_input": self.lineage.is_same_input(query, key),
             "dropped": call.dropout,
         }
-        self._read(lambda: (call.batch, call.item), facts)
+        self._read(call.calls, facts)
 
     def _product(self, found: Mixture) -> list[Kept]:
         values, softmax = self.lineage.of(found.given), found.softmax

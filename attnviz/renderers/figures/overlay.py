@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.errors import UsageError
 from attnviz.renderers.colors import LABELLED, PAPER, Limits, colors_of, limits_of
 from attnviz.renderers.figures.figure import (
     Frame,
@@ -43,6 +45,28 @@ class Seen:
 
     pixels: NDArray[np.uint8]
     outlined: tuple[int, int, int, int] | None = None
+    blank: bool = False
+
+
+def shown_picture(picture: Any) -> Seen:
+    """A file, an image or an array of bytes; None: a blank square, under colours as they are.
+
+    Raises:
+        UsageError: an array that is no picture.
+    """
+    from PIL import Image
+
+    if picture is None:
+        return Seen(np.full((64, 64, 3), 255, np.uint8), blank=True)
+    if isinstance(picture, np.ndarray) and (picture.dtype != np.uint8 or picture.shape[2:] != (3,)):
+        raise UsageError(
+            f"picture= needs bytes of shape (height, width, 3), not {picture.dtype} of "
+            f"{picture.shape}"
+        )
+    if isinstance(picture, str | PathLike):
+        with Image.open(picture) as image:
+            return Seen(np.asarray(image.convert("RGB")))
+    return Seen(np.asarray(picture.convert("RGB") if isinstance(picture, Image.Image) else picture))
 
 
 def overlay(
@@ -65,7 +89,10 @@ def overlay(
     height, width = picture.shape[:2]
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
     both = np.concatenate([picture, gap, blended(picture, weights, limits)], axis=1)
-    frame = Frame(title, subtitle, (_NOTE,), unit, limits, face)
+    notes: tuple[str, ...] = (_NOTE,)
+    if seen.blank:
+        both, notes = blended(picture, weights, limits, shows=0), ()
+    frame = Frame(title, subtitle, notes, unit, limits, face)
     figure, axes = framed(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
     if seen.outlined is not None:
@@ -74,7 +101,7 @@ def overlay(
     return figure
 
 
-def overlay_grid(
+def overlay_grid(  # noqa: PLR0913 - all of them by name
     seen: Seen,
     weights: NDArray[np.float32],
     *,
@@ -84,10 +111,12 @@ def overlay_grid(
     subtitle: str = "",
     unit: str,
     values: Values = "share",
+    columns: str = "head",
 ) -> Figure:
     """Every head of every layer over the picture, on one scale.
 
-    Shares have the shape (layers, heads, rows, columns), with NaN where a layer has fewer heads.
+    Shares have the shape (layers, heads, rows, columns), with NaN where a layer has fewer heads;
+    `columns` says what the second axis is where it is not heads.
     """
     limits = limits_of(weights[np.isfinite(weights)], values)
     face = typeface([title, subtitle, unit, *layers, *heads])
@@ -106,11 +135,20 @@ def overlay_grid(
             if np.isfinite(patches).any():
                 top, left = layer * high, head * wide
                 image[top : top + tile.shape[0], left : left + tile.shape[1]] = blended(
-                    tile, patches, limits
+                    tile, patches, limits, 0 if seen.blank else _SHOWS_THROUGH
                 )
-    frame = Frame(title, subtitle, (_NOTE,), unit, limits, face, *tile_room(layers, face))
+    frame = Frame(
+        title,
+        subtitle,
+        () if seen.blank else (_NOTE,),
+        unit,
+        limits,
+        face,
+        *tile_room(layers, face),
+    )
     figure, axes = framed(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, layers, across, heads, face)
+    axes.xaxis.label.set_text(columns)
     if seen.outlined is not None:
         for layer, head in np.argwhere(np.isfinite(weights).any(axis=(2, 3))):
             corner = (layer * high, head * wide)
@@ -119,16 +157,17 @@ def overlay_grid(
 
 
 def blended(
-    picture: NDArray[np.uint8], weights: NDArray[np.float32], limits: Limits
+    picture: NDArray[np.uint8],
+    weights: NDArray[np.float32],
+    limits: Limits,
+    shows: float = _SHOWS_THROUGH,
 ) -> NDArray[np.uint8]:
     """The picture in grey under the colours of its patches' weights."""
     rows = np.arange(picture.shape[0]) * weights.shape[0] // picture.shape[0]
     columns = np.arange(picture.shape[1]) * weights.shape[1] // picture.shape[1]
     colors = colors_of(weights, limits)[rows[:, None], columns]
     grey = (picture @ np.array(_LUMINANCE))[..., None]
-    mixed: NDArray[np.uint8] = np.rint(
-        (1 - _SHOWS_THROUGH) * colors + _SHOWS_THROUGH * grey
-    ).astype(np.uint8)
+    mixed: NDArray[np.uint8] = np.rint((1 - shows) * colors + shows * grey).astype(np.uint8)
     return mixed
 
 

@@ -1,0 +1,947 @@
+"""Small random models of other packages, none of them transformers' text families.
+
+Each row says how its model is made from its package, what it is given, and what is to be seen of
+it: which streams, in how many calls of an attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model.
+
+    Attributes:
+        package: what is installed; `module` is what is imported, where its name is another.
+        make: the model, of the module.
+        inputs: what it is given, by position and by name.
+        seen: the streams, and how many calls of an attention there are.
+        exact: in what the model written out runs: in float32 where float64 would not run or makes
+            another model.
+        half: whether it runs in bfloat16 too.
+        others: which of its softmaxes over the last axis are no attention, by number.
+    """
+
+    package: str
+    name: str
+    make: Callable[[Any], nn.Module]
+    inputs: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]
+    seen: tuple[str, int]
+    module: str = ""
+    exact: torch.dtype = torch.float64
+    half: bool = True
+    others: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.package}: {self.name}"
+
+    @property
+    def imported(self) -> str:
+        """The module that is imported."""
+        return self.module or self.package
+
+
+def given(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return args, kwargs
+
+
+def noise(*shape: int) -> Callable[[], Any]:
+    """One input of random numbers."""
+    return lambda: given(torch.randn(*shape))
+
+
+def ids(*shape: int, high: int = 20) -> Any:
+    return torch.randint(1, high, shape)
+
+
+PICTURE = noise(2, 3, 32, 32)
+
+
+class Calls(nn.Module):
+    """A model that is called by another name or returns more than tensors."""
+
+    def __init__(self, model: nn.Module, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.model, self.call = model, call
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(self.model, *args, **kwargs)
+
+
+# --- diffusers
+
+UNET: dict[str, Any] = {
+    "sample_size": 16,
+    "layers_per_block": 1,
+    "block_out_channels": (32, 64),
+    "norm_num_groups": 8,
+    "cross_attention_dim": 32,
+    "attention_head_dim": 8,
+    "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+    "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
+}
+
+
+def unet(package: Any, **options: Any) -> Any:
+    return package.UNet2DConditionModel(**(UNET | options))
+
+
+def unet_written_out(package: Any) -> Any:
+    model = unet(package)
+    model.set_attn_processor(package.models.attention_processor.AttnProcessor())
+    return model
+
+
+def sd3(package: Any) -> Any:
+    return package.SD3Transformer2DModel(
+        sample_size=8,
+        in_channels=4,
+        num_layers=2,
+        attention_head_dim=8,
+        num_attention_heads=4,
+        joint_attention_dim=32,
+        caption_projection_dim=32,
+        pooled_projection_dim=16,
+        out_channels=4,
+        pos_embed_max_size=8,
+    )
+
+
+def sd3_inputs() -> Any:
+    return given(
+        torch.randn(2, 4, 8, 8),
+        encoder_hidden_states=torch.randn(2, 7, 32),
+        pooled_projections=torch.ones(2, 16),
+        timestep=torch.tensor([3, 3]),
+    )
+
+
+def flux(package: Any) -> Any:
+    return package.FluxTransformer2DModel(
+        in_channels=4,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=32,
+        pooled_projection_dim=16,
+        axes_dims_rope=(4, 4, 8),
+    )
+
+
+def flux_inputs() -> Any:
+    return given(
+        hidden_states=torch.randn(2, 16, 4),
+        encoder_hidden_states=torch.randn(2, 7, 32),
+        pooled_projections=torch.ones(2, 16),
+        timestep=torch.tensor([0.3, 0.3]),
+        img_ids=torch.zeros(16, 3),
+        txt_ids=torch.zeros(7, 3),
+    )
+
+
+def pixart(package: Any) -> Any:
+    return package.PixArtTransformer2DModel(
+        sample_size=8,
+        num_layers=2,
+        attention_head_dim=8,
+        num_attention_heads=4,
+        cross_attention_dim=32,
+        caption_channels=32,
+    )
+
+
+def pixart_inputs() -> Any:
+    return given(
+        torch.randn(2, 4, 8, 8),
+        encoder_hidden_states=torch.randn(2, 7, 32),
+        timestep=torch.tensor([3, 3]),
+        added_cond_kwargs={"resolution": None, "aspect_ratio": None},
+    )
+
+
+def denoised() -> Any:
+    return given(torch.randn(2, 4, 16, 16), 3, torch.randn(2, 7, 32))
+
+
+def decoded(package: Any) -> Any:
+    model = package.AutoencoderKL(
+        block_out_channels=(32, 32),
+        norm_num_groups=8,
+        down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2,
+    )
+    return Calls(model, lambda model, latents: model.decode(latents))
+
+
+DIFFUSERS = [
+    Row("diffusers", "UNet2DConditionModel", unet, denoised, ("cross self", 8)),
+    Row("diffusers", "UNet2DConditionModel, sliced", unet_written_out, denoised, ("cross self", 8)),
+    Row("diffusers", "AutoencoderKL", decoded, noise(2, 4, 8, 8), ("self", 1)),
+    Row("diffusers", "SD3Transformer2DModel", sd3, sd3_inputs, ("self", 2)),
+    Row("diffusers", "FluxTransformer2DModel", flux, flux_inputs, ("self", 2)),
+    Row("diffusers", "PixArtTransformer2DModel", pixart, pixart_inputs, ("cross self", 4)),
+]
+
+# --- x-transformers
+
+
+def x_transformer(kind: str, **options: Any) -> Callable[[Any], Any]:
+    def make(package: Any) -> Any:
+        layers = getattr(package, kind)(dim=32, depth=2, heads=4, **options)
+        return package.TransformerWrapper(num_tokens=20, max_seq_len=16, attn_layers=layers)
+
+    return make
+
+
+def x_row(name: str, kind: str, seen: tuple[str, int], inputs: Any = None, **options: Any) -> Row:
+    make = x_transformer(kind, **options)
+    return Row(
+        "x-transformers", name, make, inputs or (lambda: given(ids(2, 7))), seen, "x_transformers"
+    )
+
+
+def with_context() -> Any:
+    return given(ids(2, 7), context=torch.randn(2, 7, 32))
+
+
+X_TRANSFORMERS = [
+    x_row("Encoder", "Encoder", ("self", 2)),
+    x_row("Encoder, fused", "Encoder", ("self", 2), attn_flash=True),
+    x_row("Decoder, rotary", "Decoder", ("causal", 2), rotary_pos_emb=True),
+    x_row("Decoder, ALiBi", "Decoder", ("causal", 2), alibi_pos_bias=True),
+    x_row("Decoder, grouped", "Decoder", ("causal", 2), attn_kv_heads=1, attn_flash=True),
+    x_row("Decoder, normed", "Decoder", ("causal", 2), attn_qk_norm=True),
+    x_row("Decoder, cross", "Decoder", ("causal cross", 4), with_context, cross_attend=True),
+]
+
+# --- pictures
+
+
+def timm(name: str, **options: Any) -> Callable[[Any], Any]:
+    return lambda package: package.create_model(name, num_classes=5, **options)
+
+
+def timm_row(name: str, calls: int, size: int = 64, streams: str = "self", **options: Any) -> Row:
+    return Row("timm", name, timm(name, **options), noise(2, 3, size, size), (streams, calls))
+
+
+TIMM = [
+    timm_row("vit_tiny_patch16_224", 2, img_size=64, depth=2),
+    timm_row("deit3_small_patch16_224", 2, img_size=64, depth=2),
+    timm_row("eva02_tiny_patch14_224", 2, size=56, img_size=56, depth=2),
+    timm_row("swin_tiny_patch4_window7_224", 3, img_size=64, depths=(1, 1, 1), window_size=4),
+    timm_row("beit_base_patch16_224", 2, img_size=64, depth=2, embed_dim=96, num_heads=3),
+    timm_row("levit_128", 14, size=224, streams="cross self"),
+]
+
+
+def vit(module: str, name: str, **options: Any) -> Callable[[Any], Any]:
+    base = {"image_size": 32, "patch_size": 8, "num_classes": 5, "dim": 32, "depth": 2}
+    base |= {"heads": 4, "mlp_dim": 32} | options
+    base = {key: value for key, value in base.items() if value is not None}
+
+    def make(_: Any) -> Any:
+        return getattr(import_module(f"vit_pytorch.{module}"), name)(**base)
+
+    return make
+
+
+def vit_row(module: str, name: str, calls: int, inputs: Any = PICTURE, **options: Any) -> Row:
+    streams = options.pop("streams", "self")
+    make = vit(module, name, **options)
+    return Row("vit-pytorch", f"{module}.{name}", make, inputs, (streams, calls), "vit_pytorch")
+
+
+VIT_PYTORCH = [
+    vit_row("vit", "ViT", 2),
+    vit_row("simple_vit", "SimpleViT", 2),
+    vit_row("simple_vit_with_qk_norm", "SimpleViT", 2),
+    vit_row("simple_flash_attn_vit", "SimpleViT", 2),
+    vit_row("parallel_vit", "ViT", 4),
+    vit_row("vit_with_patch_merger", "ViT", 3, streams="cross self"),
+    vit_row("vit_for_small_dataset", "ViT", 2),
+    vit_row("learnable_memory_vit", "ViT", 2),
+    vit_row("vit_1d", "ViT", 2, noise(2, 3, 32), seq_len=32, image_size=None, channels=3),
+    vit_row(
+        "vit_3d",
+        "ViT",
+        2,
+        noise(2, 3, 4, 32, 32),
+        frames=4,
+        frame_patch_size=2,
+        image_patch_size=8,
+        patch_size=None,
+    ),
+]
+
+
+def from_(path: str, **options: Any) -> Callable[[Any], Any]:
+    """What makes an object named "module:name", with options."""
+
+    def make(_: Any) -> Any:
+        home, _, name = path.partition(":")
+        return getattr(import_module(home), name)(**options)
+
+    return make
+
+
+def open_clip(package: Any) -> Any:
+    vision = {"image_size": 32, "patch_size": 8, "width": 32, "layers": 2, "head_width": 8}
+    text = {"context_length": 9, "vocab_size": 20, "width": 32, "heads": 4, "layers": 2}
+    return package.CLIP(16, vision, text)
+
+
+def esm1(package: Any) -> Any:
+    from argparse import Namespace
+
+    names = {"arch": "roberta_large", "layers": 2, "embed_dim": 32, "ffn_embed_dim": 64}
+    names |= {
+        "attention_heads": 4,
+        "token_dropout": False,
+        "max_positions": 32,
+        "emb_layer_norm_before": True,
+    }
+    args = Namespace(**names)
+    return package.ProteinBertModel(args, package.Alphabet.from_architecture("ESM-1b"))
+
+
+NO_MORE = ("futr_exog", "hist_exog", "stat_exog")
+
+
+def forecast(name: str, **options: Any) -> Callable[[Any], Any]:
+    base = {"h": 4, "input_size": 24, "max_steps": 1} | options
+
+    def make(package: Any) -> Any:
+        model = getattr(import_module("neuralforecast.models"), name)(**base)
+        return Calls(model, lambda model, y: model({"insample_y": y} | dict.fromkeys(NO_MORE)))
+
+    return make
+
+
+def fusion(package: Any) -> Any:
+    return package.TemporalFusionTransformer(
+        hidden_size=16,
+        attention_head_size=4,
+        dropout=0.0,
+        hidden_continuous_size=8,
+        output_size=3,
+        x_reals=["t", "y"],
+        time_varying_reals_encoder=["t", "y"],
+        time_varying_reals_decoder=["t"],
+        output_transformer=lambda given: given["prediction"],
+    )
+
+
+def fusion_inputs() -> Any:
+    sides = {}
+    for side, length in (("encoder", 12), ("decoder", 4)):
+        sides[f"{side}_cat"] = torch.zeros(2, length, 0, dtype=torch.long)
+        sides[f"{side}_cont"] = torch.randn(2, length, 2)
+        sides[f"{side}_lengths"] = torch.tensor([length, length - 2])
+    return given(sides | {"target_scale": torch.ones(2, 2)})
+
+
+def gps(package: Any) -> Any:
+    from torch_geometric.nn import GPSConv
+
+    return Calls(
+        GPSConv(32, None, heads=4), lambda model, x: model(x, torch.zeros(2, 0, dtype=torch.long))
+    )
+
+
+OTHERS = [
+    Row(
+        "open_clip_torch",
+        "CLIP",
+        open_clip,
+        lambda: given(torch.randn(2, 3, 32, 32), ids(2, 9)),
+        ("causal self", 4),
+        "open_clip",
+    ),
+    Row(
+        "open_clip_torch",
+        "CoCa text",
+        from_(
+            "open_clip.transformer:MultimodalTransformer",
+            width=32,
+            layers=2,
+            heads=4,
+            context_length=9,
+            output_dim=8,
+        ),
+        lambda: given(torch.randn(2, 17, 32), torch.randn(2, 9, 32)),
+        ("causal cross", 4),
+        "open_clip",
+    ),
+    Row(
+        "torchvision",
+        "VisionTransformer",
+        from_(
+            "torchvision.models:VisionTransformer",
+            image_size=32,
+            patch_size=8,
+            num_layers=2,
+            num_heads=4,
+            hidden_dim=32,
+            mlp_dim=32,
+        ),
+        PICTURE,
+        ("self", 2),
+    ),
+    Row(
+        "torchvision",
+        "SwinTransformer",
+        from_(
+            "torchvision.models:SwinTransformer",
+            patch_size=[4, 4],
+            embed_dim=32,
+            depths=[1, 1],
+            num_heads=[2, 4],
+            window_size=[4, 4],
+        ),
+        PICTURE,
+        ("self", 2),
+    ),
+    Row(
+        "perceiver-pytorch",
+        "Perceiver",
+        from_(
+            "perceiver_pytorch:Perceiver",
+            num_freq_bands=4,
+            depth=2,
+            max_freq=10.0,
+            num_latents=6,
+            latent_dim=32,
+            latent_heads=4,
+        ),
+        lambda: given(torch.randn(2, 8, 8, 3)),
+        ("cross self", 4),
+        "perceiver_pytorch",
+    ),
+    Row(
+        "perceiver-pytorch",
+        "PerceiverIO",
+        from_(
+            "perceiver_pytorch:PerceiverIO",
+            depth=2,
+            dim=32,
+            queries_dim=16,
+            num_latents=6,
+            latent_dim=32,
+        ),
+        lambda: given(torch.randn(2, 9, 32), queries=torch.randn(2, 5, 16)),
+        ("cross self", 4),
+        "perceiver_pytorch",
+    ),
+    Row(
+        "linformer",
+        "Linformer",
+        from_("linformer:Linformer", dim=32, seq_len=16, depth=2, k=4, heads=4),
+        noise(2, 16, 32),
+        ("cross", 2),
+    ),
+    Row(
+        "local-attention",
+        "LocalTransformer",
+        from_(
+            "local_attention:LocalTransformer",
+            num_tokens=20,
+            max_seq_len=16,
+            dim=32,
+            depth=2,
+            heads=4,
+            local_attn_window_size=8,
+        ),
+        lambda: given(ids(2, 16)),
+        ("cross", 2),
+        "local_attention",
+        half=False,
+    ),
+    Row(
+        "axial-attention",
+        "AxialAttention",
+        from_("axial_attention:AxialAttention", dim=32, heads=4, dim_index=1),
+        noise(2, 32, 5, 6),
+        ("self", 2),
+        "axial_attention",
+    ),
+    Row(
+        "fair-esm",
+        "ESM-2",
+        from_("esm:ESM2", num_layers=2, embed_dim=32, attention_heads=4),
+        lambda: given(ids(2, 9, high=24) + 4),
+        ("self", 2),
+        "esm",
+    ),
+    Row("fair-esm", "ESM-1b", esm1, lambda: given(ids(2, 9, high=24) + 4), ("self", 2), "esm"),
+    Row(
+        "rtdl_revisiting_models",
+        "FTTransformer",
+        from_(
+            "rtdl_revisiting_models:FTTransformer",
+            n_cont_features=5,
+            cat_cardinalities=[3, 4],
+            d_out=2,
+            n_blocks=2,
+            d_block=32,
+            attention_n_heads=4,
+            attention_dropout=0.0,
+            ffn_d_hidden_multiplier=2.0,
+            ffn_dropout=0.0,
+            residual_dropout=0.0,
+        ),
+        lambda: given(torch.randn(2, 5), ids(2, 2, high=3)),
+        ("cross self", 2),
+    ),
+    Row(
+        "segment-anything",
+        "ImageEncoderViT",
+        from_(
+            "segment_anything.modeling:ImageEncoderViT",
+            img_size=64,
+            patch_size=8,
+            embed_dim=32,
+            depth=2,
+            num_heads=4,
+            out_chans=8,
+            window_size=4,
+            use_rel_pos=True,
+            global_attn_indexes=(1,),
+        ),
+        noise(2, 3, 64, 64),
+        ("self", 2),
+        "segment_anything",
+    ),
+    Row(
+        "segment-anything",
+        "TwoWayTransformer",
+        from_(
+            "segment_anything.modeling:TwoWayTransformer",
+            depth=2,
+            embedding_dim=32,
+            num_heads=4,
+            mlp_dim=32,
+        ),
+        lambda: given(torch.randn(2, 32, 4, 4), torch.randn(2, 32, 4, 4), torch.randn(2, 5, 32)),
+        ("cross self", 7),
+        "segment_anything",
+    ),
+    Row(
+        "conformer",
+        "Conformer",
+        from_("conformer:Conformer", dim=32, depth=2, dim_head=8, heads=4),
+        noise(2, 9, 32),
+        ("self", 2),
+    ),
+    Row(
+        "iTransformer",
+        "iTransformer",
+        from_(
+            "iTransformer:iTransformer",
+            num_variates=5,
+            lookback_len=16,
+            depth=2,
+            dim=32,
+            pred_length=4,
+            dim_head=8,
+            flash_attn=True,
+        ),
+        noise(2, 16, 5),
+        ("self", 2),
+    ),
+    Row(
+        "iTransformer",
+        "iTransformer, by hand",
+        from_(
+            "iTransformer:iTransformer",
+            num_variates=5,
+            lookback_len=16,
+            depth=2,
+            dim=32,
+            pred_length=4,
+            dim_head=8,
+            flash_attn=False,
+        ),
+        noise(2, 16, 5),
+        ("self", 2),
+    ),
+    Row(
+        "iTransformer",
+        "iTransformer2D",
+        from_(
+            "iTransformer:iTransformer2D",
+            num_variates=5,
+            lookback_len=16,
+            num_time_tokens=4,
+            depth=1,
+            dim=32,
+            pred_length=4,
+            dim_head=8,
+        ),
+        noise(2, 16, 5),
+        ("causal self", 2),
+    ),
+    Row(
+        "monai",
+        "ViT",
+        from_(
+            "monai.networks.nets:ViT",
+            in_channels=1,
+            img_size=(16, 16),
+            patch_size=(4, 4),
+            hidden_size=32,
+            mlp_dim=32,
+            num_layers=2,
+            num_heads=4,
+            spatial_dims=2,
+        ),
+        noise(2, 1, 16, 16),
+        ("self", 2),
+    ),
+    Row(
+        "monai",
+        "UNETR",
+        from_(
+            "monai.networks.nets:UNETR",
+            in_channels=1,
+            out_channels=2,
+            img_size=(32, 32),
+            feature_size=8,
+            hidden_size=32,
+            mlp_dim=32,
+            num_heads=4,
+            spatial_dims=2,
+        ),
+        noise(2, 1, 32, 32),
+        ("self", 12),
+    ),
+    Row(
+        "monai",
+        "SwinUNETR",
+        from_(
+            "monai.networks.nets:SwinUNETR",
+            in_channels=1,
+            out_channels=2,
+            depths=(1, 1, 1, 1),
+            num_heads=(2, 2, 2, 2),
+            feature_size=12,
+            spatial_dims=2,
+        ),
+        noise(2, 1, 64, 64),
+        ("self", 4),
+    ),
+    Row("torch-geometric", "GPSConv", gps, noise(5, 32), ("self", 1), "torch_geometric"),
+    Row(
+        "gluonts",
+        "PatchTSTModel",
+        from_(
+            "gluonts.torch.model.patch_tst.module:PatchTSTModel",
+            prediction_length=4,
+            context_length=16,
+            patch_len=4,
+            stride=4,
+            padding_patch="end",
+            d_model=32,
+            nhead=4,
+            dim_feedforward=32,
+            num_feat_dynamic_real=0,
+            dropout=0.0,
+            activation="relu",
+            norm_first=False,
+            num_encoder_layers=2,
+            scaling="mean",
+        ),
+        lambda: given(torch.randn(2, 16), torch.ones(2, 16)),
+        ("self", 2),
+    ),
+    Row(
+        "demucs",
+        "CrossTransformerEncoder",
+        from_("demucs.transformer:CrossTransformerEncoder", dim=32, num_heads=4, num_layers=2),
+        lambda: given(torch.randn(2, 32, 3, 4), torch.randn(2, 32, 9)),
+        ("cross self", 4),
+        half=False,
+    ),
+    Row(
+        "x-clip",
+        "CLIP",
+        from_(
+            "x_clip:CLIP",
+            dim_text=32,
+            dim_image=32,
+            dim_latent=16,
+            num_text_tokens=20,
+            text_enc_depth=1,
+            text_seq_len=9,
+            text_heads=4,
+            visual_enc_depth=1,
+            visual_heads=4,
+            visual_image_size=32,
+            visual_patch_size=8,
+        ),
+        lambda: given(ids(2, 9), torch.randn(2, 3, 32, 32)),
+        ("self", 2),
+        "x_clip",
+        exact=torch.float32,
+    ),
+    Row(
+        "denoising-diffusion-pytorch",
+        "Unet",
+        from_("denoising_diffusion_pytorch:Unet", dim=32, dim_mults=(1, 2)),
+        lambda: given(torch.randn(2, 3, 16, 16), torch.tensor([3, 3])),
+        ("cross", 3),
+        "denoising_diffusion_pytorch",
+        exact=torch.float32,
+        half=False,
+        others=(0, 4),
+    ),
+    Row(
+        "coca-pytorch",
+        "CoCa",
+        from_(
+            "coca_pytorch:CoCa",
+            dim=32,
+            num_tokens=20,
+            unimodal_depth=1,
+            multimodal_depth=1,
+            num_img_queries=5,
+            dim_head=8,
+            heads=4,
+        ),
+        lambda: given(ids(2, 9), image_tokens=torch.randn(2, 6, 32)),
+        ("causal cross", 4),
+        "coca_pytorch",
+    ),
+    Row(
+        "pytorch-forecasting",
+        "TemporalFusionTransformer",
+        fusion,
+        fusion_inputs,
+        ("cross", 4),
+        "pytorch_forecasting",
+        others=(0,),
+    ),
+    Row(
+        "neuralforecast",
+        "PatchTST",
+        forecast("PatchTST", encoder_layers=2, n_heads=4, hidden_size=32, patch_len=4, stride=4),
+        noise(2, 24, 1),
+        ("self", 2),
+    ),
+    Row(
+        "neuralforecast",
+        "Informer",
+        forecast("Informer", hidden_size=32, n_head=4),
+        noise(2, 24, 1),
+        ("cross", 4),
+        half=False,
+    ),
+    Row(
+        "neuralforecast",
+        "VanillaTransformer",
+        forecast("VanillaTransformer", hidden_size=32, n_head=4),
+        noise(2, 24, 1),
+        ("cross self", 4),
+        half=False,
+    ),
+    Row(
+        "neuralforecast",
+        "iTransformer",
+        forecast("iTransformer", n_series=3, hidden_size=32, n_heads=4),
+        noise(2, 24, 3),
+        ("self", 2),
+    ),
+    Row(
+        "neuralforecast",
+        "TFT",
+        forecast("TFT", hidden_size=32, n_head=4),
+        noise(2, 28, 1),
+        ("causal cross self", 3),
+        exact=torch.float32,
+        half=False,
+    ),
+]
+
+
+def hf(kind: str, config: str, **options: Any) -> Callable[[Any], Any]:
+    return lambda package: getattr(package, kind)(getattr(package, config)(**options))
+
+
+SERIES = {"context_length": 16, "prediction_length": 4, "d_model": 32}
+HIDDEN = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 32,
+}
+
+
+def informer_inputs() -> Any:
+    return given(
+        past_values=torch.randn(2, 23),
+        past_time_features=torch.randn(2, 23, 1),
+        past_observed_mask=torch.ones(2, 23),
+        future_values=torch.randn(2, 4),
+        future_time_features=torch.randn(2, 4, 1),
+    )
+
+
+INFORMER = SERIES | {
+    "num_time_features": 1,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+}
+TRANSFORMERS = [
+    Row(
+        "transformers",
+        "PatchTST",
+        hf(
+            "PatchTSTForPrediction",
+            "PatchTSTConfig",
+            **SERIES,
+            num_input_channels=2,
+            patch_length=4,
+            patch_stride=4,
+            num_attention_heads=4,
+            ffn_dim=32,
+            num_hidden_layers=2,
+        ),
+        noise(2, 16, 2),
+        ("self", 2),
+    ),
+    Row(
+        "transformers",
+        "Informer",
+        hf("InformerForPrediction", "InformerConfig", **INFORMER),
+        informer_inputs,
+        ("cross self", 4),
+    ),
+    Row(
+        "transformers",
+        "TimeSeriesTransformer",
+        hf("TimeSeriesTransformerForPrediction", "TimeSeriesTransformerConfig", **INFORMER),
+        informer_inputs,
+        ("causal cross self", 4),
+    ),
+    Row(
+        "transformers",
+        "ESM",
+        hf(
+            "EsmModel",
+            "EsmConfig",
+            **HIDDEN,
+            vocab_size=20,
+            pad_token_id=0,
+            position_embedding_type="rotary",
+        ),
+        lambda: given(ids(2, 9)),
+        ("self", 2),
+    ),
+    Row(
+        "transformers",
+        "Wav2Vec2",
+        hf(
+            "Wav2Vec2Model",
+            "Wav2Vec2Config",
+            **HIDDEN,
+            conv_dim=(16, 16),
+            conv_stride=(5, 4),
+            conv_kernel=(10, 8),
+            num_conv_pos_embeddings=4,
+            num_conv_pos_embedding_groups=2,
+        ),
+        noise(2, 400),
+        ("self", 2),
+    ),
+    Row(
+        "transformers",
+        "Whisper",
+        hf(
+            "WhisperModel",
+            "WhisperConfig",
+            vocab_size=20,
+            d_model=32,
+            encoder_layers=1,
+            decoder_layers=1,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=32,
+            decoder_ffn_dim=32,
+            num_mel_bins=8,
+            max_source_positions=16,
+            max_target_positions=16,
+            pad_token_id=0,
+            decoder_start_token_id=1,
+        ),
+        lambda: given(torch.randn(2, 8, 32), decoder_input_ids=ids(2, 5)),
+        ("causal cross self", 3),
+    ),
+]
+
+ROWS = [*DIFFUSERS, *X_TRANSFORMERS, *TIMM, *VIT_PYTORCH, *OTHERS, *TRANSFORMERS]
+
+LINEAR = [
+    Row(
+        "kornia",
+        "LoFTR",
+        from_("kornia.feature:LoFTR", pretrained=None),
+        lambda: given({"image0": torch.randn(1, 1, 32, 32), "image1": torch.randn(1, 1, 32, 32)}),
+        ("none", 0),
+    ),
+    Row(
+        "performer-pytorch",
+        "Performer",
+        from_("performer_pytorch:Performer", dim=32, depth=1, heads=4, dim_head=8),
+        noise(2, 9, 32),
+        ("none", 0),
+        "performer_pytorch",
+    ),
+    Row(
+        "linear-attention-transformer",
+        "LinearAttentionTransformer",
+        from_(
+            "linear_attention_transformer:LinearAttentionTransformer",
+            dim=32,
+            depth=1,
+            max_seq_len=16,
+            heads=4,
+        ),
+        noise(2, 16, 32),
+        ("none", 0),
+        "linear_attention_transformer",
+    ),
+]
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "watched.md"
+
+
+def document() -> Iterator[str]:
+    """The documentation's table of models, line by line."""
+    yield "| package | model | streams | attention calls |"
+    yield "|---|---|---|---|"
+    for row in sorted(ROWS, key=lambda row: str(row).lower()):
+        yield f"| {row.package} | {row.name} | {row.seen[0].replace(' ', ', ')} | {row.seen[1]} |"
+
+
+def main() -> None:
+    """Write the table into the documentation, in place of the one that is there."""
+    before = DOCUMENT.read_text(encoding="utf-8").split("| package |")[0]
+    DOCUMENT.write_text(before + "\n".join(document()) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
