@@ -25,6 +25,7 @@ DataKind = Literal[
     "scores",
     "steps",
     "lesson",
+    "history",
     "listing",
 ]
 RoleKind = Literal["acts", "rests"]
@@ -286,6 +287,7 @@ DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
     "scores": ("text", "document", "rows"),
     "steps": ("text", "document", "arrays"),
     "lesson": ("text", "document", "rows"),
+    "history": ("text", "document", "rows"),
     "listing": ("text", "document", "rows"),
 }
 """What each kind of data can be written as, its usual form first."""

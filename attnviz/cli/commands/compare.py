@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -115,7 +116,11 @@ def compare(
             report.add(_effects_data(change, top))
             report.finish()
             report.say_done("compared")
-        _judge_effects(change, fail_above)
+        judge(
+            "effects",
+            [(abs(b.effect - a.effect), a.label) for a, b in change.pairs if a and b],
+            fail_above,
+        )
         return
     with Report(options, "comparison") as report:
         first, second = _attentions(sides)
@@ -194,18 +199,6 @@ def _effects_data(found: EffectComparison, top: int) -> Data:
         document=lambda: effects_json(found),
         value=found,
     )
-
-
-def _judge_effects(found: EffectComparison, limit: float | None) -> None:
-    common = [(abs(b.effect - a.effect), a.label) for a, b in found.pairs if a and b]
-    over = sorted((one for one in common if limit is not None and one[0] > limit), reverse=True)
-    if over:
-        named = ", ".join(f"{label} ({size:.3f})" for size, label in over[:NAMED])
-        more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
-        raise AttnvizError(
-            f"{len(over)} of {len(common)} effects differ by more than {limit:g} nats: "
-            f"{named}{more}"
-        )
 
 
 def _saved(name: str) -> Attention:
@@ -308,18 +301,21 @@ def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figu
 
 
 def _judge(found: Comparison, limit: float | None) -> None:
-    values = found.divergences.ravel()
-    ordered = np.argsort(-np.nan_to_num(values, nan=-1.0))
-    over = [place for place in ordered if limit is not None and values[place] > limit]
-    if not over:
-        return
-    named = []
-    for place in over[:NAMED]:
-        (layer, head), other = found.heads[place]
-        became = "" if other == (layer, head) else f" → layer {other[0]} head {other[1]}"
-        named.append(f"layer {layer} head {head}{became} ({values[place]:.3f})")
-    more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
-    raise AttnvizError(
-        f"{len(over)} of {values.size} heads differ by more than {limit:g} nats: "
-        f"{', '.join(named)}{more}"
-    )
+    named = [
+        f"layer {one[0]} head {one[1]}"
+        + ("" if one == other else f" → layer {other[0]} head {other[1]}")
+        for one, other in found.heads
+    ]
+    judge("heads", list(zip(found.divergences.ravel(), named, strict=True)), limit)
+
+
+def judge(what: str, sizes: Sequence[tuple[float, str]], limit: float | None) -> None:
+    """Name the largest of those above a limit in nats with an AttnvizError, if there are any."""
+    over = [one for one in sizes if limit is not None and one[0] > limit]
+    if over:
+        over.sort(key=lambda one: -one[0])
+        named = ", ".join(f"{label} ({size:.3f})" for size, label in over[:NAMED])
+        more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+        raise AttnvizError(
+            f"{len(over)} of {len(sizes)} {what} differ by more than {limit:g} nats: {named}{more}"
+        )
