@@ -85,10 +85,7 @@ class HistoryStudy:
             tuple(tuple(of.get(head, "") for head in heads) for of in self.roles.values()),
             {
                 name: np.array(
-                    [
-                        [of.get(head, missing)[name] for head in heads]
-                        for of in self.values.values()
-                    ]
+                    [[of.get(head, missing)[name] for head in heads] for of in self.values.values()]
                 )
                 for name in HISTORY
             },

@@ -126,9 +126,7 @@ def _frames(found: History, samples: Samples) -> Figure:
     _, layer, head = found.heads[most]
     maps = {
         step: item.with_weights(
-            item.weights[
-                item.layers.index(layer), item.heads.index(head), None, None
-            ],
+            item.weights[item.layers.index(layer), item.heads.index(head), None, None],
             layers=(layer,),
             heads=(head,),
         )

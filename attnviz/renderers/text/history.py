@@ -13,7 +13,7 @@ from attnviz.core.measures import DRIFT, HISTORY, History
 from attnviz.renderers import Display
 from attnviz.renderers.data.heads import plain
 from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import UNKNOWN, printable, shorten
+from attnviz.renderers.printable import UNKNOWN, printable, short_paths, shorten
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.renderers.text.table import sparkline
 from attnviz.storage.documents import dump_json
@@ -31,11 +31,13 @@ BARS = 10
 def history_table(found: History, show: Display) -> str:
     """A line a head: its role and measures in the first and in the last sample, and its drift."""
     parts = paragraph(printable(found.caption), show.width, "bold")
-    parts += [*paragraph(READING, show.width, "dim"), Text()]
+    short, common = short_paths([layer for _, layer, _ in found.heads])
+    reading = f"layers: {printable(common)}; {READING}" if common else READING
+    parts += [*paragraph(reading, show.width, "dim"), Text()]
     heads = found.heads[: show.rows or None]
     several = len({stream for stream, _, _ in found.heads}) > 1
     names = [
-        [printable(layer), head, *([stream] if several else [])]
+        [printable(short[layer]), head, *([stream] if several else [])]
         for stream, layer, head in heads
     ]
     columns = ["layer", "head", *(["stream"] if several else []), "role"]
@@ -46,12 +48,15 @@ def history_table(found: History, show: Display) -> str:
         cells = [_ends(found.values[measure][:, number]) for measure in HISTORY[:-1]]
         drift = np.nan_to_num(found.values[DRIFT][:, number])[1:]
         bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
-        cells.append(f"{bars} {_three(found.values[DRIFT][-1, number])}".strip())
+        cells.append(f"{bars} {_digits(found.values[DRIFT][-1, number])}".strip())
         lines.append([*name, found.roles[-1][number] or UNKNOWN, *cells])
     widths = [max(len(line[place]) for line in [columns, *lines]) for place in range(len(columns))]
-    widths[0] = max(min(widths[0], show.width - sum(widths[1:]) - 2 * len(widths)), SHORTEST_NAME)
+    room = show.width - sum(widths[1:]) - 2 * len(widths[1:])
+    widths[0] = min(widths[0], max(room, SHORTEST_NAME))
     for style, line in [("dim", columns), *(("", line) for line in lines)]:
-        cells = [shorten(cell, width).ljust(width) for cell, width in zip(line, widths, strict=True)]
+        cells = [
+            shorten(cell, width).ljust(width) for cell, width in zip(line, widths, strict=True)
+        ]
         parts.append(Text("  ".join(cells).rstrip(), style, no_wrap=True))
     if left := len(found.heads) - len(heads):
         parts += paragraph(f"{left} further heads: --max-rows 0 shows all", show.width, "dim")
@@ -63,8 +68,8 @@ def _ends(values: NDArray[np.float64]) -> str:
     return first if first == last else f"{first}→{last}"
 
 
-def _three(value: float) -> str:
-    return UNKNOWN if np.isnan(value) else f"{value:.3f}"
+def _digits(value: float) -> str:
+    return UNKNOWN if np.isnan(value) else f"{value:.4f}"
 
 
 def history_tsv(found: History) -> str:
