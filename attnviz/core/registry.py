@@ -441,7 +441,10 @@ LESSONS: dict[str, Entry] = {
 }
 
 
+REDUCED = ("mean", "max", "sum", *LENSES)
+"""Names of an axis that was reduced."""
+
+
 def axis_name(what: str, name: str) -> str:
     """Such as "layer 3", "layer decoder.2.attention" or, of a reduced axis, "mean over layers"."""
-    reduced = name in ("mean", "max", "sum", *LENSES)
-    return f"{name} over {what}s" if reduced else f"{what} {name}"
+    return f"{name} over {what}s" if name in REDUCED else f"{what} {name}"

@@ -98,7 +98,7 @@ class Recorder:
                 self._resume(number)
             return self._sample(number)
         except AttnvizError as error:
-            if self.study.values.keys() <= {self.done}:
+            if self.done is None:
                 raise
             warnings.warn(f"no sample at step {number:,}: {error}", stacklevel=2)
             return None

@@ -32,8 +32,8 @@ every_command = pytest.mark.parametrize("command", RUNS)
 
 
 def test_no_command_is_left_out() -> None:
-    # Pictures need a vision model (test_image.py), saved maps a run before (test_render.py).
-    assert {*RUNS, "image", "render"} == {*COMMANDS}
+    # Pictures need a vision model (test_image.py), saved maps a run before (test_render.py, …).
+    assert {*RUNS, "history", "image", "render"} == {*COMMANDS}
 
 
 @every_command

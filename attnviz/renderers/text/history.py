@@ -34,11 +34,10 @@ def history_table(found: History, show: Display) -> str:
     short, common = short_paths([layer for _, layer, _ in found.heads])
     reading = f"layers: {printable(common)}; {READING}" if common else READING
     parts += [*paragraph(reading, show.width, "dim"), Text()]
-    heads = found.heads[: show.rows or None]
     several = len({stream for stream, _, _ in found.heads}) > 1
     names = [
         [printable(short[layer]), head, *([stream] if several else [])]
-        for stream, layer, head in heads
+        for stream, layer, head in found.heads
     ]
     columns = ["layer", "head", *(["stream"] if several else []), "role"]
     columns += ["entropy", "sink", "previous", DRIFT]
@@ -58,8 +57,6 @@ def history_table(found: History, show: Display) -> str:
             shorten(cell, width).ljust(width) for cell, width in zip(line, widths, strict=True)
         ]
         parts.append(Text("  ".join(cells).rstrip(), style, no_wrap=True))
-    if left := len(found.heads) - len(heads):
-        parts += paragraph(f"{left} further heads: --max-rows 0 shows all", show.width, "dim")
     return shown(parts, show)
 
 
