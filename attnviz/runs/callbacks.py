@@ -38,6 +38,9 @@ INNER = ("tb_writer", "_wandb", "_ml_flow")
 class Recorder:
     """Reads a probe batch every so many steps: maps into a folder, measures to the run's loggers.
 
+    Of a run in several processes one has a recorder, and a model whose parameters are sharded over
+    them cannot be sampled.
+
     Args:
         model: an `nn.Module`, called in evaluation mode as model(**probe_batch) of a mapping,
             model(*probe_batch) of a tuple or list, else model(probe_batch).

@@ -88,6 +88,7 @@ function stepSlider(maps, steps, map, store) {
   const slider = make("input", { type: "range", min: 0, max: steps.length - 1, step: 1, value: steps.indexOf(map.stream), "data-switch": "step" });
   slider.setAttribute("aria-label", "step of the training run");
   slider.addEventListener("input", () => {
+    slider.focus(); // not every browser does, and what has the focus is kept
     const now = chosenMap(maps, store.state);
     const next = maps.findIndex((item) => item.stream === steps[Number(slider.value)] && item.lens === now.lens);
     if (next >= 0) store.set({ map: next, heads: spellHeads(chosenHeads(now, store.state)) });
