@@ -286,11 +286,7 @@ def __getattr__(name: str) -> Any:
 def sample_files(folder: Path) -> dict[int, Path]:
     """The samples in a folder by step, in order."""
     found = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
-    return {int(one[1]): folder / one[0] for one in sorted(filter(None, found), key=_number)}
-
-
-def _number(match: re.Match[str]) -> int:
-    return int(match[1])
+    return dict(sorted((int(one[1]), folder / one[0]) for one in found if one))
 
 
 def read_sample(path: Path) -> Attention:

@@ -143,9 +143,9 @@ def test_drift_above_a_limit_fails_in_the_words_of_compare(samples: Path) -> Non
 def test_a_folder_without_samples_and_a_single_sample_are_said(tmp_path: Path) -> None:
     done = attnviz("history", tmp_path / "none")
     assert (done.status, done.mistake) == (1, f"there is no folder '{tmp_path / 'none'}'")
-    assert "holds no samples: they are named step-00000100.npz" in attnviz(
-        "history", tmp_path
-    ).mistake
+    assert (
+        "holds no samples: they are named step-00000100.npz" in attnviz("history", tmp_path).mistake
+    )
     one = folder_of(tmp_path, sample(100))
     assert "one sample, of step 100" in attnviz("history", one).text
     done = attnviz("history", one, "--fail-above", 0.1)
@@ -223,7 +223,7 @@ def test_python_has_the_report_its_pictures_and_its_rows(samples: Path, tmp_path
     assert len(moving.frames) == 3
     with Image.open(tmp_path / "a.gif") as image:
         assert image.n_frames == 3  # type: ignore[attr-defined]
-    with pytest.raises(AttnvizError, match="heads differ by more than 0.001 nats"):
+    with pytest.raises(AttnvizError, match=r"heads differ by more than 0.001 nats"):
         package.history(samples, fail_above=0.001)
 
 

@@ -466,7 +466,7 @@ def test_without_lightning_one_line_says_what_is_missing(monkeypatch: pytest.Mon
     monkeypatch.delitem(vars(callbacks), "LightningCallback", raising=False)
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     monkeypatch.setitem(sys.modules, "pytorch_lightning", None)
-    with pytest.raises(UsageError, match="needs lightning.pytorch or pytorch_lightning: install"):
+    with pytest.raises(UsageError, match=r"needs lightning.pytorch or pytorch_lightning: install"):
         _ = callbacks.LightningCallback
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = callbacks.Nothing
