@@ -19,11 +19,13 @@ __all__ = [
     "align",
     "attend",
     "attend_many",
+    "callbacks",
     "compare",
     "corpus",
     "from_dict",
     "from_numpy",
     "heads",
+    "history",
     "image",
     "lenses",
     "lesson",
@@ -48,11 +50,13 @@ _HOMES = {
     "align": "cli.functions",
     "attend": "cli.functions",
     "attend_many": "cli.functions",
+    "callbacks": "runs.callbacks",
     "compare": "cli.functions",
     "corpus": "cli.functions",
     "from_dict": "runs.pipeline",
     "from_numpy": "runs.pipeline",
     "heads": "cli.functions",
+    "history": "cli.functions",
     "image": "cli.functions",
     "lenses": "cli.functions",
     "lesson": "cli.functions",
@@ -68,7 +72,8 @@ def __getattr__(name: str) -> object:
     if name in _HOMES:
         from importlib import import_module
 
-        return getattr(import_module(f"attnviz.{_HOMES[name]}"), name)
+        module = import_module(f"attnviz.{_HOMES[name]}")
+        return module if name == "callbacks" else getattr(module, name)
     raise AttributeError(f"module 'attnviz' has no attribute '{name}'")
 
 

@@ -14,7 +14,8 @@ from attnviz.core.attention_map import Provenance as Provenance
 from attnviz.runs.pipeline import Result as Result
 from attnviz.core.attention_map import Token as Token
 from attnviz.runs.watching import Watched as Watched
-from attnviz.models.hugging_face.ablated import ablated as ablated
+from attnviz.models.hugging_face import ablated as ablated
+from attnviz.runs import callbacks as callbacks
 from attnviz.runs.pipeline import from_dict as from_dict
 from attnviz.runs.pipeline import from_numpy as from_numpy
 from attnviz.runs.pipeline import load as load
@@ -619,6 +620,35 @@ def heads(
         ray_address: A Ray cluster to join; else one is started.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
+    """
+
+def history(
+    folder: Any = None, *,
+    plot: Path | None | str = None,
+    gif: Path | None | str = None,
+    fail_above: float | None = None,
+    stream: str | None = None,
+    layer: str | None | int | Sequence[int] = None,
+    head: str | None | int | Sequence[int] = None,
+    output: Path | None | str = None,
+    html: Path | None | str = None,
+    overwrite: bool = False,
+    max_rows: int = 500,
+) -> Findings:
+    """Show how heads change over a training run.
+
+    Options:
+        folder: Folder of samples: step-00000100.npz, …
+        plot: Every head over the steps as a picture: .png, .svg or .pdf.
+        gif: One head over the steps: .gif. Of several, the one that drifted most.
+        fail_above: Exit with 1 if a head's drift between the last two samples (0: none, 0.693: all) is larger.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        output: Data file: .csv, .json, .jsonl, .tsv, .txt. Like every FILE written, it replaces an older one.
+        html: Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, FILE-1, …: such files of attnviz are replaced, others refused.
+        overwrite: Replace files FILE-0, … that others made, too.
+        max_rows: Rows that a table shows at most; 0: all.
     """
 
 def image(

@@ -59,7 +59,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
         query_side=first.query_side,
         key_side=first.key_side,
     )
-    divergences, notes = _divergences(before, after)
+    found, notes = divergences(before, after)
     return Comparison(
         difference,
         tuple(
@@ -67,7 +67,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
             for a, c in zip(first.layers, second.layers, strict=True)
             for b, d in zip(first.heads, second.heads, strict=True)
         ),
-        divergences,
+        found,
         _changes(difference, before, after, top),
         (*_pairing_notes(queries, keys), *notes),
     )
@@ -116,8 +116,11 @@ def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -
     return spread
 
 
-def _divergences(before: Weights, after: Weights) -> tuple[NDArray[np.float64], list[str]]:
-    """Mean over the rows of each head, rows renormalised; and what was done to them."""
+def divergences(before: Weights, after: Weights) -> tuple[NDArray[np.float64], list[str]]:
+    """Of weights of one shape, each head's mean over its rows, renormalised; what was done to them.
+
+    In nats, shape (layers, heads); NaN where no row attends to anything on both sides.
+    """
     found = np.full(before.shape[:2], np.nan)
     scaled = left_out = 0
     for layer, (a, b) in enumerate(zip(before, after, strict=True)):

@@ -9,6 +9,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Measured, known_mean
 from attnviz.core.errors import UsageError, choose, is_number
 from attnviz.core.options import Over, Reduce, names_in
+from attnviz.core.registry import REDUCED
 
 
 def check_selection(selection: str, what: str) -> None:
@@ -87,7 +88,7 @@ def select(
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:
     names = list(dict.fromkeys(name for item in maps for name in _names(item, what)))
-    absent = missing(selection, set(names))
+    absent = missing(selection, {one for item in maps for one in _numbers(_names(item, what))})
     if absent:
         have = f"{model} ({maps[0].stream}) has {_count(names, what)}"
         raise UsageError(f"{what} {absent[0]} does not exist: {have}")
@@ -105,9 +106,15 @@ def _names(item: AttentionMap, what: str) -> tuple[str, ...]:
     return item.layers if what == "layer" else item.heads
 
 
+def _numbers(names: tuple[str, ...]) -> Sequence[str]:
+    """What each is chosen by: its name; paths of modules are counted from 0."""
+    named = any(is_number(name) or name in REDUCED for name in names)
+    return names if named else [str(place) for place in range(len(names))]
+
+
 def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | None:
     names = _names(item, what)
-    places = positions(selection, names)
+    places = positions(selection, _numbers(names))
     if not places:
         return None
     kept = tuple(names[place] for place in places)

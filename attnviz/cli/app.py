@@ -42,6 +42,9 @@ COMMANDS: dict[str, Entry] = {
         "Show what changes when heads, links or tokens are switched off.",
         "attnviz.cli.commands.ablate:ablate",
     ),
+    "history": Entry(
+        "Show how heads change over a training run.", "attnviz.cli.commands.history:history"
+    ),
     "lenses": Entry("Show how far each lens can be trusted.", "attnviz.cli.commands.lenses:lenses"),
     "align": Entry("Align the words of sentence pairs.", "attnviz.cli.commands.align:align"),
     "steps": Entry(

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 Texts = Iterable[str | tuple[str, str | None] | Text]
 """Texts, or pairs of a source and its target."""
 FUNCTIONS = (
-    *("ablate", "align", "compare", "corpus", "heads", "image", "lenses", "lesson", "steps"),
+    *("ablate", "align", "compare", "corpus", "heads", "history", "image", "lenses", "lesson"),
+    "steps",
 )
 """Commands that are functions; `attend` is self, cross and co, and `load` reads for render."""
 PRINTED = ("format", "quiet", "verbose", "open")
@@ -115,7 +116,7 @@ class Findings:
         if file is not None:
             from attnviz.renderers.figures.figure import figure_bytes
 
-            write_file(Path(file), figure_bytes(figure, picture_suffix(Path(file))))
+            write_file(Path(file), figure_bytes(figure, picture_suffix(Path(file), name)))
         return figure
 
     def save(self, file: str | Path) -> None:

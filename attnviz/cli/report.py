@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +81,7 @@ class Report(AbstractContextManager["Report"]):
             pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
         places = {name: path for name, path in pictures.items() if path is not None}
         given = [value for name, value in options.given if name not in pictures]
-        self.format = check_places(options, kind, places.values(), given, many=many)
+        self.format = check_places(options, kind, places, given, many=many)
         self.said, self.held = dict[str, str](), dict[str, str]()
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         self.formats = {self.format, *([format_of(output.output, kind)] if output.output else [])}
@@ -265,7 +265,7 @@ PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "listing")
 def check_places(
     options: Options,
     kind: DataKind,
-    pictures: Collection[Path],
+    pictures: Mapping[str, Path],
     given: Iterable[str] = (),
     *,
     many: bool = False,
@@ -288,7 +288,7 @@ def check_places(
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
         raise UsageError(f"--rejects '{rejects}' are written as JSON lines: end it in .jsonl")
     if many and not output.overwrite:
-        for path in (output.html, *pictures):
+        for path in (output.html, *pictures.values()):
             if path is not None:
                 check_own(path)
     if FORMATS[name].binary:
@@ -297,18 +297,19 @@ def check_places(
 
 
 def _places(
-    options: Options, kind: DataKind, pictures: Collection[Path], *, many: bool
+    options: Options, kind: DataKind, pictures: Mapping[str, Path], *, many: bool
 ) -> list[Place]:
     """Where everything goes, each of which can be written and has a suffix that says what it is."""
     data, page, rejects = options.output.output, options.output.html, options.many.rejects
-    for path in pictures:
-        picture_suffix(path)
+    for name, path in pictures.items():
+        picture_suffix(path, name)
     if data is not None:
         format_of(data, kind)
     if page is not None and page.suffix.lower() not in PAGES:
         raise UsageError(f"--html '{page}' must end in {' or '.join(PAGES)}")
     sharded = many and options.many.shard_size is not None
-    wanted = [(data, sharded), (page, many), (rejects, False), *((path, many) for path in pictures)]
+    drawn = [(path, many) for path in pictures.values()]
+    wanted = [(data, sharded), (page, many), (rejects, False), *drawn]
     places = [Place(path, several) for path, several in wanted if path is not None]
     for place in places:
         check_writable(place.path)
@@ -334,5 +335,6 @@ PLURALS: dict[DataKind, str] = {
     "scores": "scores of word alignments",
     "steps": "matrices",
     "lesson": "a lesson",
+    "history": "the history of heads",
     "listing": "a list",
 }

@@ -102,7 +102,7 @@ class PictureSink:
 
     def __init__(self, picture: str, path: Path, *, many: bool, count: int = 0) -> None:
         self.picture, self.path, self.many, self.count = picture, path, many, count
-        self.suffix = picture_suffix(path)
+        self.suffix = picture_suffix(path, picture)
 
     def add(self, item: Item) -> None:
         """Draw the result's picture."""

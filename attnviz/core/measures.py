@@ -235,3 +235,28 @@ class Comparison:
     divergences: NDArray[np.float64]
     changes: tuple[Change, ...]
     notes: tuple[str, ...]
+
+
+DRIFT = "drift"
+HISTORY = ("entropy", "sink", "previous-token", DRIFT)
+"""What is followed over a training run; drift is each head's divergence from the sample before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """What each head did at each sampled step of a training run.
+
+    Attributes:
+        heads: stream, layer and head by name.
+        roles: of each step, each head's clearest role; empty where it has none.
+        values: each of `HISTORY`, shape (steps, heads); NaN: no value.
+        provenance: that of the last sample.
+    """
+
+    caption: str
+    steps: tuple[int, ...]
+    heads: tuple[tuple[str, str, str], ...]
+    roles: tuple[tuple[str, ...], ...]
+    values: Mapping[str, NDArray[np.float64]]
+    provenance: Provenance
+    notes: tuple[str, ...]

@@ -25,6 +25,7 @@ DataKind = Literal[
     "scores",
     "steps",
     "lesson",
+    "history",
     "listing",
 ]
 RoleKind = Literal["acts", "rests"]
@@ -286,6 +287,7 @@ DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
     "scores": ("text", "document", "rows"),
     "steps": ("text", "document", "arrays"),
     "lesson": ("text", "document", "rows"),
+    "history": ("text", "document", "rows"),
     "listing": ("text", "document", "rows"),
 }
 """What each kind of data can be written as, its usual form first."""
@@ -439,7 +441,10 @@ LESSONS: dict[str, Entry] = {
 }
 
 
+REDUCED = ("mean", "max", "sum", *LENSES)
+"""Names of an axis that was reduced."""
+
+
 def axis_name(what: str, name: str) -> str:
     """Such as "layer 3", "layer decoder.2.attention" or, of a reduced axis, "mean over layers"."""
-    reduced = name in ("mean", "max", "sum", *LENSES)
-    return f"{name} over {what}s" if reduced else f"{what} {name}"
+    return f"{name} over {what}s" if name in REDUCED else f"{what} {name}"

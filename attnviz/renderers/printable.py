@@ -12,6 +12,8 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from attnviz.core.measures import Meaning
 
 UNKNOWN = "–"
@@ -152,6 +154,24 @@ def _is_selector(character: str) -> bool:
 
 def _selects(text: str, index: int) -> bool:
     return index > 0 and unicodedata.category(text[index - 1])[0] in "LNPS"
+
+
+def short_paths(names: Sequence[str]) -> tuple[dict[str, str], str]:
+    """Paths of modules without the parts that all share at either end, and what these are."""
+    paths = {name: name.split(".") for name in dict.fromkeys(names)}
+    least = min(map(len, paths.values())) - 1 if len(paths) > 1 else 0
+
+    def shared(ends: list[list[str]]) -> int:
+        same = (len({*parts}) == 1 for parts in zip(*ends, strict=False))
+        return next((place for place, one in enumerate(same) if not one or place == least), least)
+
+    first = shared([*paths.values()])
+    last = min(shared([path[::-1] for path in paths.values()]), least - first)
+    if not first + last:
+        return {name: name for name in paths}, ""
+    path = next(iter(paths.values()))
+    common = ".".join([*path[:first], "*", *path[len(path) - last :]])
+    return {name: ".".join(own[first : len(own) - last]) for name, own in paths.items()}, common
 
 
 def number(value: float, meaning: Meaning) -> str:

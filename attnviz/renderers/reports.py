@@ -47,11 +47,11 @@ def as_bytes(part: str | bytes) -> bytes:
     return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
 
 
-def picture_suffix(path: Path) -> str:
-    """The suffix, which must name a kind of picture."""
-    suffix = path.suffix.lower()
-    if suffix not in PICTURE_SUFFIXES:
-        raise UsageError(f"'{path}' names no picture: end it in {', '.join(PICTURE_SUFFIXES)}")
+def picture_suffix(path: Path, picture: str = "") -> str:
+    """The suffix, which must name a kind of picture; the picture "gif" is one that moves."""
+    suffix, known = path.suffix.lower(), (".gif",) if picture == "gif" else PICTURE_SUFFIXES
+    if suffix not in known:
+        raise UsageError(f"'{path}' names no picture: end it in {', '.join(known)}")
     return suffix
 
 

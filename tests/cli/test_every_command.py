@@ -22,6 +22,12 @@ def saved(folder: Path) -> Path:
     return folder / "a.npz"
 
 
+def samples(folder: Path) -> list[object]:
+    """A folder that holds one sample of a training run."""
+    saved(folder).rename(folder / "step-00000100.npz")
+    return [folder]
+
+
 def vision(folder: Path) -> Path:
     """A tiny model of pictures."""
     from tests.hugging_face.tiny_vision import VISION_BUILDERS
@@ -48,6 +54,7 @@ WORK: dict[str, Work] = {
     "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
     "ablate": (lambda _: ["the cat", "le chat", "--head", "0.0"], "layer 0 head 0"),
     "compare": (lambda folder: [saved(folder), "--head-a", 0, "--head-b", 1], "layer"),
+    "history": (samples, "entropy"),
     "lenses": (lambda _: ["The cat sat down."], "one text decides little"),
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),
     "steps": (lambda _: [], "softmax"),

@@ -32,9 +32,9 @@ every_command = pytest.mark.parametrize("command", RUNS)
 
 
 def test_no_command_is_left_out() -> None:
-    # Pictures need a vision model (test_image.py), saved maps a run before (test_render.py), and
+    # Pictures need a vision model (test_image.py), saved maps a run before (test_render.py, …), and
     # the stdout of what is watched is its own (test_watch.py).
-    assert {*RUNS, "image", "render", "watch"} == {*COMMANDS}
+    assert {*RUNS, "history", "image", "render", "watch"} == {*COMMANDS}
 
 
 @every_command

@@ -541,6 +541,9 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             ]
         case "lesson":
             return [command, made.pick([name for name in LESSONS if name != "linear"])]
+        case "history":
+            made.files["step-00000100.npz"] = world.files("saved")["m.npz"]
+            return [command, "."]
         case "render":
             return [command, whole("saved")]
         case "watch":

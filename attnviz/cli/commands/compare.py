@@ -126,7 +126,7 @@ def compare(
             report.say_done("compared")
         both = ((one, other) for one, other in change.pairs if one and other)
         changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
-        _judge(changes, "effects", fail_above)
+        judge(changes, "effects", fail_above)
         return
     with Report(options, "comparison") as report:
         first, second = _attentions(sides)
@@ -141,7 +141,7 @@ def compare(
         report.finish()
         report.say_done("compared")
     sizes = enumerate(found.divergences.ravel().tolist())
-    _judge([(head_name(found, place), size) for place, size in sizes], "heads", fail_above)
+    judge([(head_name(found, place), size) for place, size in sizes], "heads", fail_above)
 
 
 def check_sides(sides: tuple[Side, Side]) -> None:
@@ -199,7 +199,7 @@ def _saved_effects(
     return first, second
 
 
-def _judge(differences: Sequence[tuple[str, float]], what: str, limit: float | None) -> None:
+def judge(differences: Sequence[tuple[str, float]], what: str, limit: float | None) -> None:
     """Fail where something differs by more than the limit, and name it."""
     over = [one for one in differences if limit is not None and one[1] > limit]
     if over:

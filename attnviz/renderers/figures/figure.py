@@ -21,7 +21,7 @@ from attnviz.renderers.figures.fonts import DPI, Typeface
 from attnviz.renderers.printable import printable, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -148,17 +148,25 @@ def missing_note(face: Typeface) -> tuple[str, ...]:
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows where it is a cell's last line."""
+    """A figure that a notebook shows where it is a cell's last line.
+
+    Attributes:
+        frames: what a .gif of it shows one after the other; none: itself.
+    """
+
+    frames: Sequence[Figure] = ()
 
     def _repr_png_(self) -> bytes:
         return figure_bytes(self, ".png")
 
 
 def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
-    """The figure as a .png (200 pixels to the inch), .svg or .pdf; the same bytes every time.
+    """The figure as .png (200 pixels to the inch), .svg, .pdf or .gif; the same bytes every time.
 
     The provenance, where the numbers came from, is kept in the file's metadata; it may be empty.
     """
+    if suffix == ".gif":
+        return _animated(getattr(figure, "frames", ()) or [figure])
     told = "\n".join(map(printable, provenance.splitlines())) or None
     metadata: dict[str, dict[str, str | None]] = {
         ".png": {"Software": "attnviz", "Description": told},
@@ -170,6 +178,21 @@ def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
     buffer = BytesIO()
     with mpl.rc_context(_SETTINGS):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=DPI, metadata=kept)
+    return buffer.getvalue()
+
+
+def _animated(frames: Sequence[Figure]) -> bytes:
+    """A .gif of frames, three a second, the last for longer."""
+    from PIL import Image
+
+    images = [Image.open(BytesIO(figure_bytes(one, ".png"))).convert("RGB") for one in frames]
+    size = max(one.width for one in images), max(one.height for one in images)
+    pages = [Image.new("RGB", size, "white") for _ in images]
+    for page, image in zip(pages, images, strict=True):
+        page.paste(image)
+    buffer = BytesIO()
+    times = [*[330] * (len(pages) - 1), 1500]
+    pages[0].save(buffer, "GIF", save_all=True, append_images=pages[1:], duration=times, loop=0)
     return buffer.getvalue()
 
 

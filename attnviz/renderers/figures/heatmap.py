@@ -167,6 +167,7 @@ def heatmap(
     title: str,
     subtitle: str = "",
     divided: tuple[int | None, int | None] = (None, None),
+    limits: Limits | None = None,
 ) -> Figure:
     """One matrix of weights as a heat map.
 
@@ -189,7 +190,7 @@ def heatmap(
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
     name_room = int(points(LINE * TEXT_SIZE)) + 8
-    limits = scale_of(attention_map)
+    limits = limits or scale_of(attention_map)
     told = [note for note in (beyond(attention_map, limits), no_value(attention_map)) if note]
     frame = Frame(
         title,

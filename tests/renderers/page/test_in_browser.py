@@ -597,3 +597,25 @@ def test_several_pages_in_one_notebook_do_not_disturb_each_other(
     assert "layer 0 head 0" in first.locator("#caption").inner_text()
     assert second.locator("#caption").inner_text() == before
     assert "#" not in opened.tab.url
+
+
+def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page: Open) -> None:
+    item = random_map(2, 2, 5).main
+    maps = tuple(
+        replace(item, stream=f"step {step}", weights=np.roll(item.weights, step // 100, axis=3))
+        for step in (0, 100, 200)
+    )
+    opened = open_page(page(Attention(maps, Provenance("watched", "Toy"))))
+    opened.choose("layer", "0")
+    opened.choose("head", "1")
+    slider = opened.tab.locator('[data-switch="step"]')
+    assert (slider.get_attribute("max"), opened.tab.locator('[data-switch="stream"]').count()) == (
+        *("2", 0),
+    )
+    slider.focus()
+    for step in (100, 200):
+        opened.key("ArrowRight")
+        assert opened.text("#caption").startswith(f"step {step} · ")
+        assert opened.text("#switches").startswith(f"step {step}")
+        assert " head 1" in opened.text("#caption")
+    assert np.allclose(weights_of(opened), maps[2].weights[0, 1], atol=CLOSE)

@@ -44,6 +44,12 @@ export function showTabs(element, map, store) {
 export function showSwitches(element, page, store) {
   const { state } = store;
   const map = chosenMap(page.maps, state);
+  // A slider that is taken away while it is dragged would let go.
+  const held = /** @type {HTMLElement | null} */ (element.querySelector('input[data-switch="step"]:focus'));
+  if (held) {
+    /** @type {HTMLElement} */ (held.previousElementSibling).textContent = map.stream;
+    return;
+  }
   const parts = [
     ...mapSwitches(page.maps, map, store),
     ...headSwitches(map, store),
@@ -62,18 +68,32 @@ function mapSwitches(maps, map, store) {
   const lenses = maps.filter((item) => item.stream === map.stream);
   /** @param {PageMap} next */
   const open = (next) => store.set({ map: maps.indexOf(next), heads: "", row: -1, column: -1, zoom: "", measure: "", filter: "" });
+  const steps = streams.length > 1 && streams.every((name) => /^step \d+$/.test(name));
   return [
-    streams.length > 1
+    steps ? stepSlider(maps, streams, map, store) : streams.length > 1
       ? select("stream", streams.map((name) => [name, name]), map.stream, (name) => {
           const same = maps.find((item) => item.stream === name && item.lens === map.lens);
           open(same ?? /** @type {PageMap} */ (maps.find((item) => item.stream === name)));
         })
       : null,
     lenses.length > 1
-      ? select("lens", lenses.map((item) => [item.lens, item.lens || "weights"]), map.lens, (lens) =>
+      ? select(steps ? "stream" : "lens", lenses.map((item) => [item.lens, item.lens || "weights"]), map.lens, (lens) =>
           open(/** @type {PageMap} */ (lenses.find((item) => item.lens === lens))))
       : null,
   ];
+}
+
+/** The samples of a training run: the same heads at another step. @param {PageMap[]} maps @param {string[]} steps @param {PageMap} map @param {Store} store */
+function stepSlider(maps, steps, map, store) {
+  const slider = make("input", { type: "range", min: 0, max: steps.length - 1, step: 1, value: steps.indexOf(map.stream), "data-switch": "step" });
+  slider.setAttribute("aria-label", "step of the training run");
+  slider.addEventListener("input", () => {
+    slider.focus(); // not every browser does, and what has the focus is kept
+    const now = chosenMap(maps, store.state);
+    const next = maps.findIndex((item) => item.stream === steps[Number(slider.value)] && item.lens === now.lens);
+    if (next >= 0) store.set({ map: next, heads: spellHeads(chosenHeads(now, store.state)) });
+  });
+  return make("label", {}, [make("span", {}, [map.stream]), slider]);
 }
 
 /** @param {PageMap} map @param {Store} store */

@@ -1,0 +1,98 @@
+"""Heads over the steps of a training run: samples of one text, measured one after the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from attnviz.analyses.compare import divergences
+from attnviz.analyses.heads import measure_heads, roles_of
+from attnviz.analyses.view import describe_run
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.measures import DRIFT, HISTORY, History
+
+Head = tuple[str, str, str]
+"""Stream, layer and head by name."""
+
+
+class HistoryStudy:
+    """Samples in order of their steps; of the last one the maps are kept."""
+
+    def __init__(self) -> None:
+        self.last: Attention | None = None
+        self.roles: dict[int, dict[Head, str]] = {}
+        self.values: dict[int, dict[Head, dict[str, float]]] = {}
+        self.notes: dict[str, None] = {}
+
+    def add(self, step: int, attention: Attention) -> None:
+        """Measure one more sample, and how far its heads are from those of the one before.
+
+        In a map of blocks, a block counts as a token.
+        """
+        before = {_place(item): item for item in self.last.maps} if self.last else {}
+        self.roles[step], self.values[step] = {}, {}
+        for number, item in enumerate(attention.maps):
+            if item.is_pooled:
+                rows, columns = item.blocks
+                self._say(f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks")
+            found = measure_heads(replace(item, blocks=(1, 1), starts=(0, 0), links=()))
+            drift = self._drift(before.get(_place(item)), item)
+            # Calls of other sizes are maps of their own, which may have one stream.
+            same = [one.stream for one in attention.maps[:number]].count(item.stream)
+            stream = f"{item.stream} {same + 1}" if same else item.stream
+            for cell in np.ndindex(drift.shape):
+                values = {name: float(one.values[cell]) for name, one in found.items()}
+                uniform = {
+                    name: float(one.uniform[cell])
+                    for name, one in found.items()
+                    if one.uniform is not None
+                }
+                head = stream, item.layers[cell[0]], item.heads[cell[1]]
+                roles = roles_of(values, uniform)
+                self.roles[step][head] = roles[0].name if roles else ""
+                values[DRIFT] = float(drift[cell])
+                kept = {name: values.get(name, math.nan) for name in HISTORY}
+                self.values[step][head] = kept
+        self.last = attention
+
+    def _drift(self, before: AttentionMap | None, item: AttentionMap) -> np.ndarray:
+        if before is None or before.weights.shape != item.weights.shape:
+            if self.last is not None:
+                self._say("some maps have no fellow in the sample before: they have no drift")
+            return np.full(item.weights.shape[:2], np.nan)
+        drift, notes = divergences(before.weights, item.weights)
+        for note in notes:
+            self._say(note)
+        return drift
+
+    def _say(self, note: str) -> None:
+        self.notes[note] = None
+
+    def report(self) -> History:
+        """All samples so far; at least one."""
+        assert self.last is not None
+        heads = tuple(dict.fromkeys(head for step in self.values.values() for head in step))
+        missing = dict.fromkeys(HISTORY, math.nan)
+        first, last = min(self.values), max(self.values)
+        several = f"{len(self.values)} samples, steps {first:,} to {last:,}"
+        caption = describe_run(self.last, self.last.main)
+        return History(
+            f"{caption} · {several if first != last else f'one sample, of step {first:,}'}",
+            tuple(self.values),
+            heads,
+            tuple(tuple(of.get(head, "") for head in heads) for of in self.roles.values()),
+            {
+                name: np.array(
+                    [[of.get(head, missing)[name] for head in heads] for of in self.values.values()]
+                )
+                for name in HISTORY
+            },
+            self.last.provenance,
+            tuple(self.notes),
+        )
+
+
+def _place(item: AttentionMap) -> object:
+    return item.stream, item.layers, item.heads, item.query_tokens, item.key_tokens, item.blocks

@@ -1,0 +1,103 @@
+"""Heads over the steps of a training run: for the eye, as rows and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.text import Text
+
+from attnviz.core.measures import DRIFT, HISTORY, History
+from attnviz.renderers import Display
+from attnviz.renderers.data.heads import plain
+from attnviz.renderers.data.maps import tsv
+from attnviz.renderers.printable import UNKNOWN, printable, short_paths, shorten
+from attnviz.renderers.text.console import paragraph, shown
+from attnviz.renderers.text.table import sparkline
+from attnviz.storage.documents import dump_json
+
+SCHEMA = 1
+READING = (
+    "first sample→last; role at the last; entropy in nats, sink and previous token as shares of "
+    "attention; drift: divergence from the sample before, in nats, over the steps and at the last"
+)
+SHORTEST_NAME = 10
+"""Characters of a layer's name that are left in a narrow table."""
+BARS = 10
+
+
+def history_table(found: History, show: Display) -> str:
+    """A line a head: its role and measures in the first and in the last sample, and its drift."""
+    parts = paragraph(printable(found.caption), show.width, "bold")
+    short, common = short_paths([layer for _, layer, _ in found.heads])
+    reading = f"layers: {printable(common)}; {READING}" if common else READING
+    parts += [*paragraph(reading, show.width, "dim"), Text()]
+    several = len({stream for stream, _, _ in found.heads}) > 1
+    names = [
+        [printable(short[layer]), head, *([stream] if several else [])]
+        for stream, layer, head in found.heads
+    ]
+    columns = ["layer", "head", *(["stream"] if several else []), "role"]
+    columns += ["entropy", "sink", "previous", DRIFT]
+    top = float(np.nan_to_num(found.values[DRIFT]).max())
+    lines = []
+    for number, name in enumerate(names):
+        cells = [_ends(found.values[measure][:, number]) for measure in HISTORY[:-1]]
+        drift = np.nan_to_num(found.values[DRIFT][:, number])[1:]
+        bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
+        cells.append(f"{bars} {_digits(found.values[DRIFT][-1, number])}".strip())
+        lines.append([*name, found.roles[-1][number] or UNKNOWN, *cells])
+    widths = [max(len(line[place]) for line in [columns, *lines]) for place in range(len(columns))]
+    room = show.width - sum(widths[1:]) - 2 * len(widths[1:])
+    widths[0] = min(widths[0], max(room, SHORTEST_NAME))
+    for style, line in [("dim", columns), *(("", line) for line in lines)]:
+        cells = [
+            shorten(cell, width).ljust(width) for cell, width in zip(line, widths, strict=True)
+        ]
+        parts.append(Text("  ".join(cells).rstrip(), style, no_wrap=True))
+    return shown(parts, show)
+
+
+def _ends(values: NDArray[np.float64]) -> str:
+    first, last = (UNKNOWN if np.isnan(one) else f"{one:.2f}" for one in (values[0], values[-1]))
+    return first if first == last else f"{first}→{last}"
+
+
+def _digits(value: float) -> str:
+    return UNKNOWN if np.isnan(value) else f"{value:.4f}"
+
+
+def history_tsv(found: History) -> str:
+    """A line for each step and head; empty where there is no value."""
+    lines: list[tuple[str, ...]] = [("step", "stream", "layer", "head", "role", *HISTORY)]
+    for place, step in enumerate(found.steps):
+        for number, head in enumerate(found.heads):
+            numbers = (plain(float(found.values[name][place, number])) for name in HISTORY)
+            lines.append((str(step), *head, found.roles[place][number], *numbers))
+    return tsv(lines)
+
+
+def history_json(found: History) -> str:
+    """{"schema", "caption", "steps", "heads": [{"stream", "layer", "head", "roles", …}], …}."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": "history",
+        "caption": found.caption,
+        "steps": found.steps,
+        "heads": [
+            {
+                **dict(zip(("stream", "layer", "head"), head, strict=True)),
+                "roles": [of_step[number] or None for of_step in found.roles],
+                **{
+                    name: [None if np.isnan(one) else one for one in values[:, number].tolist()]
+                    for name, values in found.values.items()
+                },
+            }
+            for number, head in enumerate(found.heads)
+        ],
+        "notes": found.notes,
+        "provenance": asdict(found.provenance),
+    }
+    return dump_json(document) + "\n"

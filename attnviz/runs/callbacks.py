@@ -1,0 +1,301 @@
+"""A training run watched: every so many steps one fixed batch is read, measured, kept and logged.
+
+`Recorder` is for a loop of one's own, `AttentionCallback` for transformers' Trainer and
+`LightningCallback` for Lightning, each made when it is first asked for. None of them changes the
+run: it keeps its random state, its modes, its gradients and its bits.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnviz.analyses.history import HistoryStudy
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.runs.watching import watch
+from attnviz.storage.archive import dump_archive
+from attnviz.storage.matrices import read_bytes
+from attnviz.storage.saved import read_any
+from attnviz.storage.writing import output_errors, write_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PICTURE = "attention/heads"
+"""What the picture of all heads is logged as; measures are attention/MEASURE/LAYER.HEAD."""
+INNER = ("tb_writer", "_wandb", "_ml_flow")
+"""Where the integrations of transformers' Trainer hold what they log to."""
+
+
+class Recorder:
+    """Reads a probe batch every so many steps: maps into a folder, measures to the run's loggers.
+
+    Of a run in several processes one has a recorder, and a model whose parameters are sharded over
+    them cannot be sampled.
+
+    Args:
+        model: an `nn.Module`, called in evaluation mode as model(**probe_batch) of a mapping,
+            model(*probe_batch) of a tuple or list, else model(probe_batch).
+        probe_batch: the same at every sample; its tensors are moved to the model's device.
+        folder: where each sample becomes step-00000100.npz. A run that is resumed goes on in its
+            own: samples of later steps stay until the run comes to them again and replaces them.
+        every: steps from one sample to the next; steps that it does not divide do nothing.
+        max_size: tokens a side of a map at most; longer ones are kept and measured in blocks.
+        only: patterns of module paths, as `watch` takes them.
+        tokens: names for queries and keys.
+        batch: which item of the probe batch is read.
+        call: what runs the model instead: call(model, probe_batch).
+        loggers: a SummaryWriter, a run of Weights & Biases, mlflow, a logger of Lightning, or a
+            trainer that has some; or a list of these. None: the open runs of Weights & Biases and
+            MLflow. A step's scalars join what is logged there next.
+
+    Raises:
+        UsageError: an option out of its range.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a caller may choose, by name
+        self,
+        model: Any,
+        probe_batch: Any,
+        folder: str | Path,
+        *,
+        every: int = 100,
+        max_size: int = 256,
+        only: str | Sequence[str] | None = None,
+        tokens: Sequence[str] | None = None,
+        batch: int = 0,
+        call: Callable[[Any, Any], Any] | None = None,
+        loggers: Any = None,
+    ) -> None:
+        if every < 1:
+            raise UsageError(f"every={every} is too small: 1 or more")
+        self.model, self.probe, self.folder, self.every = model, probe_batch, Path(folder), every
+        self.wanted: dict[str, Any] = {
+            "max_size": max_size,
+            "only": only,
+            "tokens": tokens,
+            "batch": batch,
+        }
+        self.call, self.loggers = call or _call, loggers
+        self.study = HistoryStudy()
+        self.done: int | None = None
+
+    def step(self, number: int) -> Path | None:
+        """Take a sample if the step is due; answers its file.
+
+        Raises:
+            AttnvizError: the first sample could not be taken. Of a later one a warning says why.
+        """
+        if number % self.every or number == self.done:
+            return None
+        try:
+            if self.done is None:
+                self._resume(number)
+            return self._sample(number)
+        except AttnvizError as error:
+            if self.done is None:
+                raise
+            warnings.warn(f"no sample at step {number:,}: {error}", stacklevel=2)
+            return None
+        finally:
+            self.done = number
+
+    def _resume(self, number: int) -> None:
+        with output_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        there = sample_files(self.folder)
+        later = [step for step in there if step > number]
+        if later:
+            warnings.warn(
+                f"'{self.folder}' holds samples of later steps (to {later[-1]:,}) of an earlier "
+                "run: each stays until this run replaces it",
+                stacklevel=3,
+            )
+        if earlier := [step for step in there if step < number]:
+            self.study.add(earlier[-1], read_sample(there[earlier[-1]]))
+
+    def _sample(self, number: int) -> Path:
+        import torch
+
+        device = next((one.device for one in self.model.parameters()), torch.device("cpu"))
+        with _undisturbed(self.model, device), watch(self.model, eager=True, **self.wanted) as seen:
+            self.call(self.model, _on(device, self.probe))
+        result = seen.attention()
+        settings = {**result.provenance.settings, "step": number}
+        about = replace(result.provenance, settings=settings)
+        result = replace(result, id=f"step {number}", provenance=about)
+        self.study.add(number, result)
+        path = self.folder / f"step-{number:08d}.npz"
+        write_file(path, dump_archive([result]))
+        if loggers := open_loggers(self.loggers):
+            figure = result.grid()
+            for logger in loggers:
+                _log(logger, number, self._scalars(number), figure)
+        return path
+
+    def _scalars(self, number: int) -> dict[str, float]:
+        found = self.study.values[number]
+        several = len({stream for stream, _, _ in found}) > 1
+        named = {
+            f"attention/{name}/{f'{stream}/' if several else ''}{layer}.{head}": value
+            for (stream, layer, head), values in found.items()
+            for name, value in values.items()
+            if not isnan(value)
+        }
+        # MLflow allows no other characters.
+        return {re.sub(r"[^\w. /-]", "_", name): value for name, value in named.items()}
+
+
+def _call(model: Any, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, tuple | list) else model(batch)
+
+
+def _on(device: Any, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return {name: _on(device, one) for name, one in batch.items()}
+    if isinstance(batch, tuple | list):
+        return [_on(device, one) for one in batch]
+    return batch.to(device) if hasattr(batch, "to") else batch
+
+
+@contextmanager
+def _undisturbed(model: Any, device: Any) -> Iterator[None]:
+    """Evaluation without gradients; behind it modes and random state are what they were."""
+    import torch
+
+    modes = {part: part.training for part in model.modules()}
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+        for part in modes:
+            part.training = False
+        try:
+            yield
+        finally:
+            for part, training in modes.items():
+                part.training = training
+
+
+def open_loggers(given: Any) -> list[Any]:
+    """What can be logged to now, of what was given for it."""
+    if given is None:
+        wandb, mlflow = map(sys.modules.get, ("wandb", "mlflow"))
+        running = getattr(mlflow, "active_run", lambda: None)()
+        return [one for one in (getattr(wandb, "run", None), running and mlflow) if one]
+    if hasattr(given, "callback_handler"):  # transformers' Trainer
+        given = given.callback_handler.callbacks
+    given = getattr(given, "loggers", given)  # Lightning's
+    found = []
+    for one in given if isinstance(given, list | tuple) else [given]:
+        inner = next((name for name in INNER if hasattr(one, name)), None)
+        found.append(getattr(one, inner) if inner else one)
+    known = ("add_scalar", "log_metrics", "log")
+    return [one for one in found if any(hasattr(one, name) for name in known)]
+
+
+def _log(logger: Any, step: int, values: Mapping[str, float], figure: Figure) -> None:
+    """Log to a SummaryWriter, a run of Weights & Biases, mlflow or a logger of Lightning."""
+    inner = getattr(logger, "experiment", None)  # what a logger of Lightning stands before
+    if hasattr(logger, "add_scalar"):
+        for name, value in values.items():
+            logger.add_scalar(name, value, step)
+    elif hasattr(logger, "log_metrics"):
+        logger.log_metrics(dict(values), step=step)
+    else:  # the run counts its steps in its own way, and says when one is complete
+        image = getattr(sys.modules.get("wandb"), "Image", lambda figure: figure)
+        logger.log({**values, "attention/step": step, PICTURE: image(figure)}, commit=False)
+    writer = inner or logger
+    if hasattr(writer, "add_figure"):
+        writer.add_figure(PICTURE, figure, step)
+    elif hasattr(writer, "log_figure"):
+        run = [logger.run_id] if inner else []
+        writer.log_figure(*run, figure, f"{PICTURE}-{step:08d}.png")
+    elif hasattr(logger, "log_image"):
+        logger.log_image(PICTURE, [figure], step)
+
+
+class _Callback:
+    def __init__(self, probe_batch: Any, folder: str | Path, **options: Any) -> None:
+        self.given, self.options = (probe_batch, folder), options
+        Recorder(None, probe_batch, folder, **options)  # what is wrong with them is said at once
+        self.recorder: Recorder | None = None
+
+    def begin(self, model: Any, step: int, **options: Any) -> None:
+        self.recorder = Recorder(model, *self.given, **{**options, **self.options})
+        self.recorder.step(step)
+
+    def reached(self, step: int) -> None:
+        if self.recorder is not None:
+            self.recorder.step(step)
+
+
+class _OfTrainer(_Callback):
+    """The options are those of `Recorder`; `loggers` may be the Trainer."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **about: Any) -> None:
+        if state.is_world_process_zero:
+            self.begin(about["model"], state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **about: Any) -> None:
+        self.reached(state.global_step)
+
+
+class _OfLightning(_Callback):
+    """The options are those of `Recorder`; it logs to the loggers of the Lightning trainer."""
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        if trainer.is_global_zero:
+            self.begin(module, trainer.global_step, loggers=trainer)
+
+    def on_train_batch_end(self, trainer: Any, module: Any, *about: Any) -> None:
+        self.reached(trainer.global_step)
+
+
+CLASSES: dict[str, tuple[type, tuple[str, ...], str]] = {
+    "AttentionCallback": (_OfTrainer, ("transformers",), "TrainerCallback"),
+    "LightningCallback": (_OfLightning, ("lightning.pytorch", "pytorch_lightning"), "Callback"),
+}
+"""The classes made on first use: what they do, and the packages that may have their base."""
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in CLASSES:
+        raise AttributeError(f"module 'attnviz.runs.callbacks' has no attribute '{name}'")
+    events, packages, base = CLASSES[name]
+    # A program that has imported one of several packages means that one.
+    for package in sorted(packages, key=lambda one: one not in sys.modules):
+        try:
+            bases = events, getattr(import_module(package), base)
+        except ImportError:
+            continue
+        about = {"__doc__": events.__doc__, "__module__": __name__}
+        return globals().setdefault(name, type(name, bases, about))
+    raise UsageError(f"{name} needs {' or '.join(packages)}: install it first")
+
+
+def sample_files(folder: Path) -> dict[int, Path]:
+    """The samples in a folder by step, in order."""
+    found = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
+    return dict(sorted((int(one[1]), folder / one[0]) for one in found if one))
+
+
+def read_sample(path: Path) -> Attention:
+    """The maps of one sample.
+
+    Raises:
+        InputError: the file holds something else.
+    """
+    found = list(read_any(read_bytes(path), f"'{path}'"))
+    if len(found) != 1:
+        raise InputError(f"'{path}' holds {len(found)} texts: a sample is one")
+    return found[0]

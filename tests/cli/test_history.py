@@ -1,0 +1,239 @@
+"""`attnviz history`: heads over the steps of a training run, of samples in a folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import attnviz as package
+from attnviz.analyses.history import HistoryStudy
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import AttnvizError
+from attnviz.renderers.figures.history import history_figure
+from attnviz.renderers.printable import short_paths
+from attnviz.storage.archive import dump_archive
+from tests.invoke import attnviz
+
+TOKENS = tuple(map(Token, "abcde"))
+NAMES = ("body.0.attend", "body.1.attend")
+
+
+def sample(step: int, *, streams: tuple[str, ...] = ("self",), heads: int = 2) -> Attention:
+    """Softmax of random scores; head 1 of layer 0 comes to look at the token before."""
+    generator = np.random.default_rng(step)
+    maps = []
+    for stream in streams:
+        scores = generator.normal(size=(2, heads, 5, 5)) / 2
+        scores[0, 1] += np.eye(5, k=-1) * step / 20
+        weights = np.exp(scores)
+        weights /= weights.sum(-1, keepdims=True)
+        maps.append(AttentionMap(stream, TOKENS, TOKENS, weights, layers=NAMES))
+    return Attention(tuple(maps), Provenance("watched", "Toy"), id=f"step {step}")
+
+
+def folder_of(place: Path, *samples: Attention) -> Path:
+    place.mkdir(exist_ok=True)
+    for one in samples:
+        number = int(one.id.removeprefix("step "))
+        (place / f"step-{number:08d}.npz").write_bytes(dump_archive([one]))
+    return place
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    return folder_of(tmp_path / "samples", *map(sample, (0, 50, 100)))
+
+
+def divergence(p: np.ndarray, q: np.ndarray) -> float:
+    """Jensen and Shannon's, mean over rows, by hand."""
+
+    def entropy(row: np.ndarray) -> float:
+        return float(-sum(one * np.log(one) for one in row if one > 0))
+
+    rows = [
+        entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2
+        for a, b in zip(p.astype(float), q.astype(float), strict=True)
+    ]
+    return float(np.mean(rows))
+
+
+def test_a_line_of_data_stands_for_each_step_and_head(samples: Path) -> None:
+    header, *rows = attnviz("history", samples, "-f", "tsv", "-q").rows
+    assert header == [
+        *("step", "stream", "layer", "head", "role", "entropy", "sink", "previous-token", "drift"),
+    ]
+    assert len(rows) == 3 * 4
+    assert [row[8] for row in rows[:4]] == [""] * 4  # nothing to drift from
+    for place, (step, before) in enumerate(((50, 0), (100, 50))):
+        for row in rows[4 * (place + 1) : 4 * (place + 2)]:
+            assert (row[0], row[1]) == (str(step), "self")
+            cell = NAMES.index(row[2]), int(row[3])
+            wanted = divergence(sample(before).weights[cell], sample(step).weights[cell])
+            assert float(row[8]) == pytest.approx(wanted, abs=1e-5)
+            own = sample(step).weights[cell]
+            assert float(row[7]) == pytest.approx(np.mean(np.diag(own, -1)), abs=1e-5)
+    roles = {(row[0], row[2], row[3]): row[4] for row in rows}
+    assert roles["0", NAMES[0], "1"] == ""
+    assert roles["100", NAMES[0], "1"] == "previous-token"
+
+
+def test_the_document_holds_the_same_by_head(samples: Path) -> None:
+    document = attnviz("history", samples, "-f", "json", "-q").json()
+    rows = attnviz("history", samples, "-f", "tsv", "-q").rows[1:]
+    assert (document["kind"], document["steps"]) == ("history", [0, 50, 100])
+    for number, head in enumerate(document["heads"]):
+        own = rows[number::4]
+        assert [row[2:4] for row in own] == [[head["layer"], head["head"]]] * 3
+        assert [row[4] or None for row in own] == head["roles"]
+        assert head["drift"][0] is None
+        assert [float(row[5]) for row in own] == pytest.approx(head["entropy"], rel=1e-5)
+        assert [float(row[8]) for row in own[1:]] == pytest.approx(head["drift"][1:], rel=1e-5)
+
+
+def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples: Path) -> None:
+    text = attnviz("history", samples).text
+    assert "Toy · self · 2 layers × 2 heads · 3 samples, steps 0 to 100" in text
+    assert "layers: body.*.attend" in text
+    line = next(line for line in text.splitlines() if line.startswith("0      1"))
+    assert re.search(r"previous-token  \d\.\d\d→\d\.\d\d", line)
+    assert re.search(r"[▁-█]{2} 0\.\d{4}$", line)
+    assert max(map(len, text.splitlines())) <= 80
+    cut = attnviz("history", samples, "--max-rows", 1).text
+    assert "-f tsv and -f json have them as data" in cut
+
+
+def test_paths_lose_what_all_share_and_nothing_more() -> None:
+    assert short_paths(["a.0.x", "a.1.x", "a.10.x"]) == (
+        {"a.0.x": "0", "a.1.x": "1", "a.10.x": "10"},
+        "a.*.x",
+    )
+    assert short_paths(["a.b", "a.b.c"]) == ({"a.b": "b", "a.b.c": "b.c"}, "a.*")
+    for alone in (["0", "1"], ["a.b"], ["a.b", "c.d"]):
+        assert short_paths(alone) == ({name: name for name in alone}, "")
+
+
+def test_parts_are_chosen_as_elsewhere(samples: Path, tmp_path: Path) -> None:
+    rows = attnviz("history", samples, "--layer", 1, "--head", 0, "-f", "tsv", "-q").rows[1:]
+    assert [row[2:4] for row in rows] == [[NAMES[1], "0"]] * 3
+    assert attnviz("history", samples, "--layer", 2).mistake == (
+        "layer 2 does not exist: Toy (self) has 2 layers, body.0.attend, body.1.attend"
+    )
+    two = folder_of(tmp_path / "two", *(sample(n, streams=("self", "cross")) for n in (0, 5)))
+    rows = attnviz("history", two, "--stream", "cross", "-f", "tsv", "-q").rows[1:]
+    assert {row[1] for row in rows} == {"cross"}
+    assert "stream" in attnviz("history", two).text.splitlines()[5]
+    assert attnviz("history", two, "--stream", "none").status == 2
+
+
+def test_drift_above_a_limit_fails_in_the_words_of_compare(samples: Path) -> None:
+    files = [samples / f"step-{step:08d}.npz" for step in (50, 100)]
+    compared = attnviz("compare", *files, "-f", "none", "-q", "--fail-above", 0.001)
+    done = attnviz("history", samples, "-f", "none", "-q", "--fail-above", 0.001)
+    assert (done.status, done.mistake) == (1, compared.mistake)
+    assert "4 of 4 heads differ by more than 0.001 nats: layer body." in done.mistake
+    assert attnviz("history", samples, "-q", "--fail-above", 0.69).status == 0
+
+
+def test_a_folder_without_samples_and_a_single_sample_are_said(tmp_path: Path) -> None:
+    done = attnviz("history", tmp_path / "none")
+    assert (done.status, done.mistake) == (1, f"there is no folder '{tmp_path / 'none'}'")
+    assert (
+        "holds no samples: they are named step-00000100.npz" in attnviz("history", tmp_path).mistake
+    )
+    one = folder_of(tmp_path, sample(100))
+    assert "one sample, of step 100" in attnviz("history", one).text
+    done = attnviz("history", one, "--fail-above", 0.1)
+    assert (done.status, done.mistake) == (2, "--fail-above compares two samples, and there is one")
+    (one / "step-00000200.npz").write_bytes(b"no archive")
+    assert attnviz("history", one).status == 1
+
+
+def test_a_head_that_is_not_in_every_sample_has_no_value_there(tmp_path: Path) -> None:
+    place = folder_of(tmp_path, sample(0), sample(1, heads=3))
+    done = attnviz("history", place, "-f", "json")
+    heads = done.json()["heads"]
+    assert (len(heads), heads[-1]["head"]) == (6, "2")
+    assert heads[-1]["entropy"][0] is None
+    assert all(head["drift"] == [None, None] for head in heads)
+    assert "some maps have no fellow in the sample before: they have no drift" in done.err
+
+
+def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path: Path) -> None:
+    place = folder_of(tmp_path, sample(9), sample(10))
+    (place / "step-100000000.npz").write_bytes(dump_archive([sample(3)]))
+    (place / "step-x.npz").write_bytes(b"")
+    assert attnviz("history", place, "-f", "json", "-q").json()["steps"] == [9, 10, 100_000_000]
+
+
+# --- pictures and the page
+
+
+def test_a_picture_shows_each_head_with_its_lines_and_roles(samples: Path, tmp_path: Path) -> None:
+    study = HistoryStudy()
+    for step in (0, 50, 100):
+        study.add(step, sample(step))
+    axes = history_figure(study.report()).axes[0]
+    drawn = [item.get_label() for item in axes.collections]
+    assert (drawn.count("head"), drawn.count("entropy"), drawn.count("drift")) == (4, 4, 4)
+    words = {text.get_text() for text in axes.texts}
+    assert {"previous-token", "no role", "step 0", "100"} <= words
+    assert attnviz("history", samples, "--plot", tmp_path / "p.png", "-f", "none").status == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_gif_has_a_frame_for_each_sample(samples: Path, tmp_path: Path) -> None:
+    file = tmp_path / "one.gif"
+    assert attnviz("history", samples, "--gif", file, "-f", "none", "-q").status == 0
+    with Image.open(file) as found:
+        assert (found.format, found.n_frames) == ("GIF", 3)  # type: ignore[attr-defined]
+    for option, name, allowed in (("--gif", "a.png", ".gif"), ("--plot", "a.gif", ".png, .svg")):
+        done = attnviz("history", samples, option, tmp_path / name)
+        assert (done.status, f"names no picture: end it in {allowed}" in done.mistake) == (2, True)
+    same = attnviz("history", samples, "--gif", file, "--html", file.with_suffix(".html"), "-q")
+    assert same.status == 0
+
+
+def test_the_page_has_a_stream_for_each_step(samples: Path, tmp_path: Path) -> None:
+    assert attnviz("history", samples, "--html", tmp_path / "h.html", "-q").status == 0
+    page = (tmp_path / "h.html").read_text("utf-8")
+    found = re.search(r'id="document">(.*?)</script>', page)
+    assert found is not None
+    maps = json.loads(found[1])["maps"]
+    assert [(one["stream"], one["lens"]) for one in maps] == [
+        *(("step 0", ""), ("step 50", ""), ("step 100", "")),
+    ]
+
+
+# --- Python
+
+
+def test_python_has_the_report_its_pictures_and_its_rows(samples: Path, tmp_path: Path) -> None:
+    found = package.history(samples)
+    assert found.value.steps == (0, 50, 100)
+    assert found.value.values["drift"].shape == (3, 4)
+    assert found.to_rows()[0]["layer"] == NAMES[0]
+    assert found.picture().axes
+    moving = found.picture("gif", tmp_path / "a.gif")
+    assert len(moving.frames) == 3
+    with Image.open(tmp_path / "a.gif") as image:
+        assert image.n_frames == 3  # type: ignore[attr-defined]
+    with pytest.raises(AttnvizError, match=r"heads differ by more than 0.001 nats"):
+        package.history(samples, fail_above=0.001)
+
+
+def test_blocks_count_as_tokens_and_a_note_says_so(tmp_path: Path) -> None:
+    def pooled(step: int) -> Attention:
+        whole = sample(step)
+        (item,) = whole.maps
+        return replace(whole, maps=(replace(item, blocks=(4, 4)),))
+
+    done = attnviz("history", folder_of(tmp_path / "p", pooled(0), pooled(9)), "-f", "tsv")
+    single = attnviz("history", folder_of(tmp_path / "s", sample(0), sample(9)), "-f", "tsv")
+    assert done.out == single.out
+    assert "maps hold blocks of 4 × 4 tokens: measures are of blocks" in done.err

@@ -1,0 +1,472 @@
+"""A training run that is sampled: what is kept and logged, and that the run is as without it."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from attnviz import callbacks, load, watch
+from attnviz.core.errors import AttentionError, UsageError
+from attnviz.runs.callbacks import Recorder, open_loggers, sample_files
+
+TOKENS, LENGTH = 9, 6
+PROBE = torch.arange(LENGTH)[None]
+
+
+class Small(nn.Module):
+    """Two layers of two heads, with dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens = nn.Embedding(TOKENS, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+        self.out = nn.Linear(8, TOKENS)
+
+    def forward(self, ids: Any, labels: Any = None) -> Any:
+        scores = self.out(self.encoder(self.tokens(ids)))
+        if labels is None:
+            return scores
+        return {"loss": nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten())}
+
+
+def train(model: nn.Module, steps: range, recorder: Any = None) -> list[float]:
+    """A plain loop; answers its losses."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for step in steps:
+        if recorder is not None:
+            recorder.step(step)
+        ids = torch.randint(TOKENS, (4, LENGTH))
+        loss = model(ids, ids.roll(1, 1))["loss"]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def run(folder: Path, steps: range = range(5), every: int = 2, **options: Any) -> Recorder:
+    model = Small()
+    recorder = Recorder(model, PROBE, folder, every=every, **options)
+    train(model, steps, recorder)
+    return recorder
+
+
+def test_a_sampled_run_is_the_bare_run_to_the_bit(tmp_path: Path) -> None:
+    bare, sampled = Small(), Small()
+    sampled.encoder.layers[0].eval()  # a part may be in a mode of its own
+    bare.encoder.layers[0].eval()
+    losses = []
+    for model in (bare, sampled):
+        torch.manual_seed(1)
+        recorder = Recorder(model, PROBE, tmp_path, every=1) if model is sampled else None
+        losses.append(train(model, range(4), recorder))
+        losses.append([torch.rand(()).item()])
+    assert losses[:2] == losses[2:]
+    for one, other in zip(bare.parameters(), sampled.parameters(), strict=True):
+        assert torch.equal(one, other)
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.equal(one.grad, other.grad)
+    assert [part.training for part in bare.modules()] == [
+        part.training for part in sampled.modules()
+    ]
+    assert torch.is_grad_enabled()
+
+
+def test_a_sample_is_what_watching_the_model_at_that_step_shows(tmp_path: Path) -> None:
+    model = Small()
+    train(model, range(3))
+    path = Recorder(model, PROBE, tmp_path / "new" / "samples", every=3, tokens="abcdef").step(3)
+    assert path is not None
+    assert path.relative_to(tmp_path).as_posix() == "new/samples/step-00000003.npz"
+    (sample,) = load(path)
+    with watch(model.eval(), tokens="abcdef") as seen, torch.no_grad():
+        model(PROBE)
+    assert np.array_equal(sample.weights, seen.attention().weights)
+    assert sample.tokens == tuple("abcdef")
+    assert (sample.id, sample.provenance.settings["step"]) == ("step 3", 3)
+
+
+def test_steps_in_between_and_the_same_step_again_do_nothing(tmp_path: Path) -> None:
+    recorder = Recorder(Small(), PROBE, tmp_path, every=2)
+    assert [recorder.step(step) is not None for step in (0, 0, 1, 2, 2, 3, 4)] == [
+        *(True, False, False, True, False, False, True),
+    ]
+    assert [*sample_files(tmp_path)] == [0, 2, 4]
+
+
+def entropy(row: np.ndarray) -> float:
+    return -sum(p * math.log(p) for p in row.astype(float) if p > 0)
+
+
+def test_measures_and_drift_are_those_of_a_slow_loop(tmp_path: Path) -> None:
+    recorder = run(tmp_path, range(5))
+    (before,), (after,) = (load(path) for path in [*sample_files(tmp_path).values()][-2:])
+    found = recorder.study.values[4]
+    assert len(found) == 4
+    for (_, layer, head), values in found.items():
+        place = after.main.layers.index(layer), after.main.heads.index(head)
+        p, q = before.weights[place].astype(float), after.weights[place].astype(float)
+        p, q = p / p.sum(-1, keepdims=True), q / q.sum(-1, keepdims=True)
+        drift = [
+            entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2 for a, b in zip(p, q, strict=True)
+        ]
+        assert values["drift"] == pytest.approx(np.mean(drift), abs=1e-6)
+        assert values["drift"] > 0
+        assert values["entropy"] == pytest.approx(np.mean([entropy(row) for row in q]), abs=1e-5)
+        before_it = [q[row, row - 1] for row in range(1, LENGTH)]
+        assert values["previous-token"] == pytest.approx(np.mean(before_it), abs=1e-5)
+        assert values["sink"] == pytest.approx(q.mean(0).max(), abs=1e-5)
+    assert all(math.isnan(values["drift"]) for values in recorder.study.values[0].values())
+
+
+def test_long_maps_are_kept_and_measured_in_blocks_and_it_is_said(tmp_path: Path) -> None:
+    recorder = run(tmp_path, range(3), max_size=3)
+    (sample,) = load(tmp_path / "step-00000002.npz")
+    assert (sample.main.blocks, sample.weights.shape) == ((2, 2), (2, 2, 3, 3))
+    report = recorder.study.report()
+    assert "maps hold blocks of 2 × 2 tokens: measures are of blocks" in report.notes
+    wide = [entropy(row) for row in sample.weights[0, 0]]
+    assert report.values["entropy"][-1, 0] == pytest.approx(np.mean(wide), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("probe", "call"),
+    [
+        (PROBE, None),
+        ({"ids": PROBE}, None),
+        ((PROBE, None), None),
+        ("ids", lambda model, batch: model(PROBE)),
+    ],
+)
+def test_a_probe_is_called_as_its_kind_says(probe: Any, call: Any, tmp_path: Path) -> None:
+    model = Small()
+    paths = [
+        Recorder(model, *given, every=1).step(0)
+        for given in ((PROBE, tmp_path / "a"), (probe, tmp_path / "b"))
+        if given[0] is PROBE or call is None
+    ]
+    if call is not None:
+        paths.append(Recorder(model, probe, tmp_path / "b", every=1, call=call).step(0))
+    first, second = (load(path)[0] for path in paths if path is not None)
+    assert np.array_equal(first.weights, second.weights)
+
+
+# --- runs that go on, and samples that fail
+
+
+def test_a_run_that_is_resumed_goes_on_in_its_folder(tmp_path: Path) -> None:
+    run(tmp_path, range(7))
+    assert [*sample_files(tmp_path)] == [0, 2, 4, 6]
+    model = Small()
+    later = Recorder(model, PROBE, tmp_path, every=2)
+    with pytest.warns(UserWarning, match=r"holds samples of later steps \(to 6\) of an earlier"):
+        later.step(4)
+    # Its drift is from the sample of the run before.
+    assert all(values["drift"] > 0 for values in later.study.values[4].values())
+    assert [*sample_files(tmp_path)] == [0, 2, 4, 6]
+    (sample,) = load(tmp_path / "step-00000004.npz")
+    (first,) = load(tmp_path / "step-00000000.npz")
+    assert np.array_equal(sample.weights, first.weights)  # the same fresh model
+
+
+def test_another_probe_than_before_has_no_drift_and_it_is_said(tmp_path: Path) -> None:
+    run(tmp_path, range(1))
+    other = Recorder(Small(), PROBE[:, :4], tmp_path, every=2)
+    other.step(2)
+    assert all(math.isnan(values["drift"]) for values in other.study.values[2].values())
+    assert any("have no drift" in note for note in other.study.notes)
+
+
+def test_what_cannot_be_sampled_fails_at_once_and_later_only_warns(tmp_path: Path) -> None:
+    with pytest.raises(AttentionError, match="no attention was seen"):
+        Recorder(nn.Linear(2, 2), torch.ones(1, 2), tmp_path, every=1).step(0)
+    model = Small()
+    recorder = Recorder(model, PROBE, tmp_path, every=1)
+    recorder.step(0)
+    torch.nn.init.constant_(model.encoder.layers[0].self_attn.in_proj_weight, math.nan)
+    torch.nn.init.constant_(model.encoder.layers[1].self_attn.in_proj_weight, math.nan)
+    with pytest.warns(UserWarning, match="no sample at step 1: .* is NaN or infinite"):
+        assert recorder.step(1) is None
+    assert model.training
+    assert [*sample_files(tmp_path)] == [0]
+    with pytest.raises(UsageError, match="every=0 is too small: 1 or more"):
+        Recorder(model, PROBE, tmp_path, every=0)
+
+
+# --- loggers
+
+
+class Writer:
+    """SummaryWriter, as far as it is used."""
+
+    def __init__(self) -> None:
+        self.scalars: dict[str, tuple[float, int]] = {}
+        self.figures: dict[str, tuple[Any, int]] = {}
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        self.scalars[tag] = value, step
+
+    def add_figure(self, tag: str, figure: Any, step: int) -> None:
+        self.figures[tag] = figure, step
+
+
+class Wandb:
+    """A run of Weights & Biases."""
+
+    def __init__(self) -> None:
+        self.logged: list[tuple[dict[str, Any], bool]] = []
+
+    def log(self, values: dict[str, Any], commit: bool = True) -> None:
+        self.logged.append((values, commit))
+
+
+class Mlflow:
+    """The module mlflow."""
+
+    def __init__(self) -> None:
+        self.metrics: list[tuple[dict[str, float], int]] = []
+        self.files: list[str] = []
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        self.metrics.append((metrics, step))
+
+    def log_figure(self, figure: Any, artifact_file: str) -> None:
+        self.files.append(artifact_file)
+
+
+class OfLightning:
+    """A logger of Lightning before one of the others."""
+
+    run_id = "a"
+
+    def __init__(self, experiment: Any, *, images: bool = False) -> None:
+        self.experiment, self.metrics, self.images = experiment, list[Any](), list[Any]()
+        if images:
+            self.log_image = lambda key, images, step: self.images.append((key, step))
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        self.metrics.append((metrics, step))
+
+
+NAME = "attention/drift/encoder.layers.0.self_attn.1"
+
+
+def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path: Path) -> None:
+    client = SimpleNamespace(log_figure=lambda run, figure, file: client.files.append((run, file)))
+    client.files = []
+    lightning = [
+        OfLightning(Writer()),
+        OfLightning(client),
+        OfLightning(SimpleNamespace(), images=True),
+    ]
+    writer, wandb, mlflow = Writer(), Wandb(), Mlflow()
+    recorder = run(tmp_path, range(3), loggers=[writer, wandb, mlflow, *lightning])
+    values = recorder.study.values[2]
+    drift = values["self", "encoder.layers.0.self_attn", "1"]["drift"]
+    assert writer.scalars[NAME] == (drift, 2)
+    assert len(writer.scalars) == 4 * 4
+    assert writer.figures["attention/heads"][1] == 2
+    assert writer.figures["attention/heads"][0]._repr_png_()[:4] == b"\x89PNG"
+    (first, _), (second, commit) = wandb.logged
+    assert (second[NAME], second["attention/step"], commit) == (drift, 2, False)
+    assert "attention/heads" in second
+    assert NAME not in first  # there was nothing to drift from
+    assert not any(math.isnan(one) for one in list(first.values()) if isinstance(one, float))
+    assert [step for _, step in mlflow.metrics] == [0, 2]
+    assert mlflow.files == ["attention/heads-00000000.png", "attention/heads-00000002.png"]
+    for logger in lightning:
+        assert logger.metrics[1] == (mlflow.metrics[1][0], 2)
+    assert lightning[0].experiment.figures["attention/heads"][1] == 2
+    assert client.files[0] == ("a", "attention/heads-00000000.png")
+    assert lightning[2].images == [("attention/heads", 0), ("attention/heads", 2)]
+
+
+def test_names_are_of_characters_that_mlflow_allows(tmp_path: Path) -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            once = self.attend(x, x, x)[0]
+            return self.attend(x, once[:, :3], once[:, :3])[0]
+
+    mlflow = Mlflow()
+    Recorder(Twice(), torch.randn(1, 4, 8), tmp_path, every=1, loggers=mlflow).step(0)
+    names = list(mlflow.metrics[0][0])
+    assert all(re.fullmatch(r"[\w. /-]+", name) for name in names)
+    assert len({name.split("/")[2] for name in names}) == 2  # a stream each
+
+
+def test_loggers_are_found_where_a_run_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_loggers(None) == []
+    wandb, mlflow = ModuleType("wandb"), ModuleType("mlflow")
+    wandb.run, mlflow.active_run = Wandb(), lambda: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    assert open_loggers(None) == [wandb.run]
+    mlflow.active_run = lambda: "a run"  # type: ignore[attr-defined]
+    assert open_loggers(None) == [wandb.run, mlflow]
+    writer = Writer()
+    integrations = [
+        SimpleNamespace(),
+        SimpleNamespace(tb_writer=writer),
+        SimpleNamespace(_wandb=wandb.run),
+        SimpleNamespace(tb_writer=None),
+    ]
+    trainer = SimpleNamespace(callback_handler=SimpleNamespace(callbacks=integrations))
+    assert open_loggers(trainer) == [writer, wandb.run]
+    assert open_loggers(SimpleNamespace(loggers=[writer])) == [writer]
+    assert open_loggers([]) == []
+
+
+def test_tensorboard_takes_what_is_logged(tmp_path: Path) -> None:
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    with tensorboard.SummaryWriter(str(tmp_path / "logs")) as writer:
+        run(tmp_path / "samples", range(3), loggers=writer)
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = reader.EventAccumulator(str(tmp_path / "logs")).Reload()
+    assert [one.step for one in events.Scalars(NAME)] == [2]
+    assert [one.step for one in events.Images("attention/heads")] == [0, 2]
+
+
+# --- trainers
+
+
+def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path: Path) -> None:
+    # The Trainer's own handler calls it; the Trainer itself needs accelerate.
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_callback import CallbackHandler
+
+    callback = callbacks.AttentionCallback(PROBE, tmp_path, every=2)
+    assert isinstance(callback, TrainerCallback)
+    assert callbacks.AttentionCallback is type(callback)
+    model = Small()
+    handler = CallbackHandler([callback], model, None, None, None)
+    state, control = TrainerState(is_world_process_zero=True), TrainerControl()
+    arguments = object.__new__(TrainingArguments)
+    handler.on_train_begin(arguments, state, control)
+    for step in range(1, 6):
+        state.global_step = step
+        handler.on_step_end(arguments, state, control)
+    assert [*sample_files(tmp_path)] == [0, 2, 4]
+    # Other processes of the run take none.
+    other = callbacks.AttentionCallback(PROBE, tmp_path / "other", every=2)
+    handler = CallbackHandler([other], model, None, None, None)
+    handler.on_train_begin(arguments, TrainerState(is_world_process_zero=False), control)
+    handler.on_step_end(arguments, state, control)
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(UsageError, match="every=0"):
+        callbacks.AttentionCallback(PROBE, tmp_path, every=0)
+
+
+def test_a_trainer_is_sampled(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    from transformers import Trainer, TrainingArguments
+
+    data = [{"ids": PROBE[0], "labels": PROBE[0]} for _ in range(8)]
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path / "out"),
+        max_steps=4,
+        per_device_train_batch_size=2,
+        report_to=[],
+        disable_tqdm=True,
+        save_strategy="no",
+        use_cpu=True,
+    )
+    writer = Writer()
+    trainer = Trainer(Small(), arguments, train_dataset=data)
+    trainer.add_callback(SimpleWriter(writer))
+    trainer.add_callback(
+        callbacks.AttentionCallback(PROBE, tmp_path / "samples", every=2, loggers=trainer)
+    )
+    trainer.train()
+    assert [*sample_files(tmp_path / "samples")] == [0, 2, 4]
+    assert writer.scalars[NAME][1] == 4
+
+
+def SimpleWriter(writer: Writer) -> Any:  # noqa: N802 - it makes one
+    """An integration that holds a SummaryWriter."""
+    from transformers import TrainerCallback
+
+    found = type("TensorBoardCallback", (TrainerCallback,), {})()
+    found.tb_writer = writer
+    return found
+
+
+@pytest.fixture
+def lightning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A stand-in with the base class of Lightning's callbacks, forgotten afterwards."""
+    monkeypatch.delitem(vars(callbacks), "LightningCallback", raising=False)
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    module = ModuleType("pytorch_lightning")
+    module.Callback = type("Callback", (), {})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", module)
+    yield
+    vars(callbacks).pop("LightningCallback", None)
+
+
+@pytest.mark.usefixtures("lightning")
+def test_a_callback_of_lightning_follows_its_events(tmp_path: Path) -> None:
+    callback = callbacks.LightningCallback(PROBE, tmp_path, every=2)
+    assert isinstance(callback, sys.modules["pytorch_lightning"].Callback)
+    logger, model = OfLightning(Writer()), Small()
+    trainer = SimpleNamespace(is_global_zero=True, global_step=0, loggers=[logger])
+    callback.on_train_start(trainer, model)
+    for batch in range(8):  # gradients of two batches make a step
+        trainer.global_step = batch // 2
+        callback.on_train_batch_end(trainer, model, None, None, batch)
+    assert [*sample_files(tmp_path)] == [0, 2]
+    assert [step for _, step in logger.metrics] == [0, 2]
+
+
+@pytest.mark.filterwarnings("ignore")  # its own
+def test_lightning_is_sampled(tmp_path: Path) -> None:
+    pl = pytest.importorskip("pytorch_lightning")
+
+    class Module(pl.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = Small()
+
+        def forward(self, ids: Any) -> Any:
+            return self.model(ids)
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            return self.model(batch, batch)["loss"]
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    callback = callbacks.LightningCallback(PROBE, tmp_path / "samples", every=2)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(
+        max_steps=4, callbacks=[callback], accelerator="cpu", enable_model_summary=False, **quiet
+    )
+    data = torch.utils.data.DataLoader(PROBE.repeat(8, 1), batch_size=2)
+    trainer.fit(Module(), data)
+    assert [*sample_files(tmp_path / "samples")] == [0, 2, 4]
+
+
+def test_without_lightning_one_line_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(callbacks), "LightningCallback", raising=False)
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", None)
+    with pytest.raises(UsageError, match=r"needs lightning.pytorch or pytorch_lightning: install"):
+        _ = callbacks.LightningCallback
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = callbacks.Nothing
