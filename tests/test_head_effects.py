@@ -56,6 +56,12 @@ def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by: str) -> Non
     assert ordered == sorted(ordered, reverse=True)
 
 
+def test_each_stream_has_its_own_line_of_what_uniform_attention_gives() -> None:
+    told = attnviz("heads", *PAIRS[1], "--cross", "-q").lines
+    even = {line.split()[0] for line in told if " uniform " in line}
+    assert even == {"cross", "encoder", "decoder"}
+
+
 def test_over_texts_both_commands_give_the_mean_and_its_interval(pairs: Path) -> None:
     how = ("--cross", "--effect", "--sort", "layer", "--dtype", "float64", "-f", "tsv")
     each = [[*by_head(attnviz("heads", *pair, *how).rows, "effect").values()] for pair in PAIRS]

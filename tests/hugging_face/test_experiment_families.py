@@ -211,7 +211,7 @@ def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softma
     assert changes
     sides = {item.key_side: len(item.key_tokens) for item in experiment.attention.maps}
     changes += [Change(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
-    changes.append(changes[0].joined(changes[-1]).joined(Change((next(heads_of(experiment)),))))
+    changes.append(changes[0] + changes[-1] + Change((next(heads_of(experiment)),)))
     found = list(experiment.run(changes))
     for change, scores in zip(changes[:-1], found, strict=False):
 
@@ -329,7 +329,7 @@ def changes_of(experiment):
     found += [Change(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
     together = Change()
     for change in found:
-        together = together.joined(change)
+        together += change
     return [Change(), *found, together]
 
 

@@ -30,7 +30,7 @@ export function tokenElement(token) {
 /**
  * A number in the colour of its sign.
  * @param {number} value
- * @param {string} name of the element
+ * @param {keyof HTMLElementTagNameMap} name of the element
  */
 export function numberElement(value, name = "b") {
   return make(name, value < 0 ? { class: "below" } : {}, [spell(value)]);
