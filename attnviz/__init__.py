@@ -1,34 +1,61 @@
-"""attnviz: see where a transformer looks, from the command line and from Python."""
+"""attnviz: see where a transformer looks, from the command line and from Python.
 
-TYPE_CHECKING = False  # typing is not loaded for this: until a run answers Ctrl-C, little may pass
-if TYPE_CHECKING:
-    from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
-    from attnviz.core.errors import AttnvizError
-    from attnviz.runs.pipeline import Result, attend, load
+Types of the public names stand in `__init__.pyi`.
+"""
 
 __version__ = "0.1.0"
 __all__ = [
     "Attention",
     "AttentionMap",
     "AttnvizError",
+    "Findings",
     "Focus",
     "Provenance",
     "Result",
     "Token",
+    "ablate",
+    "ablated",
+    "align",
     "attend",
+    "attend_many",
+    "compare",
+    "corpus",
+    "from_dict",
+    "from_numpy",
+    "heads",
+    "image",
+    "lenses",
+    "lesson",
     "load",
+    "steps",
+    "unload",
 ]
 
 _HOMES = {
     "Attention": "core.attention_map",
     "AttentionMap": "core.attention_map",
     "AttnvizError": "core.errors",
+    "Findings": "cli.functions",
     "Focus": "core.attention_map",
     "Provenance": "core.attention_map",
     "Result": "runs.pipeline",
     "Token": "core.attention_map",
-    "attend": "runs.pipeline",
+    "ablate": "cli.functions",
+    "ablated": "models.hugging_face.ablated",
+    "align": "cli.functions",
+    "attend": "cli.functions",
+    "attend_many": "cli.functions",
+    "compare": "cli.functions",
+    "corpus": "cli.functions",
+    "from_dict": "runs.pipeline",
+    "from_numpy": "runs.pipeline",
+    "heads": "cli.functions",
+    "image": "cli.functions",
+    "lenses": "cli.functions",
+    "lesson": "cli.functions",
     "load": "runs.pipeline",
+    "steps": "cli.functions",
+    "unload": "cli.functions",
 }
 
 

@@ -31,6 +31,12 @@ CALLED_FROM_OUTSIDE = (
     "trace",
     "__signature__",
     "__annotations__",
+    "__qualname__",
+    # what Python callers ask of results
+    "to_dict",
+    "to_json",
+    "to_pandas",
+    "to_rows",
     # io and zipfile, of streams and members
     "readinto",
     "writable",

@@ -5,13 +5,23 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
+from attnviz.core.attention_map import (
+    LINK_LISTS,
+    Attention,
+    AttentionMap,
+    Focus,
+    Link,
+    Measured,
+    Provenance,
+    Token,
+)
 
 checked = settings(deadline=None, derandomize=True, max_examples=40)
 few = settings(deadline=None, derandomize=True, max_examples=15)
@@ -40,6 +50,9 @@ odd_texts = (
 )
 
 
+SPECIAL = Token("<s>", special=True)
+
+
 def weights_of(shape: tuple[int, int, int, int], seed: int = 0, signed: bool = False) -> np.ndarray:
     """Random weights whose rows sum to 1, or random numbers around 0."""
     drawn = np.random.default_rng(seed).standard_normal(shape)
@@ -64,6 +77,30 @@ def attention_of(*maps: AttentionMap, text: str | None = None, **facts: object) 
     focus: Mapping[str, Focus] = facts.pop("focus", {})  # type: ignore[assignment]
     provenance = Provenance("file", "sample", **facts)  # type: ignore[arg-type]
     return Attention(maps, provenance, text=text, focus=focus)
+
+
+def effects_map() -> AttentionMap:
+    """Effects of a causal text in 2 layers of 3 heads, whose first cell has no value anywhere."""
+    item = replace(self_map(["<s>", "the", "cat", "sat"], 2, 3, signed=True), stream="causal")
+    weights = np.tril(item.weights)
+    weights[:, :, 0, 0] = np.nan
+    weights[0, 0, 1, 0] = np.nan
+    return item.with_weights(weights, unit="nats", query_tokens=(SPECIAL, *item.query_tokens[1:]),
+                             key_tokens=(SPECIAL, *item.key_tokens[1:]))  # fmt: skip
+
+
+def effects() -> Attention:
+    """That map as --lens effect leaves it, with links whose effects were told."""
+    links = [
+        Link("sat", "cat", 0.9, "0", "1", 3, 2),
+        Link("cat", "<s>", 0.05, "1", "2", 2, 0),
+    ]
+    pairs = zip(links, (0.5, None), strict=True)
+    told = [Measured("causal", link, 0.25, measured) for link, measured in pairs]
+    found = attention_of(effects_map(), text="the cat sat", steps=("lens effect",))
+    return replace(
+        found, measured=(told[0],), idle=(told[0],), decisive=(told[1],), lens_name="effect"
+    )
 
 
 @st.composite
@@ -129,7 +166,7 @@ def attentions(draw: st.DrawFn) -> Attention:
 
 def same(one: Attention, other: Attention) -> bool:
     """True where nothing at all differs, to the last bit of a weight."""
-    facts = ("provenance", "focus", "text", "source", "target", "id")
+    facts = ("provenance", "focus", "text", "source", "target", "id", *LINK_LISTS)
     return (
         len(one.maps) == len(other.maps)
         and all(same_map(*pair) for pair in zip(one.maps, other.maps, strict=True))

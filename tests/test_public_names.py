@@ -144,7 +144,7 @@ def test_pictures_come_as_figures_and_as_files(tmp_path: Path) -> None:
         (("a",), {"mecanism": "x"}, "unknown option 'mecanism': choose from"),
         (("a",), {"layer": 7}, "layer 7 does not exist"),
         (("a",), {"command": "slf"}, "unknown command 'slf'"),
-        (("a",), {"reduce": "avg"}, "unknown reduction 'avg'"),
+        (("a",), {"reduce": "avg"}, "unknown reduce 'avg'"),
         (("a",), {"command": "cross"}, "needs a TARGET"),
     ],
 )

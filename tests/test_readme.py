@@ -53,11 +53,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def furnish(place: Path) -> None:
+def furnish(place: Path, *, models: bool = True) -> None:
     """Lay into a folder what the README's commands take for granted."""
     shutil.copytree(ROOT / "sample_inputs", place / "sample_inputs")
     (place / "Makefile").write_text("\n".join(blocks("make")), encoding="utf-8")
-    save_checkpoints(place / "checkpoints")
+    if models:
+        save_checkpoints(place / "checkpoints")
 
 
 def save_checkpoints(place: Path) -> None:

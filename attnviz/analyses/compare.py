@@ -14,9 +14,11 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.links import strongest_links
 from attnviz.core.attention_map import AttentionMap, Token, check_single_tokens
+from attnviz.core.effects import Effect, EffectComparison, SavedEffects
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import Change, Comparison
 
@@ -69,6 +71,24 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
         _changes(difference, before, after, top),
         (*_pairing_notes(queries, keys), *notes),
     )
+
+
+def compare_effects(first: SavedEffects, second: SavedEffects) -> EffectComparison:
+    """The effects of the same parts in two ablations, in the order of the first, then the second.
+
+    Raises:
+        InputError: they have no part in common.
+    """
+    found: dict[tuple[str, str], list[Effect | None]] = {}
+    for side, saved in enumerate((first, second)):
+        for effect in saved.effects:
+            found.setdefault((effect.kind, effect.label), [None, None])[side] = effect
+    pairs = tuple((one, other) for one, other in found.values())
+    common = [(a.effect, b.effect) for a, b in pairs if a and b and a.kind != "together"]
+    if not common:
+        raise InputError("the two ablations have no part in common that could be compared")
+    values = np.array(common)
+    return EffectComparison((first, second), pairs, rank_correlation(values[:, 0], values[:, 1]))
 
 
 def _check(first: AttentionMap, second: AttentionMap) -> None:

@@ -93,7 +93,9 @@ def group_attention(attention: Attention, how: str) -> Attention:
         )
         for item in attention.maps
     )
-    return attention.with_maps(maps, f"grouped by {how if how in WAYS else Path(how).name}")
+    # A group's link was not cut, only links of single tokens were.
+    named = f"grouped by {how if how in WAYS else Path(how).name}"
+    return attention.with_maps(maps, named).with_links(lambda _: None)
 
 
 def placed_in(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:

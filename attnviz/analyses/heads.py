@@ -11,19 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable
+from attnviz.analyses.measures.intervals import means_over
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.measures import HeadMeasure, HeadReport, HeadRow, Meaning, Role
+from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
 from attnviz.core.registry import MEASURES
 
+HeadEffects = Mapping[tuple[str, str, str], float]
 CLEAR = 0.5
 """A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
-ORDERS = ("role", "layer", *MEASURES)
+ORDERS = ("role", "layer", *MEASURES, EFFECT)
 """What heads can be sorted by: their clearest role, their place in the model, or a measure."""
+SHORT = {EFFECT: "eff", **{name: entry.short for name, entry in MEASURES.items()}}
+"""The headings of measures in narrow tables."""
 
 
 def roles_of(values: Mapping[str, float], uniform: Mapping[str, float]) -> tuple[Role, ...]:
@@ -44,9 +48,12 @@ def _rank(role: Role) -> tuple[bool, float]:
 
 
 def measure_heads(
-    item: AttentionMap | MeasuredMap, *, repeated: bool | None = None
+    item: AttentionMap | MeasuredMap,
+    *,
+    repeated: bool | None = None,
+    effects: HeadEffects | None = None,
 ) -> dict[str, HeadMeasure]:
-    """Every measure that says something of a map, by name.
+    """Every measure that says something of a map, by name, and its heads' effects, if any.
 
     With `repeated` only what is read off a repeated sequence; where it is False only the others.
 
@@ -61,7 +68,20 @@ def measure_heads(
         for name, entry in MEASURES.items()
         if repeated is None or entry.repeated == repeated
     }
+    found[EFFECT] = _effect(subject.item, effects) if effects else None
     return {name: measure for name, measure in found.items() if measure is not None}
+
+
+def _effect(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
+    """The exact effects of a map's heads; of uniform attention there is none."""
+    values = np.array(
+        [
+            [effects.get((item.stream, layer, head), math.nan) for head in item.heads]
+            for layer in item.layers
+        ]
+    )
+    ends = ("the output is likelier without the head", "the output needs the head")
+    return HeadMeasure(EFFECT, "nats", *ends, values, np.full(values.shape, np.nan))
 
 
 class HeadStudy:
@@ -86,7 +106,9 @@ class HeadStudy:
         self.texts += 1
         for place, item in enumerate(attention.maps):
             subject = MeasuredMap(item)
-            self._add(place, item, measure_heads(subject, repeated=None if repeats else False))
+            kinds = None if repeats else False
+            found = measure_heads(subject, repeated=kinds, effects=attention.effects)
+            self._add(place, item, found)
             if place == 0:
                 fractions = sink_fractions(subject)
                 key = int(fractions.argmax())
@@ -117,7 +139,7 @@ class HeadStudy:
         assert self.first is not None
         check_order(order, role)
         for name in (order, role):
-            if name in MEASURES and name not in self._meanings:
+            if name in SHORT and name not in self._meanings:
                 known = ", ".join(self._meanings)
                 raise UsageError(f"'{name}' says nothing of these texts: measured were {known}")
         rows = [row for stream in self._streams for row in stream.rows()]
@@ -125,7 +147,7 @@ class HeadStudy:
             rows = [row for row in rows if role in [item.name for item in row.roles]]
         return HeadReport(
             caption=self._caption(),
-            measures=tuple(self._meaning(name) for name in MEASURES if name in self._meanings),
+            measures=tuple(self._meaning(name) for name in SHORT if name in self._meanings),
             rows=tuple(in_order(rows, order)),
             provenance=self.first.provenance,
             texts=self.texts,
@@ -135,7 +157,9 @@ class HeadStudy:
     def _meaning(self, name: str) -> Meaning:
         found, tops = self._meanings[name], self._tops[name]
         top = sum(tops) / len(tops)
-        return Meaning(name, MEASURES[name].short, found.unit, found.low, found.high, top)
+        if name == EFFECT:
+            top = largest([row.values[EFFECT] for own in self._streams for row in own.rows()])
+        return Meaning(name, SHORT[name], found.unit, found.low, found.high, top)
 
     def _caption(self) -> str:
         assert self.first is not None
@@ -161,12 +185,15 @@ class _Stream:
     """For each measure of the heads (0) and of uniform attention (1), over the texts that say
     something of a head; `counts` says how many do."""
     counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    effects: list[Numbers] = field(default_factory=list)
 
     def add(self, measures: Iterable[HeadMeasure]) -> None:
         for measure in measures:
             assert measure.uniform is not None
             values = np.stack([measure.values, measure.uniform])
             known, name = np.isfinite(values), measure.name
+            if name == EFFECT:
+                self.effects.append(measure.values)
             self.totals[name] = self.totals.get(name, 0.0) + np.where(known, values, 0.0)
             self.counts[name] = self.counts.get(name, 0) + known.astype(np.int64)
 
@@ -175,14 +202,22 @@ class _Stream:
             name: np.where(count > 0, self.totals[name] / np.maximum(count, 1), np.nan)
             for name, count in self.counts.items()
         }
+        ends = means_over(np.stack(self.effects))[2:] if len(self.effects) > 1 else None
         for layer, layer_name in enumerate(self.layers):
             for head, head_name in enumerate(self.heads):
+                own = ends and {EFFECT: (float(ends[0][layer, head]), float(ends[1][layer, head]))}
                 values, uniform = (
                     {name: float(found[side, layer, head]) for name, found in means.items()}
                     for side in (0, 1)
                 )
                 roles = roles_of(values, uniform)
-                yield HeadRow(self.stream, layer_name, head_name, values, uniform, roles)
+                place = self.stream, layer_name, head_name
+                yield HeadRow(*place, values, uniform, roles, own or {})
+
+
+def largest(values: Iterable[float]) -> float:
+    """The largest size of those that are known; 1 where there is none, or all are 0."""
+    return max((abs(value) for value in values if not math.isnan(value)), default=0.0) or 1.0
 
 
 def texts_in_words(count: int) -> str:

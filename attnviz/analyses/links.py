@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def strongest_links(item: AttentionMap, count: int, *, between_words: bool = True) -> list[Link]:
     """The cells of largest size over all layers and heads, largest first; ties in map order."""
     if item.is_pooled and item.links:
-        return sorted(item.links, key=lambda link: -link.weight)[:count]
+        return sorted(item.links, key=lambda link: -abs(link.weight))[:count]
     allowed = cells_between_words(item) if between_words else None
     queries, keys = item.weights.shape[2:]
     largest = np.stack([_sizes(layer, allowed).max(axis=-1) for layer in item.weights])
@@ -38,8 +38,8 @@ def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
 
 
 def _sizes(weights: NDArray[np.float32], allowed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
-    """How far weights are from 0; -1 for what is not allowed."""
-    sizes: NDArray[np.float32] = np.abs(weights)
+    """How far weights are from 0; -1 for what is not allowed or has no value."""
+    sizes: NDArray[np.float32] = np.nan_to_num(np.abs(weights), nan=-1)
     return sizes if allowed is None else np.where(allowed, sizes, np.float32(-1))
 
 

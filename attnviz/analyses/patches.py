@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.lenses.flow import UNIT as FLOW
 from attnviz.analyses.select import reduce_map
 from attnviz.analyses.view import describe_run, head_lines
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Measured, Token, known_mean
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.measures import Link, View
 from attnviz.core.registry import LENSES
@@ -28,12 +28,21 @@ def look_from(attention: Attention, patch: str | None) -> Attention:
     """
     maps = tuple(_one_query(item, patch) for item in attention.maps)
     query = maps[0].query_tokens[0].text
-    return _looking(attention, maps, query)
+    tokens = attention.main.query_tokens
+    place = None if len(tokens) == 1 else query_place(tokens, patch)
+    return _looking(attention, maps, query, place)
 
 
-def _looking(attention: Attention, maps: tuple[AttentionMap, ...], who: str) -> Attention:
-    steps = (*attention.provenance.steps, f"look from {who}")
-    return replace(attention, maps=maps, provenance=replace(attention.provenance, steps=steps))
+def _looking(
+    attention: Attention, maps: tuple[AttentionMap, ...], who: str, place: int | None
+) -> Attention:
+    """The one query's maps, with the links of its place."""
+
+    def its(one: Measured) -> Measured | None:
+        link = replace(one.link, query_position=0)
+        return replace(one, link=link) if one.link.query_position == place else None
+
+    return attention.with_maps(maps, f"look from {who}").with_links(its)
 
 
 def look_from_token(attention: Attention, which: str | None) -> Attention:
@@ -54,7 +63,7 @@ def look_from_token(attention: Attention, which: str | None) -> Attention:
         item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
         for item in attention.maps
     )
-    return _looking(attention, maps, f"token {place} ('{tokens[place].text}')")
+    return _looking(attention, maps, f"token {place} ('{tokens[place].text}')", place)
 
 
 def query_place(tokens: Sequence[Token], patch: str | None) -> int | None:
@@ -78,8 +87,8 @@ def _one_query(item: AttentionMap, patch: str | None) -> AttentionMap:
         return item
     place = query_place(tokens, patch)
     if place is None:
-        mean = item.weights.mean(axis=-2, keepdims=True, dtype=np.float64).astype(np.float32)
-        return item.with_weights(mean, query_tokens=(AVERAGE,))
+        mean = known_mean(item.weights.astype(np.float64), (-2,), keepdims=True)
+        return item.with_weights(mean.astype(np.float32), query_tokens=(AVERAGE,))
     return item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
 
 
@@ -104,7 +113,8 @@ def _view(attention: Attention, item: AttentionMap, place: int) -> View:
     one = item.with_weights(item.weights[place : place + 1], layers=item.layers[place : place + 1])
     shown, which = one_picture(one)
     grid = over_picture(shown)
-    largest = float(grid.max())
+    largest = float(np.nan_to_num(np.abs(grid)).max())
+    what = "largest effect" if item.values == "signed" else "largest weight"
     laid_out = AttentionMap(
         item.stream,
         tuple(Token(str(row)) for row in range(grid.shape[-2])),
@@ -112,14 +122,15 @@ def _view(attention: Attention, item: AttentionMap, place: int) -> View:
         grid / (largest or 1.0),
         layers=shown.layers,
         heads=shown.heads,
-        unit=f"share of the largest weight, {largest:.2g}",
+        values=item.values,
+        unit=f"share of the {what}, {largest:.2g}",
         key_side="columns",
     )
     many = len(item.heads) > 1
     return View(
         map=laid_out,
         caption=f"{describe_run(attention, item)} · {which}",
-        orientation=f"{said_looks(item)}; 1 stands for the largest weight, {largest:.2g}",
+        orientation=f"{said_looks(item)}; 1 stands for the {what}, {largest:.2g}",
         heads=head_lines(one) if many else (),
         strongest=strongest_patch(item),
     )
@@ -146,7 +157,8 @@ def said_looks(item: AttentionMap) -> str:
     output = item.query_side == "output"
     goes = "lies in other tokens" if output else "goes elsewhere"
     # A flow to each patch is a number of its own: a row of them has no total to take a share of.
-    beside = f"; {elsewhere:.0%} {goes}" if item.unit != FLOW and elsewhere >= 0.005 else ""
+    shares = item.unit != FLOW and item.values == "share"
+    beside = f"; {elsewhere:.0%} {goes}" if shares and elsewhere >= 0.005 else ""
     if output:
         decided = query.text.removeprefix("→ ")
         return f"attribution of {decided}: rows and columns of patches{beside}"
@@ -157,7 +169,8 @@ def said_looks(item: AttentionMap) -> str:
 def strongest_patch(item: AttentionMap) -> Link:
     """The patch that gets the largest weight in any layer and head."""
     grid = over_picture(item)
-    layer, head, row, column = (int(k) for k in np.unravel_index(grid.argmax(), grid.shape))
+    sizes = np.nan_to_num(np.abs(grid))
+    layer, head, row, column = (int(k) for k in np.unravel_index(sizes.argmax(), grid.shape))
     return Link(
         item.query_tokens[0].text,
         patch_name(row, column),

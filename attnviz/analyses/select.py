@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnviz.core.attention_map import Attention, AttentionMap
+import numpy as np
+
+from attnviz.core.attention_map import Attention, AttentionMap, Measured, known_mean
 from attnviz.core.errors import UsageError, choose, is_number
 from attnviz.core.options import Over, Reduce, names_in
 
@@ -74,7 +76,13 @@ def select(
             narrowed = (_narrow(item, what, selection) for item in maps)
             maps = tuple(item for item in narrowed if item is not None)
             steps.append(f"{what} {selection}")
-    return attention.with_maps(maps, *steps)
+    kept = {item.stream: item for item in maps}
+
+    def there(one: Measured) -> Measured | None:
+        item, link = kept.get(one.stream), one.link
+        return one if item and link.layer in item.layers and link.head in item.heads else None
+
+    return attention.with_maps(maps, *steps).with_links(there)
 
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:
@@ -119,13 +127,19 @@ def reduce_map(item: AttentionMap, how: str, over: str) -> AttentionMap:
     """The map with its "heads", its "layers" or "both" taken together, named after the reduction.
 
     "none" changes nothing; "mean" keeps each row's sum; after "max" a row may sum to more than 1.
+    Cells without a value are left out.
     """
     if how == "none":
         return item
     axes = {"heads": (1,), "layers": (0,), "both": (0, 1)}[over]
-    combine = item.weights.mean if how == "mean" else item.weights.max
+    if how == "max":  # leaves out what has no value
+        weights = np.fmax.reduce(item.weights, axis=axes, keepdims=True)
+    elif item.values == "signed":
+        weights = known_mean(item.weights, axes, keepdims=True)
+    else:
+        weights = item.weights.mean(axis=axes, keepdims=True)
     return item.with_weights(
-        combine(axis=axes, keepdims=True),
+        weights,
         layers=(how,) if 0 in axes and len(item.layers) > 1 else item.layers,
         heads=(how,) if 1 in axes and len(item.heads) > 1 else item.heads,
         links=item.links,

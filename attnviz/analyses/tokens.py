@@ -15,7 +15,13 @@ import numpy as np
 
 from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
-from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
+from attnviz.core.attention_map import (
+    Attention,
+    AttentionMap,
+    Measured,
+    Token,
+    check_single_tokens,
+)
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Special, names_in
 from attnviz.core.sinks import BEYOND_UNIFORM, SINK_SHARE
@@ -99,7 +105,19 @@ def treat_special(attention: Attention, how: str) -> Attention:
         step = f"{step} ({held})"
         sums = "sum to less than 1" if how == "drop" else "were made to sum to 1 again"
         notes = (f"special tokens were left out; they held {held}; rows {sums}",)
-    return attention.with_maps(maps, step, notes=notes)
+    before = {item.stream: item for item in attention.maps}
+
+    def moved(one: Measured) -> Measured | None:
+        item, link = before.get(one.stream), one.link
+        if item is None:
+            return None
+        rows, columns = map(_text_places, (item.query_tokens, item.key_tokens))
+        if link.query_position not in rows or link.key_position not in columns:
+            return None
+        query, key = rows.index(link.query_position), columns.index(link.key_position)
+        return replace(one, link=replace(link, query_position=query, key_position=key))
+
+    return attention.with_maps(maps, step, notes=notes).with_links(moved)
 
 
 def held_by_special(item: AttentionMap) -> float:

@@ -16,6 +16,7 @@ from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
+    AGREEMENT,
     PARTS,
     SECOND_PART,
     Attention,
@@ -121,7 +122,10 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     unknown = np.full(len(item.heads), np.nan)
     tokenwise = item.values == "share" and not item.is_pooled
     entropies = mean_entropy(item.weights)[0] if tokenwise else unknown
-    masses = item.weights[0].sum(axis=-1, dtype=np.float64).mean(axis=-1)
+    signed = item.values == "signed"
+    sizes = np.nan_to_num(np.abs(item.weights[0])) if signed else item.weights[0]
+    sums = sizes.sum(axis=-1, dtype=np.float64)
+    masses = sums.sum(axis=-1) if signed else sums.mean(axis=-1)
     lines = []
     layer = item.layers[0]
     for place, head in enumerate(item.heads):
@@ -130,7 +134,7 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
             item.weights[:1, place : place + 1], layers=(layer,), heads=(head,), links=links
         )
         pattern, weight = describe(one)
-        profile = one.weights[0, 0].mean(axis=0, dtype=np.float64)
+        profile = sizes[place].mean(axis=0, dtype=np.float64)
         numbers = float(entropies[place]), float(masses[place])
         lines.append(HeadLine(head, profile, pattern, weight, *numbers))
     return tuple(lines)
@@ -180,11 +184,8 @@ def views(
     Through every lens at once, a view for each lens. No head comes before the mean where the
     reader chose heads or reduced them (`as_chosen`). The stream's `top` strongest links come along.
     """
-    if attention.lens == "all":
-        return [
-            _view(attention, item, item.layers[-1], tuple(strongest_links(item, max(top, 1))), top)
-            for item in attention.maps
-        ]
+    if attention.lens_name == "all":
+        return [_of_lens(attention, item, top) for item in attention.maps]
     item = attention.main
     links = tuple(strongest_links(item, max(top, 1)))
     focus = first_focus(attention, item, as_chosen=as_chosen or every_layer)
@@ -202,6 +203,13 @@ def views(
     ]
 
 
+def _of_lens(attention: Attention, item: AttentionMap, top: int) -> View:
+    """A lens among all: of effects the head of the largest, else the mean of the last layer."""
+    focus = _largest_effect(item) if item.values == "signed" else None
+    links = tuple(strongest_links(item, max(top, 1)))
+    return _view(attention, item, focus.layer if focus else item.layers[-1], links, top, focus)
+
+
 def first_focus(
     attention: Attention, item: AttentionMap, *, as_chosen: bool = False
 ) -> Focus | None:
@@ -211,7 +219,16 @@ def first_focus(
         return focus if focus.head in item.heads else None
     if as_chosen or attention.provenance.trained is False:
         return None
-    return head_worth_showing(item)
+    return _largest_effect(item) if attention.lens_name == "effect" else head_worth_showing(item)
+
+
+def _largest_effect(item: AttentionMap) -> Focus | None:
+    totals = np.nan_to_num(np.abs(item.weights)).sum(axis=(2, 3), dtype=np.float64)
+    layer, head = np.unravel_index(totals.argmax(), totals.shape)
+    if totals.size == 1 or not totals.any():
+        return None
+    why = f"largest sum of |effect|: {totals[layer, head]:.2f} nats"
+    return Focus(item.layers[layer], item.heads[head], why)
 
 
 def head_worth_showing(item: AttentionMap) -> Focus | None:
@@ -296,6 +313,11 @@ def _view(
         links=tuple(link for link in item.links if link.layer == layer),
     )
     shown, which = _matrix(of_layer, focus)
+    found = attention.provenance.settings.get(AGREEMENT)
+    if attention.lens_name == "all" and isinstance(found, dict):
+        agrees = found.get(item.stream)
+        if isinstance(agrees, float):
+            which += f", {AGREEMENT} {agrees:.2f}".replace(" -", " −")
     many = len(item.heads) > 1
     run = describe_run(attention, item)
     return View(

@@ -37,7 +37,13 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
     shape = (*item.weights.shape[:2], len(queries.tokens), len(keys.tokens))
     merged = np.empty(shape, dtype=np.float32)
     for layer, weights in enumerate(item.weights):
-        merged[layer] = query_shares @ (weights.astype(np.float64) @ key_members)
+        there = ~np.isnan(weights)
+        sums = np.where(there, weights, 0).astype(np.float64) @ key_members
+        merged[layer] = query_shares @ sums
+        if not there.all():  # rows without a value count in no mean
+            rows = (there @ key_members > 0).astype(np.float64)
+            counts = query_members.T @ rows
+            merged[layer] = np.where(counts, query_members.T @ sums / np.maximum(counts, 1), np.nan)
     return item.with_weights(
         merged, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
     )

@@ -35,6 +35,11 @@ COMMANDS: dict[str, Entry] = {
     "compare": Entry(
         "Show what changed between two attentions.", "attnviz.cli.commands.compare:compare"
     ),
+    "ablate": Entry(
+        "Show what changes when heads, links or tokens are switched off.",
+        "attnviz.cli.commands.ablate:ablate",
+    ),
+    "lenses": Entry("Show how far each lens can be trusted.", "attnviz.cli.commands.lenses:lenses"),
     "align": Entry("Align the words of sentence pairs.", "attnviz.cli.commands.align:align"),
     "steps": Entry(
         "Show the arithmetic of attention, matrix by matrix.", "attnviz.cli.commands.steps:steps"

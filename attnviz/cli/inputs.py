@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Given, Options, opt
+from attnviz.core.registry import Command
+from attnviz.models.open import check_origin
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
@@ -56,6 +58,8 @@ def count_records(
     **how: Any,
 ) -> int | None:
     """How many texts, good and bad, a file gives; None of what can be read only once."""
+    if isinstance(file, Given):
+        return len(file.things)
     if file == "-" or not Path(file).is_file():
         return None
     reading = reading_of(file, pairs=pairs, keep_blank=keep_blank, **how)
@@ -155,6 +159,8 @@ def texts_of(
         file = "-"
     if "-" in arguments and len(arguments) > 1:
         raise UsageError("- reads every text from stdin and stands alone: leave the others out")
+    if isinstance(file, Given):
+        return iter(file.things), True
     if file is not None or list(arguments) == ["-"]:
         how = reading_of(
             file or "-",
@@ -174,3 +180,15 @@ def texts_of(
         return iter([Text("0", check_text(source, "source"), checked)]), False
     texts = [Text(str(place), check_text(text)) for place, text in enumerate(arguments)]
     return iter(texts), len(texts) > 1
+
+
+def given_texts(
+    text: str | None, target: str | None, file: str | None, options: Options
+) -> tuple[Iterator[Text | BadText], bool, Command]:
+    """The texts, whether there may be several, and the command whose models can read them."""
+    arguments = [one for one in (text, target) if one is not None]
+    pairs = target is not None or file is not None
+    texts, many = texts_of(arguments, file, pairs=pairs, **reading(options))
+    command: Command = "cross" if pairs else "self"
+    check_origin(options.origin, command)
+    return texts, many, command

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import typer
 
 from attnviz.core.errors import UsageError, in_words
-from attnviz.core.options import Choice, Many, Option, Options, Origin, Output, names_in
+from attnviz.core.options import Choice, Given, Many, Option, Options, Origin, Output, names_in
 from attnviz.core.registry import DataKind
 from attnviz.renderers.reports import formats_of
 
@@ -108,7 +108,7 @@ def _given(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[s
     """What may name a file that is read: every word and path that is not where results go."""
     for name, value in values.items():
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str | Path) and name not in written:
+            if isinstance(one, str | Path) and name not in written and not isinstance(one, Given):
                 yield name, str(one)
 
 
@@ -146,7 +146,7 @@ def with_options(
         ]
 
         @functools.wraps(command)
-        def run(**values: Any) -> None:
+        def run(collect: Any = None, **values: Any) -> None:
             for name, value in values.items():
                 if type(value) is int and abs(value) > LARGEST and not name.endswith("seed"):
                     option = name.replace("_", "-")
@@ -160,7 +160,7 @@ def with_options(
             )
             if "top" not in offered[Origin]:  # what is not listed is not looked for
                 origin = replace(origin, top=0)
-            command(**values, options=Options(origin, choice, output, many, given))
+            command(**values, options=Options(origin, choice, output, many, given, collect))
 
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in parameters}

@@ -72,6 +72,8 @@ class Report(AbstractContextManager["Report"]):
         command: str = "",
         input_file: Path | None = None,
     ) -> None:
+        if options.collect is not None:  # who reads what was collected reads the notes there
+            options = replace(options, output=replace(options.output, quiet=True))
         self.options, self.kind = options, kind
         self.started = time.perf_counter()
         self.open, output = ExitStack(), options.output
@@ -82,8 +84,9 @@ class Report(AbstractContextManager["Report"]):
         self.format = check_places(options, kind, places.values(), given, many=many)
         self.said, self.held = dict[str, str](), dict[str, str]()
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
-        names = [self.format, *([format_of(output.output, kind)] if output.output else [])]
-        shown = kind not in PLAIN and any(FORMATS[name].form in ("text", "maps") for name in names)
+        self.formats = {self.format, *([format_of(output.output, kind)] if output.output else [])}
+        forms = {FORMATS[name].form for name in self.formats}
+        shown = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
         display = display_of_stdout(many=many) if shown else Display(many=many)
         display = replace(display, rows=output.max_rows)
         self.resumable = resumable = (
@@ -109,8 +112,12 @@ class Report(AbstractContextManager["Report"]):
                 self.sinks.append(
                     PageSink(output.html, many=many, shown=output.open_page, count=self.good)
                 )
-            renderer = renderer_of(self.format, kind, display)
-            self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
+            if options.collect is None:
+                renderer = renderer_of(self.format, kind, display)
+                self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
+            else:
+                options.collect.kind = kind
+                self.sinks.append(options.collect)
             self.open = self.open.pop_all()
 
     def _draft(self, path: Path | None, taken: object) -> Draft | None:
@@ -126,7 +133,8 @@ class Report(AbstractContextManager["Report"]):
             self.failed += count
 
     def __enter__(self) -> Report:
-        self.open.enter_context(notices_to(None if self.options.output.quiet else self.say))
+        quiet = self.options.output.quiet and self.options.collect is None
+        self.open.enter_context(notices_to(None if quiet else self.say))
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -176,6 +184,8 @@ class Report(AbstractContextManager["Report"]):
         self.held[kind] = joined(self.held.get(kind, text), text)
 
     def _say_held(self) -> None:
+        if self.options.collect is not None:
+            self.options.collect.notes = list(self.held.values())
         for kind, text in self.held.items():
             if self.said.get(kind) != text and not self.options.output.quiet:
                 note(text)
@@ -185,7 +195,7 @@ class Report(AbstractContextManager["Report"]):
         """Say what a reader must know of a result."""
         from attnviz.analyses.tokens import notable_holders
 
-        if not self.options.output.quiet:
+        if not self.options.output.quiet or self.options.collect is not None:
             for text in (*attention.provenance.notes, *notable_holders(attention)):
                 self.hold(text)
 
@@ -216,7 +226,9 @@ class Report(AbstractContextManager["Report"]):
         """
         if self.options.many.on_error == "stop":
             raise error
-        if str(error) != self.last_failure:  # a worker that died takes many records with it
+        if self.options.collect is not None:
+            self.options.collect.errors.append(error)
+        elif str(error) != self.last_failure:  # a worker that died takes many records with it
             complain(str(error))
         self.last_failure = str(error)
         self.reject(rejected(record, error))
@@ -315,6 +327,9 @@ PLURALS: dict[DataKind, str] = {
     "heads": "measures of heads",
     "corpus": "a corpus report",
     "comparison": "a comparison",
+    "ablation": "effects",
+    "lenses": "measures of lenses",
+    "changes": "changes of effects",
     "alignment": "word alignments",
     "scores": "scores of word alignments",
     "steps": "matrices",

@@ -6,8 +6,8 @@ map is made, so that renderers and analyses need none of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Values = Literal["share", "signed"]
 """What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after
-a maximum over heads to more), or a "signed" number around 0."""
+a maximum over heads to more), or a "signed" number around 0, NaN where it has no value."""
 
 SECOND_PART, PARTS, DECISION = "second part from character", "parts", "decision"
 """The settings of a provenance that say where the second part of a text begins, counted from 0,
@@ -59,6 +59,41 @@ class Link:
     key_position: int
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A link with its weight and its effect in nats: as estimated, and as cutting it showed.
+
+    An effect is log p of the output with the link minus log p without it; None: it was not cut.
+    """
+
+    stream: str
+    link: Link
+    estimated: float
+    measured: float | None = None
+
+
+AGREEMENT = "rank correlation with the token knock-out"
+"""The setting of a provenance that says it of each lens: how well it ranks the tokens by size."""
+MUCH_WEIGHT, LITTLE_WEIGHT, LITTLE_EFFECT = 0.5, 0.1, 0.05
+LINK_LISTS = {
+    "measured": "measured: the largest effects, each link cut by itself",
+    "idle": f"strong but idle: weight above {MUCH_WEIGHT}, |effect| below {LITTLE_EFFECT} nats",
+    "decisive": f"weak but decisive: weight below {LITTLE_WEIGHT}, |effect| above {LITTLE_EFFECT}",
+}
+"""The fields of an `Attention` that hold links with their effects, and what these are."""
+
+
+def _alike(one: Any, other: Any, kind: Any) -> bool:
+    """Whether two have equal fields, arrays by their numbers (NaN is equal to NaN)."""
+    pairs = ((getattr(one, item.name), getattr(other, item.name)) for item in fields(kind))
+    return all(
+        np.array_equal(first, second, equal_nan=True)
+        if isinstance(first, np.ndarray)
+        else first == second
+        for first, second in pairs
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionMap:
     """The attention of one stream.
@@ -96,6 +131,11 @@ class AttentionMap:
     starts: tuple[int, int] = (0, 0)
     links: tuple[Link, ...] = ()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AttentionMap) and _alike(self, other, AttentionMap)
+
+    __hash__ = object.__hash__
+
     def position(self, axis: int, place: int) -> int:
         """The number in the text of the first token of a row (axis 0) or column (axis 1)."""
         return self.starts[axis] + place * self.blocks[axis]
@@ -131,7 +171,9 @@ class AttentionMap:
             )
         if weights.size == 0:
             raise InputError(f"weights of stream '{self.stream}' are empty: shape {weights.shape}")
-        check_finite(weights, self.stream, self.layers, self.heads)
+        # A signed value may be NaN: it has no value. Infinite it may not be.
+        finite = np.where(np.isnan(weights), 0, weights) if self.values == "signed" else weights
+        check_finite(finite, self.stream, self.layers, self.heads)
         check_values(weights, self.values, self.stream)
 
     def with_weights(self, weights: NDArray[np.float32], **changes: Any) -> AttentionMap:
@@ -140,6 +182,18 @@ class AttentionMap:
         Links belong to the weights they were read with, and are left behind unless given.
         """
         return replace(self, **{"links": (), **changes, "weights": weights})
+
+
+def known_mean(
+    values: NDArray[np.floating], axis: int | tuple[int, ...], *, keepdims: bool = False
+) -> NDArray[np.floating]:
+    """The mean of the values that are there; NaN where there is none."""
+    there = ~np.isnan(values)
+    counts = there.sum(axis=axis, keepdims=keepdims)
+    sums = np.where(there, values, 0).sum(axis=axis, keepdims=keepdims)
+    means: NDArray[np.floating] = np.full_like(sums, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
 
 
 def check_single_tokens(item: AttentionMap, what: str) -> None:
@@ -249,7 +303,7 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
     facts["two_way"] = provenance.source == "pocket"
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
-    facts["lens"] = lenses[-1] if lenses else "raw"
+    facts["lens_name"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
         read, written = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
         counts = None if read is None or written is None else (int(read), int(written))
@@ -276,6 +330,11 @@ class Projections:
     heads: tuple[str, ...]
     besides: str = ""
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Projections) and _alike(self, other, Projections)
+
+    __hash__ = object.__hash__
+
     def of(self, item: AttentionMap) -> Projections | None:
         """Those of a map's layers and heads; None where its rows and columns are others by now."""
         if not {*item.layers} <= {*self.layers} or not {*item.heads} <= {*self.heads}:
@@ -300,9 +359,13 @@ class Attention:
         id: the record's own name, or its number in the input.
         projections: for a stream, its queries and keys, if they were kept.
         decision: what a model with a head decided about the text, in words.
-        lens: what the maps were seen through, "all" for every lens; "raw": they are weights.
+        lens_name: what the maps were seen through, "all" for every lens; "raw": they are weights.
+        measured: of a lens that estimates effects, the links that were measured, largest first.
+        idle: likewise links between words of much weight and little effect, the heaviest first.
+        decisive: links between words of little weight and much effect, the largest effect first.
         two_way: True of a model that also reads the target as the source, to translate it back.
         focus: for a stream, the head that the source says to show first.
+        effects: what the output loses without each head (stream, layer, head), in nats.
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
     """
 
@@ -315,9 +378,13 @@ class Attention:
     projections: Mapping[str, Projections] = field(default_factory=dict)
     parts: Parts | None = None
     decision: str = ""
-    lens: str = "raw"
+    lens_name: str = "raw"
     two_way: bool = False
+    measured: tuple[Measured, ...] = ()
+    idle: tuple[Measured, ...] = ()
+    decisive: tuple[Measured, ...] = ()
     focus: Mapping[str, Focus] = field(default_factory=dict)
+    effects: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     seen: tuple[float, float, float, float] | None = None
 
     @property
@@ -341,17 +408,43 @@ class Attention:
         return texts.get(side) or ""
 
     def with_maps(
-        self, maps: tuple[AttentionMap, ...], *steps: str, notes: tuple[str, ...] = ()
+        self,
+        maps: tuple[AttentionMap, ...],
+        *steps: str,
+        notes: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
     ) -> Attention:
         """Other maps made of these, and a provenance that says how."""
         before = self.provenance
-        made = replace(before, steps=(*before.steps, *steps), notes=(*before.notes, *notes))
+        made = replace(
+            before,
+            steps=(*before.steps, *steps),
+            notes=(*before.notes, *notes),
+            settings={**before.settings, **(settings or {})},
+        )
         return replace(self, maps=maps, provenance=made)
 
-    def stream(self, name: str) -> AttentionMap:
+    def with_links(self, kept: Callable[[Measured], Measured | None]) -> Attention:
+        """The same with the links that have effects beside them as `kept` gives them, or without.
+
+        Their positions are those of the maps' tokens: whoever changes these changes the links.
+        """
+
+        def those(links: tuple[Measured, ...]) -> tuple[Measured, ...]:
+            return tuple(found for one in links if (found := kept(one)) is not None)
+
+        measured, idle, decisive = map(those, (self.measured, self.idle, self.decisive))
+        return replace(self, measured=measured, idle=idle, decisive=decisive)
+
+    def map_of(self, name: str) -> AttentionMap:
         """The map of one stream; a UsageError where there is none."""
         name = choose(name, [item.stream for item in self.maps], "stream")
         return next(item for item in self.maps if item.stream == name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Attention) and _alike(self, other, Attention)
+
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -359,12 +452,12 @@ class HeadLine:
     """One head in a line.
 
     Attributes:
-        profile: what each key receives on average, shape (keys,).
+        profile: what each key receives on average, of signed values their sizes, shape (keys,).
         pattern: what it does in words ("each → the one before"), or its sharpest link.
         weight: how much of a row's attention that pattern or link holds.
         entropy: mean over its rows, each made to sum to 1, in nats; 0: every query attends to one
             key; NaN where rows and columns are blocks of tokens, or values are signed.
-        mass: the mean sum of a row.
+        mass: the mean sum of a row; of signed values the sum of all sizes.
     """
 
     head: str

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.attention_map import Provenance
+    from attnviz.core.effects import PruneCurve
     from attnviz.core.measures import HeadRow, Meaning
 
 
@@ -102,6 +103,7 @@ class CorpusReport:
         failed: how many could not be.
         interval: what the intervals are, in words.
         fewest: pairs of words that occurred less often are left out.
+        curve: the loss while heads are switched off, where that was asked for.
     """
 
     caption: str
@@ -111,3 +113,4 @@ class CorpusReport:
     interval: str
     fewest: int
     provenance: Provenance
+    curve: PruneCurve | None = None

@@ -66,7 +66,7 @@ def is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= 18
 
 
-def in_words(names: Iterable[str]) -> str:
+def in_words(names: Iterable[str], joint: str = "or") -> str:
     """Names as a choice: "none, mean or max"."""
     *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
+    return f"{', '.join(first)} {joint} {last}" if first else last

@@ -14,6 +14,8 @@ from attnviz.core.errors import is_number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attnviz.core.effects import Experiment
+
 BLOCK = 256
 """Keys whose vectors exist at once: all of them would take heads × keys × size numbers."""
 
@@ -28,6 +30,7 @@ class AttentionGradients:
         positions: queries of the main map that the output is read from, one or more.
         output: what the output is called: a class, or the token predicted.
         probability: the model's own, where its outputs are scores of a choice.
+        experiment: what the gradients were taken of, to be run with links cut; None: a score.
     """
 
     attention: Attention
@@ -35,6 +38,7 @@ class AttentionGradients:
     positions: tuple[int, ...]
     output: str
     probability: float | None = None
+    experiment: Experiment | None = None
 
     def __post_init__(self) -> None:
         for item, found in zip(self.attention.maps, self.gradients, strict=True):

@@ -6,7 +6,7 @@ Divergences are of Jensen and Shannon, in nats, from 0 to ln 2. A `caption` says
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from attnviz.core.attention_map import HeadLine as HeadLine
@@ -73,6 +73,7 @@ class HeadRow:
         values: a number for each measure; NaN where it says nothing.
         uniform: what uniform attention under the same mask gives, likewise.
         roles: what it clearly does, the clearest first, and then where it clearly rests.
+        intervals: of means over several texts, those that are known.
     """
 
     stream: str
@@ -81,6 +82,7 @@ class HeadRow:
     values: Mapping[str, float]
     uniform: Mapping[str, float]
     roles: tuple[Role, ...] = ()
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def clearest(self, kind: RoleKind) -> Role | None:
         """Its clearest role of a kind, if it has one."""
@@ -101,6 +103,16 @@ class Meaning:
 
 DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
 """Measures of a row as a distribution, whatever it sums to."""
+
+
+EFFECT = "effect"
+"""The measure that only a model that predicts something can tell."""
+
+
+def about_effects(provenance: Provenance) -> str:
+    """What effects are of, and what heads put out that are off; empty where there are none."""
+    told = provenance.settings.get(EFFECT)
+    return f"effect: {told}" if told else ""
 
 
 def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from attnviz.core.errors import UsageError
 from attnviz.core.registry import LENSES, MECHANISMS
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -26,6 +27,31 @@ EngineName = Literal["local", "ray"]
 LARGEST_SEED = 2**64 - 1
 LENS_NAMES = ("raw", *LENSES, "all")
 """What --lens can be: the weights themselves, a lens, or all of them side by side."""
+
+
+class Given(str):
+    """A name that brings along what it names: a loaded model, texts or maps that Python has.
+
+    Two are equal where they bring along the very same things.
+    """
+
+    __slots__ = ("things",)
+    things: tuple[Any, ...]
+
+    def __new__(cls, name: str, *things: Any) -> Given:
+        """The name, and what it names."""
+        made = super().__new__(cls, name)
+        made.things = things
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and [*map(id, self.things)] == [*map(id, other.things)]
+
+    def __hash__(self) -> int:
+        return hash((*map(id, self.things),))
+
+    def __reduce__(self) -> Any:
+        raise UsageError(f"{self} is in this process alone: leave workers and engine out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +191,15 @@ class Choice:
     explain: str | None = opt(
         "explain",
         "--target WHAT",
-        "What --lens gradient explains: a class, or a token (by text or number from 0).",
+        "What --lens gradient and effect explain: a class, a token (by text or number from 0), or "
+        "for effect 'all' tokens that are predicted one after the other.",
+    )
+    check: int = opt(
+        "explain",
+        "--check N",
+        "Links of --lens effect that are measured, by cutting each, beside the estimate.",
+        default=20,
+        min=0,
     )
     stream: str | None = opt("stream", "--stream NAME", "One stream: encoder, decoder, cross, …")
     layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2 or 0-3, last, all.")
@@ -285,6 +319,7 @@ class Options:
 
     Attributes:
         given: every argument and option that may name a file to be read, with its parameter's name.
+        collect: what takes the results in the place of stdout; None: they are printed.
     """
 
     origin: Origin = field(default_factory=Origin)
@@ -292,6 +327,7 @@ class Options:
     output: Output = field(default_factory=Output)
     many: Many = field(default_factory=Many)
     given: tuple[tuple[str, str], ...] = ()
+    collect: Any = None
 
 
 def names_in(literal: object) -> tuple[str, ...]:

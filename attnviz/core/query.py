@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Kind = Literal["self", "pair", "cross", "co", "picture"]
+ALL_OUTPUTS = "all"
+"""What to explain where it is every token that is predicted from those before it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

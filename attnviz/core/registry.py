@@ -10,11 +10,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 Command = Literal["self", "cross", "co"]
-Needs = Literal["weights", "gradients", "values"]
+Needs = Literal["weights", "gradients", "values", "effects"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "nothing"]
 """What a format is written from."""
 DataKind = Literal[
-    "maps", "heads", "corpus", "comparison", "alignment", "scores", "steps", "lesson", "listing"
+    "maps",
+    "heads",
+    "corpus",
+    "comparison",
+    "ablation",
+    "lenses",
+    "changes",
+    "alignment",
+    "scores",
+    "steps",
+    "lesson",
+    "listing",
 ]
 RoleKind = Literal["acts", "rests"]
 """What a role says of a head: what it does where it can, or where it rests when it cannot."""
@@ -268,6 +279,9 @@ DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
     "heads": ("text", "document", "rows"),
     "corpus": ("text", "document", "rows", "arrays"),
     "comparison": ("text", "document", "rows", "arrays"),
+    "ablation": ("text", "document", "rows", "arrays"),
+    "changes": ("text", "document", "rows"),
+    "lenses": ("text", "document", "rows"),
     "alignment": ("links", "document", "rows"),
     "scores": ("text", "document", "rows"),
     "steps": ("text", "document", "arrays"),
@@ -393,6 +407,11 @@ LENSES: dict[str, Lens] = {
         "Attribution of one output to each input token, by gradient-weighted attention.",
         "gradient:gradient",
         "gradients",
+    ),
+    "effect": Lens(
+        "Estimated change of the output's log-probability, in nats, when a link is cut.",
+        "effect:effect",
+        "effects",
     ),
     "norm": Lens(
         "Length of each key's contribution to each query, over all heads together.",

@@ -10,6 +10,7 @@ from attnviz.core.errors import InputError, UsageError, choose
 if TYPE_CHECKING:
     # Listing the cached models must not wait for numpy.
     from attnviz.core.attention_map import Attention
+    from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
 
@@ -50,6 +51,15 @@ class Explaining(Protocol):
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
         """The gradients of a prediction, or of the wanted output, by every weight."""
+        ...
+
+
+@runtime_checkable
+class Experimenting(Protocol):
+    """A source whose model can be run with parts of it switched off."""
+
+    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
+        """The model with a query before it; what is explained is the wanted output, or "all"."""
         ...
 
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import AGREEMENT, Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
-from attnviz.core.query import Query
+from attnviz.core.lens_inputs import AttentionGradients
+from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
-from attnviz.models import Explaining, Source, Transforming
+from attnviz.models import Experimenting, Explaining, Source, Transforming
 
 if TYPE_CHECKING:
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.analyses.effects.faithfulness import TokenScores
+    from attnviz.core.effects import Experiment
+    from attnviz.core.lens_inputs import ValueVectors
 
+MOST_TOKENS = 64
+"""Tokens that are hidden one by one beside every lens at most: a batch of runs."""
 ALL_LENSES = "all"
 """The name under which every lens is shown side by side."""
 
@@ -22,9 +28,17 @@ Ask: TypeAlias = "Callable[[Needs], AttentionGradients | ValueVectors]"
 """What answers with more than weights, or raises that there is no more."""
 
 
+PREDICTED: tuple[Needs, ...] = ("gradients", "effects")
+"""What lenses need that only a model that predicts something has."""
+
+
+NAMES = {row.needs: name for name, row in LENSES.items()}
+"""The lens that is named where what it needs is missing."""
+
+
 def needs_head(lens: str) -> bool:
     """True where what a model predicts will be asked for."""
-    return lens == ALL_LENSES or (lens in LENSES and LENSES[lens].needs == "gradients")
+    return lens == ALL_LENSES or (lens in LENSES and LENSES[lens].needs in PREDICTED)
 
 
 def apply_lens(
@@ -33,12 +47,11 @@ def apply_lens(
     ask: Ask,
     prepare: Callable[[Attention], Attention],
     *,
-    insisted: bool = False,
+    insisted: Needs | None = None,
 ) -> Attention:
     """The attention of a text through a lens ("raw" or a name in `LENSES`), or through "all".
 
-    Raw maps are prepared before they are looked at. Where an explanation is `insisted` on, "all"
-    may not leave it out.
+    Raw maps are prepared before they are looked at. What is `insisted` on "all" may not leave out.
 
     Raises:
         UsageError: the lens does not apply here; the message says why and which does.
@@ -57,39 +70,69 @@ def apply_lens(
     return attention if lens == "raw" else LENSES[lens].load()(attention)
 
 
-def every_lens(attention: Attention, ask: Ask, *, insisted: bool = False) -> Attention:
+def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None) -> Attention:
     """The main map through each lens that applies, each a stream called after its lens.
 
     One that does not apply is left out, and a note says why.
     """
     maps = [replace(attention.main, stream="raw")]
-    provenance = attention.provenance
-    notes, settings = list(provenance.notes), dict(provenance.settings)
+    notes, settings = list[str](), dict[str, Any]()
     # What was insisted on is asked for first: if it cannot be had, no other lens works in vain.
     asked: dict[Needs, AttentionGradients | ValueVectors] = {}
+
+    def once(needs: Needs) -> AttentionGradients | ValueVectors:
+        if needs not in asked:
+            asked[needs] = ask(needs)
+        return asked[needs]
+
     if insisted:
-        asked["gradients"] = ask("gradients")
+        once(insisted)
     for name, entry in LENSES.items():
         try:
-            given: Attention | AttentionGradients | ValueVectors = attention
-            if entry.needs != "weights":
-                given = asked[entry.needs] if entry.needs in asked else ask(entry.needs)
+            given = attention if entry.needs == "weights" else once(entry.needs)
             found: Attention = entry.load()(given)
         except (UsageError, ModelError, AttentionError) as error:
             notes.append(f"lens {name} is left out: {error}")
             continue
         maps.append(replace(found.main, stream=name))
-        notes += [note for note in found.provenance.notes if note not in notes]
+        notes += found.provenance.notes
         settings |= found.provenance.settings
+    explained = asked.get("effects")
+    if isinstance(explained, AttentionGradients) and explained.experiment is not None:
+        note, facts = agreement(explained, once)
+        notes.append(note)
+        settings |= facts
+    notes = [note for note in dict.fromkeys(notes) if note not in attention.provenance.notes]
+    made = attention.with_maps(tuple(maps), "lens all", notes=notes, settings=settings)
     focus = attention.focus.get(attention.main.stream)
-    provenance = replace(
-        provenance,
-        notes=tuple(notes),
-        settings=settings,
-        steps=(*provenance.steps, "lens all"),
-    )
-    shown = {"raw": focus} if focus else {}
-    return replace(attention, maps=tuple(maps), provenance=provenance, lens=ALL_LENSES, focus=shown)
+    return replace(made, lens_name=ALL_LENSES, focus={"raw": focus} if focus else {})
+
+
+def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
+    """What each lens says of each token; the values are those of the text that was run."""
+    from attnviz.analyses.effects.faithfulness import token_scores
+
+    own = getattr(explained.experiment, "values", None)  # of a text in which a word is masked
+    values: Any = own or partial(ask, "values")
+    return token_scores(explained, values)
+
+
+def agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
+    """How well each lens agrees with hiding token after token: a note, and a fact to keep."""
+    from attnviz.analyses.effects.faithfulness import rank_correlations
+
+    told, found = "no lens is compared with hiding tokens one by one", scores_of(explained, ask)
+    if len(found.tokens) > MOST_TOKENS:
+        return f"{told}: {len(found.tokens)} are more than {MOST_TOKENS}", {}
+    try:
+        known = {name: one for name, one in rank_correlations(found).items() if one == one}
+    except AttentionError as error:
+        return f"{told}: {error}", {}
+    if not known:
+        return f"{told}: there are too few", {}
+    told = ", ".join(f"{name} {value:.2f}" for name, value in known.items())
+    note = f"{AGREEMENT} (log p of {found.output}): {told}"
+    return note, {AGREEMENT: {name: round(value, 6) for name, value in known.items()}}
 
 
 def ask_source(
@@ -107,22 +150,54 @@ def ask_source(
         if not isinstance(source, Transforming):
             raise refuse_values(others)
         return source.values(query)
-    if not isinstance(source, Explaining):
-        if isinstance(source, Transforming):
-            others.append("norm")
+    if needs == "effects" and isinstance(source, Experimenting):
+        return explained_by(open_experiment(source, query, wanted))
+    if needs == "gradients" and wanted == ALL_OUTPUTS:
         raise UsageError(
-            "--lens gradient explains what a model predicts, and here is no model that "
-            f"predicts anything: use --lens {in_words(others)}"
+            "--lens gradient explains one output: name it by --target, or use --lens effect, which "
+            "explains them all"
         )
-    return source.gradients(query, wanted)
+    if needs == "gradients" and isinstance(source, Explaining):
+        return source.gradients(query, wanted)
+    if isinstance(source, Transforming):
+        others.append("norm")
+    raise UsageError(
+        f"--lens {NAMES[needs]} explains what a model predicts, and here is no model that "
+        f"predicts anything: use --lens {in_words(others)}"
+    )
+
+
+def open_experiment(source: Source, query: Query, wanted: str | None = None) -> Experiment:
+    """The model with a query before it; of a given target every token is explained by default.
+
+    Raises:
+        UsageError: the source predicts nothing.
+    """
+    if not isinstance(source, Experimenting):
+        raise UsageError("nothing here predicts anything whose change could be measured")
+    if wanted is None and query.kind == "cross":
+        wanted = ALL_OUTPUTS
+    return source.experiment(query, wanted)
+
+
+def explained_by(experiment: Experiment) -> AttentionGradients:
+    """How the outputs of an experiment change with each weight."""
+    outputs = experiment.outputs
+    return AttentionGradients(
+        experiment.attention,
+        experiment.gradients(),
+        tuple(dict.fromkeys(output.row for output in outputs)),
+        outputs[0].name if len(outputs) == 1 else f"all {len(outputs)} tokens",
+        experiment=experiment,
+    )
 
 
 def no_model(needs: Needs) -> AttentionGradients | ValueVectors:
     """The answer where only maps are left: a usage error."""
-    if needs == "gradients":
+    if needs in PREDICTED:
         raise UsageError(
-            "--lens gradient needs the model, and saved maps hold its weights only: use --lens "
-            "rollout or flow here, or 'attnviz self' with --model"
+            f"--lens {NAMES[needs]} needs the model, and saved maps hold its weights only: use "
+            "--lens rollout or flow here, or 'attnviz self' with --model"
         )
     raise refuse_values(["rollout", "flow"])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import UsageError, is_number
-from attnviz.core.options import Origin
+from attnviz.core.options import Given, Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
 
@@ -116,12 +116,14 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
     return replace(model, region=region)
 
 
-def _open_file(origin: Origin, path: Path) -> Source:
-    from attnviz.models.saved import Dumped, Matrices, SavedMaps
+def _open_file(origin: Origin, path: Path | Given) -> Source:
+    from attnviz.models.saved import Dumped, Matrices, Results, SavedMaps
     from attnviz.storage.dumps import is_foreign, read_dump
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import holds_attention, read_attention
 
+    if isinstance(path, Given):
+        return Results(path.things)
     data = read_bytes(path)
     if not holds_attention(data):
         if not is_foreign(data):

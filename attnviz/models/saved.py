@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,6 +154,16 @@ class SavedMaps(OneByOne):
         attention = found[0]
         settings = {**attention.provenance.settings, "read from": self.path.name}
         return replace(attention, provenance=replace(attention.provenance, settings=settings))
+
+
+class Results(OneByOne):
+    """Maps that Python has as a source: the first query gets the first, and so on."""
+
+    def __init__(self, attentions: Iterable[Attention]) -> None:
+        self.attentions = iter(attentions)
+
+    def _attend_one(self, query: Query) -> Attention:
+        return next(self.attentions)
 
 
 class Dumped(OneByOne):

@@ -15,10 +15,13 @@ def strongest(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[
 
     Shape (…, queries, keys) becomes (…, ⌈queries / rows⌉, ⌈keys / columns⌉).
     """
-    highest = _by_block(np.maximum, weights, rows, columns)
-    if float(weights.min()) >= 0:
-        return highest
-    lowest = _by_block(np.minimum, weights, rows, columns)
+    least = float(weights.min())
+    if least >= 0:
+        return _by_block(np.maximum, weights, rows, columns)
+    # Of NaN and a number the number is taken, at some cost.
+    most, fewest = (np.fmax, np.fmin) if np.isnan(least) else (np.maximum, np.minimum)
+    highest = _by_block(most, weights, rows, columns)
+    lowest = _by_block(fewest, weights, rows, columns)
     return np.where(-lowest > highest, lowest, highest)
 
 

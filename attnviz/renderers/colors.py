@@ -33,6 +33,7 @@ SPECIAL: Color = (125, 125, 125)
 INK: Color = (26, 26, 26)
 FAINT: Color = (90, 90, 90)
 PAPER: Color = (255, 255, 255)
+NO_VALUE: Color = (190, 190, 190)
 
 # Anchors as lightness (0 black, 1 white), chroma, hue in degrees.
 _BLUES = ((0.970, 0.013, 240.0), (0.80, 0.085, 243.0), (0.60, 0.130, 250.0), (0.25, 0.090, 262.0))
@@ -92,7 +93,7 @@ def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
     as the largest one reaches, rounded up.
     """
     if values == "signed":
-        top = round_up(float(np.abs(weights).max()))
+        top = round_up(float(np.nan_to_num(np.abs(weights)).max()))
         return -top, top
     largest = float(weights.max())
     return 0.0, 1.0 if largest >= 0.5 else round_up(largest)
@@ -102,16 +103,24 @@ def scale_of(item: AttentionMap) -> Limits:
     """The scale of a map, set by its links between words.
 
     Special tokens and sinks, which would take the scale, are drawn at its end where they lie
-    beyond (see `beyond`).
+    beyond (see `beyond`); they set it where nothing else is above 0.
     """
-    peaks = (np.abs(item.weights) if item.values == "signed" else item.weights).max(axis=(0, 1))
-    return limits_of(peaks[word_cells(item)], item.values)
+    sizes = np.abs(item.weights) if item.values == "signed" else item.weights
+    peaks = np.fmax.reduce(sizes, axis=(0, 1))
+    between = peaks[word_cells(item)]
+    return limits_of(between if np.nan_to_num(between).any() else peaks, item.values)
 
 
 def beyond(item: AttentionMap, limits: Limits) -> str:
     """What lies beyond the scale of a map, in words; empty where nothing does."""
-    largest = float(np.abs(item.weights).max())
+    largest = float(np.fmax.reduce(np.abs(item.weights), axis=None))
     return BEYOND if largest > limits[1] + 0.005 else ""
+
+
+def no_value(item: AttentionMap, mark: str = "grey") -> str:
+    """What stands where a map has no value and why, in words; empty where it has one everywhere."""
+    absent = item.values == "signed" and bool(np.isnan(item.weights).any())
+    return f"{mark}: no value, the query sees nothing else" if absent else ""
 
 
 def round_up(value: float) -> float:
@@ -124,10 +133,15 @@ def round_up(value: float) -> float:
 
 
 def colors_of(values: NDArray[np.float32], limits: Limits = (0.0, 1.0)) -> NDArray[np.uint8]:
-    """The colours of values; what lies outside the limits takes the colour of the nearer end."""
+    """The colours of values; what lies outside the limits takes the colour of the nearer end.
+
+    NaN is grey.
+    """
     table = shades(limits)
     share = (np.asarray(values, dtype=np.float64) - limits[0]) / (limits[1] - limits[0])
-    colors: NDArray[np.uint8] = table[np.rint(np.clip(share, 0, 1) * (len(table) - 1)).astype(int)]
+    places = np.rint(np.clip(np.nan_to_num(share), 0, 1) * (len(table) - 1)).astype(int)
+    colors: NDArray[np.uint8] = table.take(places, axis=0)
+    colors[np.isnan(share)] = NO_VALUE
     return colors
 
 

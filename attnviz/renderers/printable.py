@@ -18,7 +18,7 @@ UNKNOWN = "–"
 
 
 def two_digits(weight: float) -> str:
-    """Two digits in three columns, four below 0: .46, 1.0, -.20."""
+    """Two digits in three columns, four below 0: .46, 1.0, -.20; – for NaN."""
     return _short(f"{weight:.2f}")
 
 
@@ -29,6 +29,8 @@ def one_digit(weight: float) -> str:
 
 def _short(rounded: str) -> str:
     whole, _, digits = rounded.partition(".")
+    if whole == "nan":
+        return UNKNOWN
     if whole.lstrip("-") != "0":
         return rounded[:-1]
     return f"-.{digits}" if whole == "-0" and digits.strip("0") else f".{digits}"
@@ -160,3 +162,15 @@ def number(value: float, meaning: Meaning) -> str:
         return two_digits(value)
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     return f"{value + 0.0:.{digits}f}"
+
+
+def exact(value: float) -> str:
+    """All digits of a number; empty for NaN."""
+    return "" if math.isnan(value) else repr(value)
+
+
+def nats(value: float) -> str:
+    """A change in nats, in two decimals with its sign; 0.00 has none, – is of NaN."""
+    if math.isnan(value):
+        return UNKNOWN
+    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from attnviz.core.errors import UsageError, did_you_mean
 from attnviz.core.registry import DATA_KINDS, FORMATS, PICTURE_SUFFIXES, DataKind, Format
@@ -62,16 +62,20 @@ class Data:
     Attributes:
         text: a table for the eye.
         rows: a header and rows, tab-separated, in which no field holds a tab or a line break.
+        lines: documents a line, where these are not the document.
         about: what is kept in a picture's metadata.
+        value: the report that they are made of, with its fields.
     """
 
     text: Callable[[Display], str] | None = None
     rows: Callable[[], str] | None = None
     document: Callable[[], str] | None = None
+    lines: Callable[[], str] | None = None
     arrays: Callable[[], bytes] | None = None
     links: Callable[[], str] | None = None
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     about: str = ""
+    value: Any = None
 
 
 class TextReport:
@@ -94,7 +98,9 @@ class JsonLinesReport(TextReport):
     """A document a line."""
 
     def add(self, data: Data, views: Views) -> str:
-        """The document on one line."""
+        """The document on one line; or a line for each of its texts."""
+        if data.lines is not None:
+            return data.lines()
         import json
 
         from attnviz.storage.documents import dump_json

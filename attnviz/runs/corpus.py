@@ -29,7 +29,7 @@ from attnviz.runs.journal import check_same_options
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json, parse_json
-from attnviz.storage.texts import Text, chunks
+from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 from attnviz.storage.writing import beside, output_errors, replace_durably
 
 SECONDS = 2.0
@@ -131,7 +131,7 @@ def study(
     "role" (clearest first), "layer" or a measure.
     """
     state = state or CorpusState(task.empty())
-    waiting = shards(texts, state.records)
+    waiting = shards(texts, state.records, task.attend.size)
     for (_, chunk), found in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
         state.add(chunk, found, on_failure)
         if checkpoint is not None:
@@ -142,10 +142,10 @@ def study(
     return report_of(state.aggregates, order) if state.aggregates.texts else None
 
 
-def shards(records: Iterable[Record], done: int = 0) -> Iterator[Shard]:
+def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> Iterator[Shard]:
     """Chunks of records, numbered."""
     number = 0
-    for chunk in chunks(records):
+    for chunk in chunks(records, size):
         if number >= done:
             yield number, chunk
         number += len(chunk)

@@ -13,17 +13,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from attnviz.core.errors import AttnvizError
-from attnviz.core.options import Choice, Origin
+from attnviz.core.options import Choice, Given, Origin
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.pipeline import Result, attend_chunk
-from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
+
+KEPT = 2
+"""Models that stay loaded for further texts."""
 
 Record = Text | BadText
 Outcome = Result | AttnvizError
@@ -40,6 +43,7 @@ class AttendChunk:
     choice: Choice
     command: Command
     batch_size: int | None = None
+    size: ClassVar[int] = CHUNK_SIZE  # records in a chunk
 
     def open(self) -> Source:
         """The source, loaded once in a process."""
@@ -50,9 +54,16 @@ class AttendChunk:
         return attend_chunk(self.open(), chunk, self.choice, self.command, self.batch_size)
 
 
-@lru_cache(maxsize=2)
 def opened(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
-    """A source that stays open for as long as the process works on its texts."""
+    """A source, which stays open for the next texts; at most `KEPT` do."""
+    if isinstance(origin.model, Given):  # it is Python's, which may change it or let it go
+        return open_source(origin, command, with_head=with_head)
+    return kept(origin, command, with_head=with_head)
+
+
+@lru_cache(maxsize=KEPT)
+def kept(origin: Origin, command: Command, *, with_head: bool) -> Source:
+    """A source that stays open until others take its place, or `kept.cache_clear()`."""
     source = open_source(origin, command, with_head=with_head)
     gc.enable()
     return source

@@ -48,7 +48,7 @@ def draw(attention: Attention, picture: str, shown: Views | None = None) -> Figu
     function = PICTURES[picture].load()
     if picture == "heatmap":
         pictured = [view for view in shown() if not view.second]
-        if attention.lens == "all" and len(pictured) > 1:
+        if attention.lens_name == "all" and len(pictured) > 1:
             return draw_side_by_side(attention, pictured)
         view = pictured[0]
         parts = divisions(attention, view.map)
@@ -70,7 +70,7 @@ def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
 
     return panels(
         [view.map for view in shown],
-        title=f"{attention.provenance.title} · every lens side by side on one scale",
+        title=f"{attention.provenance.title} · every lens side by side",
         subtitle=orientation(attention.main),
         notes=[f"{view.map.stream}: {view.which}, {view.map.unit}" for view in shown],
     )

@@ -5,34 +5,41 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, Values
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.options import Choice, Origin
-from attnviz.core.query import Kind, Query
+from attnviz.core.query import ALL_OUTPUTS, Kind, Query
 from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
-from attnviz.models.open import open_source
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import format_of, picture_suffix
 from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
-from attnviz.storage.texts import BadText, Text, check_text
+from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
 
+    from attnviz.core.attention_map import Link
+    from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 NOTEBOOK_WEIGHTS = 2_500_000
 """More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
+
+
+Numbers: TypeAlias = "int | str | Sequence[int]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,9 +48,49 @@ class Result(Attention):
 
     Attributes:
         choice: what was chosen of it, which says what its pictures open on.
+        again: what attends to the same text with another choice; None where that is not known.
     """
 
     choice: Choice = field(default_factory=Choice)
+    again: Callable[[Choice], Result] | None = None
+
+    def select(
+        self, layer: Numbers | None = None, head: Numbers | None = None, **choice: Any
+    ) -> Result:
+        """A part of it: layers and heads by number or as "0-2"; other fields of `Choice` too."""
+
+        def spelt(which: Numbers | None) -> str | None:
+            if isinstance(which, str | None):
+                return which
+            return ",".join(map(str, np.atleast_1d(which)))
+
+        made = Choice(layer=spelt(layer), head=spelt(head), **choice)
+        check_choice(made)
+        return replace(apply_choice(self, made), again=self.again)
+
+    def stream(self, name: str) -> Result:
+        """One of its streams by name."""
+        return self.select(stream=name)
+
+    def words(self) -> Result:
+        """The same with the pieces of each word together: sums over keys, means over queries."""
+        return self.select(words=True)
+
+    def lens(self, name: str) -> Result:
+        """The same text through a lens.
+
+        Raises:
+            UsageError: the lens does not apply here, or the maps were not made by `attend`.
+        """
+        choice = replace(self.choice, lens=name)
+        check_choice(choice)
+        return apply_choice(self, choice) if self.again is None else self.again(choice)
+
+    def strongest(self, count: int = 10) -> list[Link]:
+        """The links of largest weight between words, over all layers and heads, largest first."""
+        from attnviz.analyses.links import strongest_links
+
+        return strongest_links(self.main, count)
 
     def heatmap(self, file: str | Path | None = None) -> Figure:
         """The matrix to see first as a heat map, also written to a .png, .svg or .pdf if given."""
@@ -68,6 +115,12 @@ class Result(Attention):
         data = [renderer.add(self, self._views), renderer.finish()]
         path.write_bytes(b"".join(as_bytes(part) for part in data))
 
+    def to_dict(self) -> dict[str, Any]:
+        """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""
+        from attnviz.storage.documents import to_dataset
+
+        return to_dataset(self)
+
     def page(self, file: str | Path | None = None) -> str:
         """One interactive HTML file with every map, also written to a file if given."""
         html = page_html(self, shown=self._views)
@@ -75,17 +128,23 @@ class Result(Attention):
             Path(file).write_text(html, encoding="utf-8")
         return html
 
+    def __getstate__(self) -> list[Any]:
+        # What attends again may hold a model, and nothing of the result is in it.
+        return [getattr(self, item.name) for item in fields(self) if item.name != "again"] + [None]
+
+    def __repr__(self) -> str:
+        item = self.main
+        layers, heads, queries, keys = item.weights.shape
+        size = f"{layers} layers × {heads} heads · {queries} × {keys} tokens"
+        more = f" · {len(self.maps)} streams" if len(self.maps) > 1 else ""
+        return f"<Result {item.stream} · {self.provenance.title} · {size}{more}>"
+
     @property
     def _views(self) -> Views:
         return views_of(self, self.choice)
 
     def _draw(self, picture: str, file: str | Path | None) -> Figure:
-        figure = draw(self, picture, self._views)
-        if file is not None:
-            from attnviz.renderers.figures.figure import figure_bytes
-
-            Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file))))
-        return figure
+        return written(draw(self, picture, self._views), file)
 
     def _repr_png_(self) -> bytes:
         return picture_bytes(self, "heatmap", ".png", self._views)
@@ -97,34 +156,60 @@ class Result(Attention):
         return framed(page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views))
 
 
-def attend(text: str, target: str | None = None, **options: Any) -> Result:
-    """The attention of a text over itself or, with a target, of the target over the text.
+def written(figure: Figure, file: str | Path | None) -> Figure:
+    """A picture, also written to a .png, .svg or .pdf if one is given."""
+    if file is not None:
+        from attnviz.renderers.figures.figure import figure_bytes
 
-    Args:
-        text: the text; with a target, the source whose tokens are the keys.
-        target: the text whose tokens are the queries.
-        options: the fields of `attnviz.core.options.Origin` (model, mechanism, causal, …) and of
-            `attnviz.core.options.Choice` (layer, head, reduce, …) by name; and `command="cross"`
-            to let the model write the target itself, or `command="co"`.
+        Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file))))
+    return figure
 
-    Returns:
-        `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
-        `.save()`.
+
+def from_dict(dataset: Mapping[str, Any]) -> Result:
+    """What `Result.to_dict` gave, or `xarray.Dataset.to_dict` of it, as a result again.
 
     Raises:
-        AttnvizError: what the command line would say in one line.
+        InputError: it is something else.
     """
-    command: Command = options.pop("command", "self" if target is None else "cross")
-    choose(command, ("self", "cross", "co"), "command")
-    origin, choice = _split_options(options)
-    check_choice(choice)
-    check_kept(origin, choice)
-    source = open_source(origin, command, with_head=needs_head(choice.lens))
-    if origin.weights is None:
-        check_text(text)
-        if target is not None:
-            check_text(target, "target")
-    return attend_one(source, Text("0", text, target), choice, command)
+    from attnviz.storage.documents import from_dataset
+
+    return as_result(from_dataset(dataset), Choice())
+
+
+def from_numpy(
+    weights: ArrayLike,
+    tokens: Sequence[str] | None = None,
+    key_tokens: Sequence[str] | None = None,
+    *,
+    values: Values = "share",
+) -> Result:
+    """Weights of one's own as a result, to be drawn, measured, compared and saved.
+
+    Args:
+        weights: (queries, keys), (heads, queries, keys) or (layers, heads, queries, keys).
+        tokens: names of the queries, and of the keys unless these have their own; else numbers.
+        key_tokens: names of the keys, where a target attends to a source.
+        values: "share" of a row's attention, or "signed" numbers.
+
+    Raises:
+        InputError: shapes, ranges or names that do not fit together.
+    """
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiu" or not 2 <= array.ndim <= 4:
+        raise InputError(f"weights are {array.dtype} of {array.ndim} axes, not numbers of 2 to 4")
+    array = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    cross = key_tokens is not None
+    sides = ("target", "source") if cross else ("text", "text")
+    names = (tokens, key_tokens if cross else tokens)
+    rows, columns = (
+        tuple(Token(str(name)) for name in (range(count) if given is None else given))
+        for given, count in zip(names, array.shape[2:], strict=True)
+    )
+    stream = "cross" if cross else "self"
+    item = AttentionMap(
+        stream, rows, columns, array, values=values, query_side=sides[0], key_side=sides[1]
+    )
+    return as_result(Attention((item,), Provenance("python", "your own weights")), Choice())
 
 
 def load(file: str | Path) -> list[Result]:
@@ -148,7 +233,9 @@ def check_choice(choice: Choice) -> None:
     check_reduction(choice.reduce, choice.over)
     choose(choice.lens, ("raw", *LENSES, ALL_LENSES), "lens")
     if choice.explain is not None and not needs_head(choice.lens):
-        raise UsageError("--target says what --lens gradient explains: add --lens gradient")
+        raise UsageError(
+            "--target says what --lens gradient or effect explains: add --lens gradient"
+        )
     check_special(choice.special)
     if group := _group_of(choice):
         from attnviz.analyses.group import check_group
@@ -176,7 +263,7 @@ def attend_chunk(
     The numbers depend on the chunk alone, of which at most `batch_size` texts are read at once;
     None: as many as fit.
     """
-    queries = [_query_of(text, command) for text in chunk if isinstance(text, Text)]
+    queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
     attended = source.attend(queries, batch_size=batch_size)
@@ -185,7 +272,7 @@ def attend_chunk(
             yield text.error
             continue
         try:
-            yield _view_next(source, _query_of(text, command), attended, choice, text)
+            yield _view_next(source, query_of(text, command), attended, choice, text)
         except InputError as error:
             if not text.where:
                 raise
@@ -194,11 +281,12 @@ def attend_chunk(
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
-    query = _query_of(text, command)
+    query = query_of(text, command)
     return _view_next(source, query, source.attend([query]), choice, text)
 
 
-def _query_of(text: Text, command: Command) -> Query:
+def query_of(text: Text, command: Command) -> Query:
+    """What is asked of a source about a text."""
     kind: Kind = "pair" if command == "self" and text.target is not None else command
     return Query(text.text, text.target, kind)
 
@@ -241,11 +329,26 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
         attention = replace(attention, id=text.id)
         return label_tokens(attention, named) if named else attention
 
-    insisted = choice.explain is not None
-    attention = apply_lens(choice.lens, attend, ask, prepare, insisted=insisted)
+    experiments: list[Experiment] = []
+
+    def ask_once(needs: Needs) -> AttentionGradients | ValueVectors:
+        found = ask(needs)
+        experiment = getattr(found, "experiment", None)
+        if experiment is not None:
+            experiments.append(experiment)
+        return found
+
+    insisted: Needs | None = None if choice.explain is None else "gradients"
+    if choice.explain == ALL_OUTPUTS:
+        insisted = "effects"
+    attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=insisted)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
+    if experiments and choice.lens != ALL_LENSES:
+        from attnviz.analyses.effects.links import with_links
+
+        attention = with_links(attention, experiments[0], choice.check)
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:
@@ -265,19 +368,3 @@ def as_result(attention: Attention, choice: Choice) -> Result:
     """The same attention with its pictures and files, and what was chosen of it."""
     known = {item.name: getattr(attention, item.name) for item in fields(Attention)}
     return Result(**known, choice=choice)
-
-
-def _split_options(options: dict[str, Any]) -> tuple[Origin, Choice]:
-    known = [{item.name for item in fields(half)} for half in (Origin, Choice)]
-    for name in options:
-        choose(name, sorted(set().union(*known)), "option")
-    if options.get("weights") is not None:
-        options["weights"] = Path(options["weights"])
-    if isinstance(options.get("model"), Path):
-        options["model"] = str(options["model"])
-    for name, joint in (("layer", ","), ("head", ","), ("labels", " ")):
-        value = options.get(name)
-        if isinstance(value, int | list | tuple):
-            options[name] = joint.join(map(str, [value] if isinstance(value, int) else value))
-    origin, choice = ({name: options[name] for name in half & options.keys()} for half in known)
-    return Origin(**origin), Choice(**choice)

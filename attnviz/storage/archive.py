@@ -119,21 +119,22 @@ class ArchiveReader:
 
     def ids(self) -> Iterator[str]:
         """The texts' ids in order."""
-        return map(identity_of, self._documents())
+        return map(identity_of, self.documents())
 
     def __iter__(self) -> Iterator[Attention]:
-        for number, document in enumerate(self._documents()):
+        for number, document in enumerate(self.documents()):
             yield self._read(number, document)
 
     def at(self, wanted: int) -> Attention:
         """The attention of the text at a place, counted from 0."""
         return next(
             self._read(number, document)
-            for number, document in enumerate(self._documents())
+            for number, document in enumerate(self.documents())
             if number == wanted
         )
 
-    def _documents(self) -> Iterator[bytes]:
+    def documents(self) -> Iterator[bytes]:
+        """The JSON of each text without its weights."""
         try:
             with self.archive.open(f"{INDEX}.npy") as member:
                 yield from _list_items(_texts(member))

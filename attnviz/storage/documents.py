@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 
 from attnviz.core.attention_map import (
+    LINK_LISTS,
     Attention,
     AttentionMap,
     Focus,
@@ -73,10 +74,18 @@ def check_words(words: Any, name: str, where: str) -> None:
         raise InputError(f"'{name}' in {where} is not a list of words")
 
 
-def read_numbers(value: Any, what: str, dtype: Any = np.float32) -> NDArray[Any]:
-    """Real numbers as an array; an InputError where `what` is anything else, texts too."""
+def read_numbers(
+    value: Any, what: str, dtype: Any = np.float32, *, absent: bool = False
+) -> NDArray[Any]:
+    """Real numbers as an array; an InputError where `what` is anything else, texts too.
+
+    Where some may be `absent`, null stands for NaN.
+    """
     try:
         found = np.asarray(value)
+        if absent and found.dtype.kind == "O":
+            known = np.frompyfunc(lambda one: np.nan if one is None else one, 1, 1)
+            found = np.asarray(known(found).tolist())
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} has rows of different lengths") from error
     if found.dtype.kind == "c":
@@ -110,8 +119,57 @@ def to_document(attention: Attention) -> dict[str, Any]:
         "id": attention.id,
         **{name: text for name, text in texts.items() if text is not None},
         "maps": [_map_document(item) for item in attention.maps],
+        **{
+            name: [asdict(link) for link in links]
+            for name in LINK_LISTS
+            if (links := getattr(attention, name))
+        },
         "provenance": _plain(asdict(attention.provenance) | {"focus": focus}),
     }
+
+
+def to_dataset(attention: Attention) -> dict[str, Any]:
+    """One text as plain values in the layout that `xarray.Dataset.from_dict` reads.
+
+    A variable for each stream, (layer, head, query, key), and what else is known under "attrs".
+    """
+    document = to_document(attention)
+    coords, variables = dict[str, Any](), dict[str, Any]()
+    for name, item, about in zip(_names(attention), attention.maps, document["maps"], strict=True):
+        weights = about.pop("weights")
+        tokens = ([token.text for token in side] for side in (item.query_tokens, item.key_tokens))
+        dims = tuple(f"{name}_{axis}" for axis in ("layer", "head", "query", "key"))
+        for dim, words in zip(dims, (item.layers, item.heads, *tokens), strict=True):
+            coords[dim] = {"dims": (dim,), "data": list(words), "attrs": {}}
+        variables[name] = {"dims": dims, "data": weights, "attrs": {"unit": item.unit}}
+    sizes = {dim: len(coord["data"]) for dim, coord in coords.items()}
+    attrs = {"attnviz": dump_json(document)}
+    return {"coords": coords, "attrs": attrs, "dims": sizes, "data_vars": variables}
+
+
+def from_dataset(found: Mapping[str, Any]) -> Attention:
+    """The attention of `to_dataset`, also after xarray has had it.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        document, variables = (
+            parse_json(found["attrs"]["attnviz"], "the dataset"),
+            found["data_vars"],
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError("the dataset has no 'attrs' with 'attnviz', and 'data_vars'") from error
+    arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables.values()]
+    return from_document(document, "the dataset", lambda number, *_: arrays[number])
+
+
+def _names(attention: Attention) -> list[str]:
+    streams = [item.stream for item in attention.maps]
+    return [
+        stream if streams.count(stream) == 1 else f"{stream}_{number}"
+        for number, stream in enumerate(streams)
+    ]
 
 
 def _map_document(item: AttentionMap) -> dict[str, Any]:
@@ -158,8 +216,12 @@ def from_document(
     `read_weights` answers for the number of each map, its stream and its shape, of which None is
     not known. An InputError names the record (`where`) and the field that does not fit.
     """
-    from attnviz.storage.schema import Document, fit, fit_provenance
+    from attnviz.storage.schema import Document, fit, fit_provenance, measured_of
 
+    if isinstance(document, Mapping) and document.get("kind") == "ablation":
+        raise InputError(
+            f"{where} holds effects of an ablation, no maps: 'attnviz compare' reads two of those"
+        )
     if not isinstance(document, Mapping) or "maps" not in document:
         raise InputError(f"{where} is no attnviz document: it has no 'maps'")
     if document.get("schema") != SCHEMA:
@@ -181,6 +243,9 @@ def from_document(
             source=found.source,
             target=found.target,
             focus=focus,
+            measured=measured_of(found.measured),
+            idle=measured_of(found.idle),
+            decisive=measured_of(found.decisive),
             **typed_facts(provenance),
         )
     except (InputError, TypeError, ValueError) as error:
@@ -201,7 +266,8 @@ def _read_map(number: int, item: MapDocument, read_weights: WeightsReader | None
 
     queries, keys = tokens_of(item.query_tokens), tokens_of(item.key_tokens)
     if read_weights is None:
-        weights = read_numbers(item.weights, f"maps[{number}].weights")
+        absent = item.values == "signed"
+        weights = read_numbers(item.weights, f"maps[{number}].weights", absent=absent)
         if item.shape:
             weights = weights.reshape(item.shape)
     else:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import IO, Any
 
-from attnviz.core.attention_map import Attention
+from attnviz.core.attention_map import LINK_LISTS, Attention
 from attnviz.core.errors import InputError, OutputError
 from attnviz.storage.archive import ByteBuffer
 from attnviz.storage.documents import (
@@ -157,6 +157,7 @@ def _schema() -> Any:
         dict.fromkeys(names, text)
         | {"query_position": pa.int64(), "key_position": pa.int64(), "weight": float64}
     )
+    effects = {"stream": text, "link": link, "estimated": float64, "measured": float64}
     item = pa.struct(
         {
             "stream": text,
@@ -177,6 +178,7 @@ def _schema() -> Any:
     )
     columns = {"id": text, "record": pa.int64(), "text": text, "source": text, "target": text}
     fields = columns | {"provenance": text, "maps": pa.list_(item)}
+    fields |= dict.fromkeys(LINK_LISTS, pa.list_(pa.struct(effects)))
     return pa.schema(fields, metadata=ABOUT)
 
 
@@ -189,7 +191,8 @@ def _to_row(attention: Attention, record: int) -> dict[str, Any]:
         for item in document["maps"]
     ]
     provenance = dump_json(document["provenance"])
-    return {**document, "record": record, "provenance": provenance, "maps": maps}
+    lists: dict[str, Any] = {name: [] for name in LINK_LISTS}
+    return {**lists, **document, "record": record, "provenance": provenance, "maps": maps}
 
 
 def _plain(maps: Any) -> Any:

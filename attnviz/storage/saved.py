@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from attnviz.core.attention_map import Attention
+from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import InputError, is_number
 from attnviz.storage.archive import DAMAGE, INDEX, ZIP, ArchiveReader
 from attnviz.storage.documents import from_document, identity_of, parse_json
@@ -173,6 +174,30 @@ def read_attention(data: bytes, where: str) -> Iterator[Attention]:
         return
     for place, document in _documents(data, where):
         yield from_document(document, place)
+
+
+def read_effects(data: bytes, where: str) -> SavedEffects | None:
+    """The effects of an ablation in a file; None where it holds something else.
+
+    An InputError where it holds those of several texts, or what does not fit.
+    """
+    try:
+        if data.startswith(ZIP):
+            reader = ArchiveReader(io.BytesIO(data), where)
+            found = [parse_json(one, where) for one in itertools.islice(reader.documents(), 1)]
+        else:
+            found = [one for _, one in _documents(data, where)] if b'"ablation"' in data else []
+    except InputError:
+        return None
+    if not found or not isinstance(found[0], Mapping) or found[0].get("kind") != "ablation":
+        return None
+    if len(found) > 1:
+        raise InputError(
+            f"{where} holds the effects of {len(found)} texts: save their means with -f json"
+        )
+    from attnviz.storage.schema import effects_of
+
+    return effects_of(found[0], where)
 
 
 def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:

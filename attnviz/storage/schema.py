@@ -6,11 +6,13 @@ The layout is told in docs/files.md. Fields that are not known are left unread.
 from __future__ import annotations
 
 import re
+from math import nan
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from attnviz.core.attention_map import Link, Provenance, Token, Values
+from attnviz.core.attention_map import Link, Measured, Provenance, Token, Values
+from attnviz.core.effects import By, Effect, SavedEffects, instead_in_words
 from attnviz.core.errors import InputError
 
 Made = TypeVar("Made")
@@ -44,6 +46,15 @@ class LinkDocument(Struct):
     key_position: Position
 
 
+class MeasuredDocument(Struct):
+    """A link with its effect, as estimated and as measured."""
+
+    stream: str
+    link: LinkDocument
+    estimated: float
+    measured: float | None = None
+
+
 class MapDocument(Struct):
     """One stream; its weights stand here, or else where the format keeps them."""
 
@@ -69,6 +80,33 @@ class Document(Struct):
     maps: Annotated[list[MapDocument], Meta(min_length=1)]
     provenance: dict[str, Any] = {}
     id: Name | float = "0"
+    text: str | None = None
+    source: str | None = None
+    target: str | None = None
+    measured: list[MeasuredDocument] = []
+    idle: list[MeasuredDocument] = []
+    decisive: list[MeasuredDocument] = []
+
+
+class EffectDocument(Struct):
+    """The effect of a part that was switched off; null: nothing was left to see."""
+
+    label: str
+    kind: str
+    effect: float | None
+    interval: tuple[float, float] | None = None
+    texts: Count = 1
+
+
+class AblationDocument(Struct):
+    """The effects of one run; what else there is stays unread."""
+
+    caption: str
+    by: By
+    effects: Annotated[list[EffectDocument], Meta(min_length=1)]
+    together: EffectDocument | None = None
+    reference: Annotated[int, Meta(ge=0)] = 0
+    provenance: dict[str, Any] = {}
     text: str | None = None
     source: str | None = None
     target: str | None = None
@@ -108,3 +146,25 @@ def tokens_of(found: list[TokenDocument | str]) -> tuple[Token, ...]:
 def links_of(found: list[LinkDocument]) -> tuple[Link, ...]:
     """Links as maps have them."""
     return tuple(Link(**structs.asdict(item)) for item in found)
+
+
+def measured_of(found: list[MeasuredDocument]) -> tuple[Measured, ...]:
+    """Links with their effects as an `Attention` has them."""
+    return tuple(
+        Measured(item.stream, links_of([item.link])[0], item.estimated, item.measured)
+        for item in found
+    )
+
+
+def effects_of(document: Any, where: str) -> SavedEffects:
+    """The effects in a document of an ablation."""
+    found = fit(document, AblationDocument, where)
+    effects = tuple(
+        Effect(one.label, one.kind, {}, nan if one.effect is None else one.effect, one.interval)
+        for one in (*found.effects, *([found.together] if found.together else []))
+    )
+    provenance = fit_provenance(found.provenance, where)
+    text = found.text or " / ".join(filter(None, (found.source, found.target)))
+    caption = " · ".join(filter(None, (text, found.caption)))
+    instead = instead_in_words(found.by, found.reference, effects)
+    return SavedEffects(caption, instead, effects, provenance)

@@ -80,7 +80,7 @@ def test_only_roles_have_colours() -> None:
 def lens_input(needs: str) -> Attention | AttentionGradients | ValueVectors:
     item = random_map(4)
     attention = Attention((item,), Provenance("file", "made up"), "w0 w1 w2 w3")
-    if needs == "gradients":
+    if needs in ("gradients", "effects"):
         return AttentionGradients(attention, (np.ones_like(item.weights),), (3,), "POSITIVE", 0.9)
     if needs == "values":
         return ValueVectors(attention, (np.ones((2, 4, 3, 3)),), projected=True)
@@ -95,7 +95,7 @@ def test_a_lens_is_named_after_its_row_and_makes_an_attention_that_says_so(name:
     assert name not in ("raw", "all")
     found = entry.load()(lens_input(entry.needs))
     assert isinstance(found, Attention)
-    assert found.lens == name
+    assert found.lens_name == name
     assert f"lens {name}" in found.provenance.steps
     assert not found.focus
     assert np.isfinite(found.weights).all()

@@ -235,3 +235,15 @@ def test_the_share_elsewhere_is_a_mean_over_the_heads_of_the_last_layer() -> Non
     weights[1, :, 0] = [[0.5, 0.25, 0.25], [0, 0.5, 0.5]]
     item = AttentionMap("self", (CLASS,), (CLASS, *patch_tokens(1, 2)), weights)
     assert said_looks(item).endswith("; 25% goes elsewhere")
+
+
+def test_patches_without_a_value_stay_so_and_are_no_largest_effect() -> None:
+    tokens = patch_tokens(2, 2)
+    weights = np.full((1, 1, 4, 4), 0.25, np.float32)
+    weights[0, 0, 0, 1], weights[0, 0, :, 2], weights[0, 0, 3, 3] = np.nan, np.nan, -0.5
+    item = AttentionMap("self", tokens, tokens, weights, values="signed")
+    mean = look_from(attention_of(item), None)
+    np.testing.assert_allclose(mean.weights[0, 0, 0], [0.25, 0.25, np.nan, 0.0625])
+    (view,) = picture_views(mean)
+    np.testing.assert_allclose(view.map.weights[0, 0], [[1, 1], [np.nan, 0.25]])
+    assert strongest_patch(look_from(attention_of(item), "1,1").main).weight == -0.5

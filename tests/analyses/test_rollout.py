@@ -100,7 +100,7 @@ def test_a_decoder_is_the_rollout_of_both_sequences_as_one() -> None:
     # The independent form: one matrix over source and target positions side by side.
     joint = np.eye(9)
     encoder, decoder, cross = (
-        given_pair.stream(name).weights.mean(1) for name in ("encoder", "decoder", "cross")
+        given_pair.map_of(name).weights.mean(1) for name in ("encoder", "decoder", "cross")
     )
     for step in encoder:
         block = np.eye(9)
@@ -112,9 +112,9 @@ def test_a_decoder_is_the_rollout_of_both_sequences_as_one() -> None:
         second[5:, 5:] = np.eye(4) / 2
         second[5:, :5] = across / 2
         joint = second @ first @ joint
-    np.testing.assert_allclose(found.stream("cross").weights[-1, 0], joint[5:, :5], atol=1e-6)
-    np.testing.assert_allclose(found.stream("decoder").weights[-1, 0], joint[5:, 5:], atol=1e-6)
-    np.testing.assert_allclose(found.stream("encoder").weights[-1, 0], joint[:5, :5], atol=1e-6)
+    np.testing.assert_allclose(found.map_of("cross").weights[-1, 0], joint[5:, :5], atol=1e-6)
+    np.testing.assert_allclose(found.map_of("decoder").weights[-1, 0], joint[5:, 5:], atol=1e-6)
+    np.testing.assert_allclose(found.map_of("encoder").weights[-1, 0], joint[:5, :5], atol=1e-6)
 
 
 def test_use_beyond_the_paper_is_said() -> None:

@@ -160,7 +160,7 @@ def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top: int) ->
         self_map(WORDS, 3, 2, seed).with_weights(self_map(WORDS, 3, 2, seed).weights, stream=name)
         for seed, name in enumerate(("raw", "rollout"))
     ]
-    found = views(replace(attention_of(*items), lens="all"), top=top)
+    found = views(replace(attention_of(*items), lens_name="all"), top=top)
     assert [view.run.split(" · ")[1] for view in found] == ["raw", "rollout"]
     for view, item in zip(found, items, strict=True):
         assert view.map.layers == ("2",)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from attnviz.analyses.corpus.report import intervals
 from attnviz.analyses.heads import measure_heads
+from attnviz.analyses.measures.intervals import intervals
 from attnviz.analyses.measures.repetition import WORDS
 from attnviz.core.query import Query
 from attnviz.models.pocket import load_pocket

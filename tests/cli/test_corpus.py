@@ -6,7 +6,6 @@ import io
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,7 @@ from attnviz.runs.corpus import (
     shards,
 )
 from attnviz.runs.many_texts import AttendChunk
-from attnviz.storage.texts import BadText, Text, chunks
+from attnviz.storage.texts import BadText, Text
 from tests.analyses.corpus.samples import attention_of
 from tests.invoke import OWN, attnviz
 
@@ -162,8 +161,8 @@ def many(count: int) -> list[Text | BadText]:
 def test_shards_give_the_same_bytes_wherever_they_are_worked_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(corpus, "chunks", partial(chunks, size=200))
-    parts = list(shards(many(520)))
+    monkeypatch.setattr(AttendChunk, "size", 200)
+    parts = list(shards(many(520), size=200))
     assert [number for number, _ in parts] == [0, 200, 400]
     found = []
     for sent in (lambda item: item, lambda item: pickle.loads(pickle.dumps(item))):
@@ -224,7 +223,7 @@ class Pooled:
 
 def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many_texts, "open_source", lambda *_, **__: Pooled())
-    many_texts.opened.cache_clear()
+    many_texts.kept.cache_clear()
     texts = [Text(name, name, where=f"line {name}") for name in ("short", "long", "brief")]
     (shard,) = shards(texts)
     outcome = study()(shard)
@@ -232,7 +231,7 @@ def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatc
     ((record, error),) = outcome.failures
     assert record is texts[1]
     assert str(error).startswith("line long: this text's map shows blocks of 2 × 2 tokens")
-    many_texts.opened.cache_clear()
+    many_texts.kept.cache_clear()
 
 
 def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +253,7 @@ def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_resumed_ends_with_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: int
 ) -> None:
-    monkeypatch.setattr(corpus, "chunks", partial(chunks, size=200))
+    monkeypatch.setattr(AttendChunk, "size", 200)
     path = tmp_path / "texts.jsonl"
     lines = [f'{{"text": "the cat {"sat " * (n % 3)}on mat {n}"}}' for n in range(600)]
     lines[5] = lines[400] = "{}"

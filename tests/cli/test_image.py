@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -236,6 +237,7 @@ def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava: Path, tmp_p
         (("--token", "9"), "token 9 does not exist: the text has 0 to 3 (0:↵ 1:The"),
         (("--patch", "0,0"), "--patch is for a picture alone"),
         (("--lens", "rollout"), "--lens is for a picture alone"),
+        (("--lens", "effect"), "--lens is for a picture alone: leave --text out or use --lens raw"),
         (("--token", "all"), "--token all gives every token's look"),
     ],
 )
@@ -279,3 +281,26 @@ def test_the_file_must_be_a_picture(folder: Path, tmp_path: Path) -> None:
     assert "cannot be read as a picture" in done.mistake
     picture().save(path)
     assert attnviz("image", path, "--model", folder, "-f", "none", "-q").status == 0
+
+
+def test_effects_of_a_picture_are_signed_and_the_measured_links_are_those_of_the_query(
+    folder: Path, tmp_path: Path
+) -> None:
+    drawn, data = tmp_path / "a.png", tmp_path / "c.jsonl"
+    done = attnviz(
+        "image", SHAPES, "--model", folder, "--lens", "effect", "--check", "5", "--overlay", drawn,
+        "-o", data, "-f", "table",
+    )  # fmt: skip
+    assert done.status == 0
+    assert drawn.stat().st_size > 1000
+    assert "1 stands for the largest effect" in " ".join(done.text.split())
+    document = json.loads(data.read_text())
+    assert document["maps"][0]["values"] == "signed"
+    assert 0 < len(document["measured"]) <= 5
+    for one in document["measured"]:
+        link, item = one["link"], document["maps"][0]
+        assert (link["query"], link["query_position"]) == (item["query_tokens"][0]["text"], 0)
+        layer, head = item["layers"].index(link["layer"]), item["heads"].index(link["head"])
+        cell = item["weights"][layer][head][0][link["key_position"]]
+        assert cell == pytest.approx(one["estimated"])
+        assert one["measured"] == pytest.approx(one["estimated"], rel=0.5)

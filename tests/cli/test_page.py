@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnviz import attend
 from attnviz.core.attention_map import Attention, AttentionMap, Link, Provenance, Token
 from attnviz.core.tokens import patch_tokens
 from attnviz.runs.outputs import page_html
-from attnviz.runs.pipeline import attend
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
 from tests.invoke import OWN
 from tests.invoke import attnviz as invoke

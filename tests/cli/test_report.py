@@ -20,6 +20,8 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "heads": ("heads", TEXT, *OWN),
     "corpus": ("corpus", ROOT / "sample_inputs" / "sentences.txt", *OWN),
     "compare": ("compare", TEXT, "The dog sat", *OWN),
+    "lenses": ("lenses", TEXT),
+    "ablate": ("ablate", TEXT, "Le chat", "--head", "0.0"),
     "align": ("align", ROOT / "sample_inputs" / "pairs.tsv"),
     "steps": ("steps",),
     "lesson": ("lesson", "scaling"),

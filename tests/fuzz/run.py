@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.cli import app
-from attnviz.runs.many_texts import opened
+from attnviz.runs.many_texts import kept
 from tests.fuzz.world import home
 
 CPU_SECONDS = 20
@@ -124,7 +124,7 @@ def run_in(top: Path, case: Case) -> Ran:
     """Run a command line in a folder made by `prepared`."""
     argv = [*case.argv]
     if any(word in OPENING for word in argv):
-        opened.cache_clear()  # a process keeps what it has opened under a name; here names return
+        kept.cache_clear()  # a process keeps what it has opened under a name; here names return
     return observed(top, case, lambda: app.run(argv))
 
 

@@ -80,7 +80,8 @@ HINTS = {
     "--frequencies": ("others", "texts"),
     "--group": ("others", "texts"),
     "render": ("saved", "saved", "saved", "matrices", "others"),
-    "compare": ("saved", "saved", "matrices"),
+    "compare": ("saved", "saved", "effects", "matrices"),
+    "--reference": ("pairs", "texts"),
     "image": ("pictures", "pictures", "pictures", "texts"),
     "corpus": ("texts", "texts", "pairs", "others"),
     "align": ("pairs", "pairs", "texts", "others"),
@@ -418,14 +419,16 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
             continue
         groups.append((name, *made.pick(PLAIN[name])))
     for name in CHOSEN:
-        if name in known and made.often(0.1) and not (command == "heads" and name == "--sort"):
-            wanted = [word for word in choices_of(known[name]) if word not in ("cuda", "mps")]
+        refused = (command == "heads" and name == "--sort") or clashes(groups[0], name)
+        if name in known and made.often(0.1) and not refused:
+            needy = ("cuda", "mps", "effect")
+            wanted = [word for word in choices_of(known[name]) if word not in needy]
             groups.append((name, made.pick(wanted)))
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]
     if pictured and made.often(0.02):
         groups.append((made.pick(pictured), f"picture{made.pick(PICTURE_SUFFIXES)}"))
     formats = [
-        name for name in choices_of(known["--format"]) if name not in special_formats(command)
+        name for name in choices_of(known["--format"]) if name not in special_formats(groups[0])
     ]
     if made.often(0.5):
         groups.append(("-f", made.pick(formats)))
@@ -436,23 +439,30 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
     return Case(safe(groups), {**ALREADY, **made.files}, made.stdin, made.pick((80, 120, 40)), True)
 
 
-def special_formats(command: str) -> tuple[str, ...]:
+def special_formats(given: tuple[str, ...]) -> tuple[str, ...]:
     """Formats that only some of a command's data can be written in."""
-    return {"cross": ("pharaoh",), "align": ("table",)}.get(command, ())
+    special = {"cross": ("pharaoh",), "align": ("table",)}.get(given[0], ())
+    return ("npz",) if "e.npz" in given else special
+
+
+FEW = {"--treebank": ("--layer", "--head", "--special"), "e.npz": ("--top",)}
+"""What takes few of a command's options, and which."""
 
 
 def clashes(given: tuple[str, ...], option: str) -> bool:
     """Whether an option is about something else than what the words ask for."""
-    if "--treebank" in given:
-        return option not in ("--quiet", "--verbose", "--layer", "--head", "--special", "--output")
+    for special, allowed in FEW.items():
+        if special in given:
+            return option not in ("--quiet", "--verbose", "--output", *allowed)
     if option == "--labels":
         return True
     if option == "--head" and "--mechanism" in given:
         return not MECHANISMS[given[given.index("--mechanism") + 1]].many_heads
     if option in ("--layer", "--head", "--special", "--group", "--words"):
-        return given[0] in ("co", "compare", "image", "align", "render") or "--weights" in given
+        aside = ("co", "compare", "image", "align", "render", "ablate")
+        return given[0] in aside or "--weights" in given
     if option in ("--heatmap", "--grid", "--links", "--html", "--reduce"):
-        return given[0] == "image"
+        return given[0] in ("image", "ablate")
     return False
 
 
@@ -489,11 +499,24 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             if made.often(0.3):
                 return [command, "--input", whole("pairs")]
             return [command, made.draw(plain_texts), made.draw(plain_texts)]
+        case "ablate":
+            what = made.pick((["--head", "0.0"], ["--each", "layers"], ["--token", "the"]))
+            if made.often(0.3):
+                return [command, "--input", whole("pairs"), "--each", "layers"]
+            return [command, "the " + made.pick(("cat", "dog")), *what]
         case "co":
             return [command, made.draw(plain_texts), made.draw(plain_texts)]
         case "image":
             return [command, whole("pictures"), "--model", str(world.model("vit"))]
+        case "lenses":
+            return [command, made.draw(plain_texts)]
         case "compare":
+            if made.often(0.2):
+                return [
+                    command,
+                    whole("effects", only=("e.npz",)),
+                    whole("effects", only=("f.json",)),
+                ]
             return [command, "the cat sat", made.draw(plain_texts) + " here"]
         case "align":
             return [command, whole("pairs")]
@@ -551,8 +574,9 @@ def bent_file(made: Draws, command: str, given: list[str]) -> list[str]:
     """The words with one of the files damaged, or a damaged one in place of a text."""
     names = [name for name in given if name in made.files]
     if command == "compare":
-        names, given = ["m.npz", "m.json"], ["compare", "m.npz", "m.json"]
-        made.files |= {name: world.files("saved")[name] for name in names}
+        kind, names = made.pick((("saved", ["m.npz", "m.json"]), ("effects", ["e.npz", "f.json"])))
+        given = ["compare", *names]
+        made.files |= {name: world.files(kind)[name] for name in names}
     elif command in ("self", "heads") and not names:
         name = made.file(("saved", "matrices"), broken=1)
         return [command, "--weights", name]

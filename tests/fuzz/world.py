@@ -104,6 +104,18 @@ def saved() -> dict[str, bytes]:
 
 
 @cache
+def effects() -> dict[str, bytes]:
+    """What ablations saved, of heads and of layers, of one pair and of several."""
+    few = ("ablate", "the cat", "le chat")
+    return {
+        "e.npz": _written(*few, "--each", "layers", "-f", "npz"),
+        "e.json": _written(*few, "--head", "0.0", "--token", "cat", "-f", "json"),
+        "f.json": _written("ablate", "-", "--each", "layers", "-f", "json", stdin=PAIRS.encode()),
+        "e.jsonl": _written("ablate", "-", "--head", "0.0", "-f", "jsonl", stdin=TEXTS.encode()),
+    }
+
+
+@cache
 def matrices() -> dict[str, bytes]:
     """Queries, keys and weights as other programs save them."""
     from safetensors.numpy import save
@@ -180,6 +192,7 @@ KINDS = {
     "texts": texts,
     "pairs": pairs,
     "saved": saved,
+    "effects": effects,
     "matrices": matrices,
     "pictures": pictures,
     "others": others,

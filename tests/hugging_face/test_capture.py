@@ -89,7 +89,7 @@ def test_cross_attention_equals_what_transformers_hands_over(kind, folder_of, lo
         output = own(input_ids=source, decoder_input_ids=target, output_attentions=True)
         return [stacked(getattr(output, f"{stream}_attentions")) for stream in streams]
 
-    check_as_near([attention.stream(stream).weights for stream in streams], *both(own, read))
+    check_as_near([attention.map_of(stream).weights for stream in streams], *both(own, read))
     assert attention.main.stream == "cross"
     assert attention.main.query_side == "target"
     assert attention.main.key_side == "source"

@@ -131,7 +131,7 @@ def test_the_target_of_an_encoder_decoder_equals_the_stitched_steps(folder_of, w
     )
     for stream in ("cross", "decoder"):
         expected, truth = (stitched(output[f"{stream}_attentions"]) for output in steps)
-        weights = found.stream(stream).weights[..., : expected.shape[-2], : expected.shape[-1]]
+        weights = found.map_of(stream).weights[..., : expected.shape[-2], : expected.shape[-1]]
         check_as_near([weights], [expected], [truth])
 
 

@@ -15,10 +15,11 @@ from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face import load_model
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
-from attnviz.models.hugging_face.gradient import layer_gradients
+from attnviz.models.hugging_face.eager import layer_gradients
 from tests.hugging_face.ask import attend, cross, gradients
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
+from tests.precision import exact_model, in_float64
 
 TEXT = "The professor published the red paper"
 PAIR = "The red car is fast", "La voiture rouge"
@@ -129,17 +130,19 @@ def test_relevance_of_a_pair_equals_direct_autograd(folders, explaining):
         ti = ti + bar(tt).T @ across @ bar(ii)
     result = gradient(model.gradients(Query(*PAIR, "cross")))
     assert [item.stream for item in result.maps] == ["cross", "decoder"]
-    np.testing.assert_allclose(result.weights[0, 0, 0], shares(ti[last - 1]), atol=1e-6)
+    # Two kernels round differently, and the tokenizer's training draws another model each time.
+    np.testing.assert_allclose(result.weights[0, 0, 0], shares(ti[last - 1]), atol=1e-5)
     own_row = (tt - torch.eye(last + 1))[last - 1, :last]
-    np.testing.assert_allclose(result.maps[1].weights[0, 0, 0], shares(own_row), atol=1e-6)
+    np.testing.assert_allclose(result.maps[1].weights[0, 0, 0], shares(own_row), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["BertForSequenceClassification", "llama", "gemma2"])
 def test_gradients_are_those_of_the_output_times_the_values(name, folders, explaining):
-    model, found = explaining(name), own(folders(name))
+    model = exact_model(explaining(name))
+    found = model.model
     ids = torch.tensor([model.tokenizer(TEXT)["input_ids"]])
     calls = []
-    with watch_kernels(calls.append):
+    with in_float64(), watch_kernels(calls.append):
         logits = found(input_ids=ids).logits
     score = (logits[0] if logits.ndim == 2 else logits[0, -1]).max()
     slopes = torch.autograd.grad(score, [call.output for call in calls])
@@ -147,7 +150,8 @@ def test_gradients_are_those_of_the_output_times_the_values(name, folders, expla
     for slope, call in zip(slopes, calls, strict=True):
         value = call.value.repeat_interleave(slope.shape[2] // call.value.shape[1], dim=1)
         expected.append(slope.transpose(1, 2) @ value.mT)
-    (found,) = gradients(model, TEXT).gradients
+    with in_float64():
+        (found,) = gradients(model, TEXT).gradients
     np.testing.assert_allclose(found, torch.cat(expected).detach().numpy(), atol=1e-6)
 
 
@@ -175,7 +179,7 @@ def test_rollout_equals_the_definition_over_transformers_own_weights(kind, folde
     )
     result = rollout(cross(model, *PAIR))
     expected = mixed(output.encoder_attentions)
-    np.testing.assert_allclose(result.stream("encoder").weights[-1, 0], expected, atol=1e-6)
+    np.testing.assert_allclose(result.map_of("encoder").weights[-1, 0], expected, atol=1e-6)
     share = torch.zeros(labels.shape[1], source.shape[1])
     for step, across in zip(output.decoder_attentions, output.cross_attentions, strict=True):
         step = step[0].mean(0) + torch.eye(labels.shape[1])
@@ -298,7 +302,7 @@ def test_every_lens_of_a_classifier_stands_side_by_side(folders, tmp_path):
         "--heatmap", tmp_path / "all.png",
     )  # fmt: skip
     streams = [item["stream"] for item in done.json()["maps"]]
-    assert streams == ["raw", "rollout", "flow", "gradient", "norm"]
+    assert streams == ["raw", "rollout", "flow", "gradient", "effect", "norm"]
     assert "left out" not in done.err
     assert (tmp_path / "all.png").stat().st_size > 10_000
 

@@ -67,6 +67,7 @@ WRONG: list[tuple[str, str, str, Any, str]] = [
     ("bert", CONFIG, "architectures", {"a": 1}, "'architectures'"),
     ("bert", CONFIG, "architectures", [[1]], "'architectures'"),
     ("bert", CONFIG, "id2label", ["a"], "cannot be loaded"),
+    ("vit", CONFIG, "id2label", {}, "outputs, and its configuration names 0 labels"),
     ("bert", CONFIG, "id2label", {"x": "a"}, "cannot be loaded"),
     ("bert", CONFIG, "attn_implementation", "someone/kernel", "a kernel from elsewhere"),
     ("bert", CONFIG, "model_type", [], "names no 'model_type'"),

@@ -9,6 +9,7 @@ import transformers
 
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.analyses.lenses.norm import norms, norms_by_head
+from attnviz.core.effects import Change, HeadAt, TokenAt
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.vision.vision import load_vision_model
 from tests.hugging_face.ask import about, look
@@ -137,3 +138,22 @@ def test_norms_over_a_picture_are_the_lengths_of_what_is_added(kind, folder):
         np.testing.assert_allclose(norms(weights[one], products)[0], together, atol=1e-6)
         apart = np.linalg.norm(added, axis=-1)
         np.testing.assert_allclose(norms_by_head(weights[one], products)[0], apart, atol=1e-6)
+
+
+def test_a_class_loses_what_its_heads_and_patches_gave_it(folder):
+    path = folder("vit", head=True)
+    model = load_vision_model(str(path), device="cpu")
+    experiment = model.experiment(about(picture()), "dog")
+    heads = [Change((HeadAt("self", "1", head),)) for head in range(4)]
+    plain, *changed = experiment.run([Change(), *heads, Change(tokens=(TokenAt("picture", 3),))])
+    own = transformers.AutoModelForImageClassification.from_pretrained(path).eval()
+    with torch.no_grad():
+        expected = own(pixel_values=model.inputs(about(picture()).picture)["pixel_values"]).logits
+    np.testing.assert_allclose(plain, expected.log_softmax(-1), atol=1e-5)
+    assert all(np.abs(scores - plain).max() > 1e-6 for scores in changed)
+    assert experiment.spell(1) == "dog"
+    assert experiment.attention.decision == look(model, picture()).decision
+    np.testing.assert_allclose(
+        experiment.attention.weights, look(model, picture()).weights, atol=1e-6
+    )
+    assert experiment.write(Change()) is None

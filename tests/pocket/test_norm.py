@@ -31,6 +31,11 @@ def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
     inputs = encode_query(pocket, Query(PAIR[0]))
     assert found.projected
     values = {}
+
+    def note(seen):
+        values[f"{seen.name}.value"] = seen.value
+        return seen.output
+
     seen = []
     whole = model.attend
 
@@ -42,10 +47,10 @@ def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "attend", attend)
         source = pocket.embed(inputs.source_ids)
-        memory, _ = model.encode(pocket.weights, pocket.sizes, source, projected=values)
+        memory, _ = model.encode(pocket.weights, pocket.sizes, source, watch=note)
         if causal:
             target = pocket.embed(inputs.target_ids)
-            model.decode(pocket.weights, pocket.sizes, target, memory, projected=values)
+            model.decode(pocket.weights, pocket.sizes, target, memory, watch=note)
     own = [item for item in seen if item[0].startswith("decoder" if causal else "encoder")]
     own = [item for item in own if item[0].endswith("self_attention")]
     for layer, (name, update, shares) in enumerate(own):

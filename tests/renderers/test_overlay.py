@@ -75,3 +75,15 @@ def test_many_heads_stay_within_the_page() -> None:
 def test_a_picture_keeps_its_shape_when_it_is_resized() -> None:
     assert resized(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
     assert resized(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
+
+
+def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head() -> None:
+    weights = np.zeros((1, 2, 2, 2), np.float32)
+    weights[0, 0, 0] = -0.3, np.nan
+    weights[0, 1] = np.nan  # a head that is not there
+    names = {"layers": ("0",), "heads": ("0", "1")}
+    image = image_of(overlay_grid(Seen(GREY), weights, values="signed", **names, **WORDS))
+    wide = (image.shape[1] + 6) // 2
+    expected = 0.65 * colors_of(np.float32(np.nan)) + 0.35 * 128
+    assert abs(image[2, wide - 10] - expected).max() <= 1
+    assert (image[:, wide:] == 255).all()

@@ -40,7 +40,7 @@ def test_a_line_holds_two_rows_the_upper_as_ink_the_lower_as_ground():
 
 
 def test_without_colour_a_line_holds_one_row_in_shades():
-    image = np.array([[0.0, 0.1, 0.3, 0.5, 1.0], [np.nan] * 5], dtype=np.float32)
+    image = np.array([[0.0, 0.1, 0.3, 0.5, 1.0], [np.inf] * 5], dtype=np.float32)
     assert [line.plain for line in painted(image, (0.0, 1.0), None)] == [" ░▒▓█", "│││││"]
 
 

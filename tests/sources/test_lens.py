@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.lenses.norm import norm
-from attnviz.core.attention_map import Attention, Focus
-from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.attention_map import AGREEMENT, Attention, Focus
+from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.mechanisms.dot_product import split_heads
-from attnviz.models.lens import apply_lens, ask_source, needs_head, no_model
+from attnviz.models.lens import (
+    agreement,
+    apply_lens,
+    ask_source,
+    explained_by,
+    needs_head,
+    no_model,
+    open_experiment,
+)
 from attnviz.models.open import open_source
 from attnviz.models.own import OwnLayer
+from attnviz.models.pocket import load_pocket
+from tests.benchmarks.effect_lens_faithful import links_of
 from tests.invoke import OWN, attnviz
 from tests.samples import attention_of, self_map
 
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "the cat sat on the mat"
 
 
@@ -37,7 +50,7 @@ def given(words: str = "a b c") -> Attention:
 def ask(needs: Needs) -> AttentionGradients | ValueVectors:
     attention = given()
     weights = attention.weights
-    if needs == "gradients":
+    if needs in ("gradients", "effects"):
         return AttentionGradients(attention, (np.ones_like(weights),), (1,), "b", 0.5)
     layers, heads, _, keys = weights.shape
     return ValueVectors(attention, (np.tile(np.eye(heads), (layers, keys, 1, 1)),), projected=True)
@@ -62,12 +75,12 @@ def test_a_lens_that_does_not_apply_is_left_out_and_said() -> None:
     found = apply_lens("all", given, no_model, same)
     assert [item.stream for item in found.maps] == ["raw", "rollout", "flow"]
     left = [note for note in found.provenance.notes if "left out" in note]
-    assert [note.split()[1] for note in left] == ["gradient", "norm"]
+    assert [note.split()[1] for note in left] == ["gradient", "effect", "norm"]
 
 
 def test_what_was_asked_for_by_name_is_not_left_out() -> None:
     with pytest.raises(UsageError, match="saved maps hold its weights only"):
-        apply_lens("all", given, no_model, same, insisted=True)
+        apply_lens("all", given, no_model, same, insisted="gradients")
 
 
 def test_a_bug_is_not_left_out() -> None:
@@ -90,7 +103,7 @@ def test_maps_are_prepared_before_any_lens_looks() -> None:
 
 def test_only_predictions_need_a_head() -> None:
     needing = [lens for lens in ("raw", "all", *LENSES) if needs_head(lens)]
-    assert needing == ["all", "gradient"]
+    assert needing == ["all", "gradient", "effect"]
 
 
 def test_an_own_layer_has_values_and_no_output_projection() -> None:
@@ -102,7 +115,7 @@ def test_an_own_layer_has_values_and_no_output_projection() -> None:
     value = split_heads(vectors @ layer.embedding.projection("value"), 2)
     lengths = np.linalg.norm(found.attention.weights[0][..., None] * value[:, None], axis=-1)
     expected = lengths / lengths.sum(-1, keepdims=True)
-    by_head = norm(found).stream("self-by-head").weights[0]
+    by_head = norm(found).map_of("self-by-head").weights[0]
     np.testing.assert_allclose(by_head, expected, atol=1e-6)
 
 
@@ -154,6 +167,55 @@ def test_all_lenses_in_a_table_stand_one_below_the_other() -> None:
         assert f" · {lens} · lens all" in done.text
     rows = attnviz("self", TEXT, *OWN, "--lens", "all", "-f", "tsv", "-q").rows
     assert {row[rows[0].index("stream")] for row in rows[1:]} == {"raw", "rollout", "flow", "norm"}
+
+
+def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path: Path) -> None:
+    done = attnviz("self", TEXT, "--lens", "all", "-f", "json", "-o", tmp_path / "a.json")
+    told = done.json()["provenance"]["settings"][AGREEMENT]
+    judged = attnviz("lenses", TEXT, "-f", "json", "-q").json()
+    assert told == {
+        one["lens"]: round(one["rank_correlation"]["mean"], 6)
+        for one in judged["lenses"]
+        if one["lens"] in told
+    }
+    assert [*told] == ["raw", *LENSES]
+    assert f"note: {AGREEMENT} (log p of 'mat'): raw {told['raw']:.2f}, rollout" in done.err
+    shown = " ".join(attnviz("render", tmp_path / "a.json").text.split())
+    for lens, value in told.items():
+        number = f"{value:.2f}".replace("-", "−")
+        assert f"{AGREEMENT} {number}" in shown.partition(f" · {lens} · ")[2]
+
+
+def test_where_tokens_cannot_be_hidden_one_by_one_it_is_said() -> None:
+    source = load_pocket()
+    explained = explained_by(open_experiment(source, Query("the cat sat " * 25)))
+    said, facts = agreement(explained, partial(ask_source, source, Query("the cat sat " * 25)))
+    assert (said.endswith("more than 64"), facts) == (True, {})
+    short = explained_by(open_experiment(source, Query("cat")))
+    said, facts = agreement(short, partial(ask_source, source, Query("cat")))
+    assert (said.endswith("there are too few"), facts) == (True, {})
+
+    class Fixed(type(short.experiment)):  # type: ignore[misc]
+        def run(self, *_: object) -> object:
+            raise AttentionError("heads cannot be told apart")
+
+    short.experiment.__class__ = Fixed  # type: ignore[union-attr]
+    said, facts = agreement(short, partial(ask_source, source, Query("cat")))
+    assert (said.endswith("one by one: heads cannot be told apart"), facts) == (True, {})
+
+
+def test_estimated_effects_rank_links_as_cutting_them_does_in_each_stream() -> None:
+    lines = (SAMPLES / "pairs.tsv").read_text(encoding="utf-8").splitlines()[:4]
+    source, found = load_pocket(), dict[str, list[np.ndarray]]()
+    for line in lines:
+        query = Query(*line.split("\t")[:2], "cross")  # type: ignore[arg-type]
+        for stream, links in links_of(source, query, 20).items():
+            found.setdefault(stream, []).append(links)
+    assert [*found] == ["cross", "encoder", "decoder"]
+    for several in found.values():
+        weight, estimate, exact = np.concatenate(several).T
+        assert rank_correlation(estimate, exact) > 0.9
+        assert rank_correlation(weight, abs(exact)) < 0.8
 
 
 def test_one_lens_can_be_picked_out_of_all() -> None:

@@ -92,7 +92,7 @@ def test_streams_by_name_take_their_own_tokens():
             decoder_tokens=np.array(["x", "y"]),
         )
     )
-    cross = found.stream("cross")
+    cross = found.map_of("cross")
     assert (texts(cross.query_tokens), texts(cross.key_tokens)) == (["x", "y"], WORDS)
     assert (cross.query_side, cross.key_side) == ("target", "source")
 

@@ -55,7 +55,10 @@ def test_the_same_maps_make_the_same_bytes() -> None:
 def test_pyarrow_alone_can_fold_the_weights_by_the_schema() -> None:
     item = self_map(["a", "b", "c"], 2, 4)
     table = pq.read_table(io.BytesIO(written([attention_of(item, text="a b c")])))
-    assert table.column_names == ["id", "record", "text", "source", "target", "provenance", "maps"]
+    assert table.column_names == [
+        *("id", "record", "text", "source", "target", "provenance", "maps"),
+        *("measured", "idle", "decisive"),
+    ]
     assert table.schema.metadata[b"attnviz.schema"] == b"1"
     (row,) = table.to_pylist()
     assert json.loads(row["provenance"])["model"] == "sample"

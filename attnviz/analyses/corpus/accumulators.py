@@ -23,7 +23,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
 
-SCHEMA = 3
+SCHEMA = 4
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
 """What identifies a stream: its name and those of its layers and heads."""
@@ -31,6 +31,11 @@ Arrays = Mapping[str, NDArray[Any]]
 _BLOCK = 256
 _BLOCK_NUMBERS = 2**20
 """Texts wait in a block of so many at most, and of so many figures, before they are added up."""
+
+
+def gives_order(number: int) -> bool:
+    """Whether the text of that number is of the half that heads are put in order by."""
+    return number % 2 == 0
 
 
 class Aggregates:
@@ -124,14 +129,15 @@ class StreamTally:
     def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
         """Take a map of the text of that number."""
         subject = MeasuredMap(item)
-        measures = measure_heads(subject, repeated=False)
+        measures = measure_heads(subject, repeated=False, effects=attention.effects)
         texts = {"text": attention.text, "source": attention.source, "target": attention.target}
         keys = read_axis(item.key_tokens, texts.get(item.key_side) or "")
         queries = keys
         if item.query_tokens != item.key_tokens or item.query_side != item.key_side:
             queries = read_axis(item.query_tokens, texts.get(item.query_side) or "")
         words = in_words(subject, queries, keys)
-        self.sums.add(figures_of(subject, measures, classes_of(keys, self.vocabulary)))
+        classes = classes_of(keys, self.vocabulary)
+        self.sums.add(figures_of(subject, measures, classes, orders=gives_order(number)))
         self.pairs.add(words)
         self.strongest.add(number, words, source_text(attention, words))
         for name, measure in measures.items():

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.words import CLASSES, PAIRED, InWords
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.core.measures import HeadMeasure
+from attnviz.core.measures import EFFECT, HeadMeasure
 from attnviz.core.registry import MEASURES
 
 WORD_BYTES = 32 * 2**20
 """Memory that the table of pairs may take for each stream."""
 
-MEASURED = tuple(name for name, entry in MEASURES.items() if not entry.repeated)
+MEASURED = (*(name for name, entry in MEASURES.items() if not entry.repeated), EFFECT)
+ORDERING = (EFFECT, "confidence")
+"""The measures that heads are switched off by, one after another, the lowest first."""
 REACH = 16
 """Relative positions are told apart up to so many tokens on either side."""
 OFFSETS = tuple(range(-REACH, REACH + 1))
@@ -40,6 +42,7 @@ _LENGTHS = {
     "beyond": 2,
     "class": len(CLASSES),
     "class uniform": len(CLASSES),
+    "ordering": len(ORDERING),
 }
 
 
@@ -56,14 +59,22 @@ ROWS: Mapping[str, slice] = _places()
 there can be (NaN where it says nothing); how many "rows" attend, and how many of them stand for
 text; by relative position, special tokens aside, all the attention ("near") and the "cells" that it
 lies on, and the attention before and after these ("beyond"); by class of the key all the attention
-("class"), and that of uniform attention ("class uniform")."""
+("class"), and that of uniform attention ("class uniform"); and of half of the texts the measures
+that give the "ordering" of heads."""
 COUNT = sum(_LENGTHS.values())
 
 
 def figures_of(
-    subject: MeasuredMap, measures: Mapping[str, HeadMeasure], classes: NDArray[np.intp]
+    subject: MeasuredMap,
+    measures: Mapping[str, HeadMeasure],
+    classes: NDArray[np.intp],
+    *,
+    orders: bool = False,
 ) -> NDArray[np.float64]:
-    """All figures of a map, shape (figures, layers, heads); `classes` are of its keys."""
+    """All figures of a map, shape (figures, layers, heads); `classes` are of its keys.
+
+    `orders` says whether the text is one of those that give the order of heads.
+    """
     weights = subject.item.weights
     found = np.full((COUNT, *weights.shape[:2]), np.nan)
     for place, name in enumerate(MEASURED):
@@ -73,6 +84,9 @@ def figures_of(
             found[place] = measure.values
             found[ROWS["uniform"].start + place] = measure.uniform
             found[ROWS["top"].start + place] = measure.top
+    for place, name in enumerate(ORDERING, ROWS["ordering"].start):
+        if orders and name in measures:
+            found[place] = measures[name].values
     found[ROWS["rows"]] = subject.rows.sum(axis=-1)[:, None]
     queries, keys = (
         np.array([not token.special for token in tokens])

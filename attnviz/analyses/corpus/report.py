@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.accumulators import Aggregates, StreamTally
-from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ROWS
+from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ORDERING, ROWS
 from attnviz.analyses.corpus.words import CLASSES
-from attnviz.analyses.heads import in_order, roles_of
+from attnviz.analyses.heads import SHORT, in_order, largest, roles_of
+from attnviz.analyses.measures.intervals import LEVEL, intervals
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
-from attnviz.core.measures import HeadRow, Meaning
-from attnviz.core.registry import MEASURES
+from attnviz.core.effects import HeadAt
+from attnviz.core.measures import EFFECT, HeadRow, Meaning
 from attnviz.storage.documents import read_provenance
 
 SHOWN = 10
@@ -38,6 +39,31 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
     )
 
 
+def orders_of(aggregates: Aggregates, *, half: bool) -> tuple[dict[str, tuple[HeadAt, ...]], int]:
+    """All heads of all streams by each measure of `ORDERING`, the lowest first, the unknown last.
+
+    With `half` as they are in the texts whose numbers give the order, else in all; and how many
+    texts that are.
+    """
+    texts = 0
+    values: dict[str, list[tuple[float, HeadAt]]] = {name: [] for name in ORDERING}
+    for tally in aggregates.streams.values():
+        tally.sums.settle()
+        count, total = tally.sums.sums["count"], tally.sums.sums["total"]
+        means = np.where(count > 0, total / np.maximum(count, 1), np.inf)
+        for place, (name, own) in enumerate(values.items(), ROWS["ordering"].start):
+            row = place if half else MEASURED.index(name)
+            texts = max(texts, int(count[row].max()))
+            for layer, head, at in _heads(tally):
+                number = float(means[(row, *at)])
+                own.append((number, HeadAt(tally.stream, layer, int(head))))
+    orders = {
+        name: tuple(head for _, head in sorted(own, key=lambda one: one[0]))
+        for name, own in values.items()
+    }
+    return orders, texts
+
+
 def _stream_report(tally: StreamTally, order: str) -> StreamReport:
     tally.sums.settle()
     tally.strongest.settle()
@@ -50,11 +76,14 @@ def _stream_report(tally: StreamTally, order: str) -> StreamReport:
     deviation = np.sqrt(sums["spread"][kept] / np.maximum(texts - 1, 1))
     low, high = intervals(texts, values, sums["spread"][kept], sums["skew"][kept])
     measures = tuple(
-        Meaning(name, MEASURES[name].short, *tally.meanings[name], float(np.nanmax(top)))
-        for name, top in zip((MEASURED[place] for place in kept), tops, strict=True)
+        Meaning(
+            *(name, SHORT[name], *tally.meanings[name]),
+            largest(own.flat) if name == EFFECT else float(np.nanmax(top)),
+        )
+        for name, top, own in zip((MEASURED[place] for place in kept), tops, values, strict=True)
     )
     for place, meaning in enumerate(measures):  # as far as there can be values
-        if meaning.name != "offset":
+        if meaning.name not in ("offset", EFFECT):
             np.maximum(low[place], 0.0, out=low[place])
         if meaning.unit == "share":
             np.minimum(high[place], meaning.top, out=high[place])
@@ -139,63 +168,3 @@ def _firings(tally: StreamTally) -> Iterator[TopExample]:
                 found = strongest.texts[int(text)]
                 yield TopExample(layer, head, rank, weight, found.queries[int(query)],
                              found.keys[int(key)], found.id, found.texts)  # fmt: skip
-
-
-LEVEL = 0.95
-_NORMAL = 1.959963984540054
-"""The quantile of the normal distribution that leaves half of what is not covered above it."""
-_FEW = (12.706205, 4.302653, 3.182446, 2.776445)
-"""That of Student's t with one to four degrees of freedom."""
-
-Numbers = NDArray[np.float64]
-
-
-def student(freedom: NDArray[np.int64]) -> Numbers:
-    """The quantile of Student's t at 97.5 %, to 3 · 10⁻⁴ (Fisher and Cornish 1960)."""
-    z, degrees = _NORMAL, np.maximum(freedom, 1).astype(np.float64)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    many = np.full(degrees.shape, z)
-    for power, term in enumerate(terms, 1):
-        many += term / degrees**power
-    few = np.array(_FEW)[np.clip(freedom, 1, len(_FEW)) - 1]
-    return np.where(degrees <= len(_FEW), few, many)
-
-
-def intervals(
-    count: NDArray[np.int64], mean: Numbers, spread: Numbers, skew: Numbers
-) -> tuple[Numbers, Numbers]:
-    """The ends of each mean's interval at `LEVEL`; NaN of fewer than two texts.
-
-    Values of texts are skewed (a share that is mostly near 1, a distance that is mostly short), and
-    with some tens of them so is Student's t. A cubic in t undoes that (Hall 1992, On the removal of
-    skewness by transformation, section 2). By simulation (`tests/benchmarks/corpus_coverage.py`)
-    that covers what it promises where percentiles of a bootstrap, and BCa too, fall short.
-
-    Args:
-        count: texts, of any shape, which the others and the results have.
-        mean: their mean.
-        spread: the sum of squared differences from it.
-        skew: the sum of their cubes.
-    """
-    texts = np.maximum(count, 2)
-    deviation = np.sqrt(spread / texts)
-    known = deviation > 0
-    skewness = np.divide(
-        skew / texts, deviation**3, out=np.zeros(mean.shape), where=known & (deviation**3 > 0)
-    )
-    bend = skewness / np.sqrt(texts)
-    quantile = student(texts - 1)
-    ends = []
-    for limit in (quantile, -quantile):
-        # t is found for which t + bend t² / 3 + bend² t³ / 27 + bend / 6 is the limit.
-        moved = limit - bend / 6
-        some = np.abs(bend) > 1e-6
-        bent = 3 * (np.cbrt(1 + bend * moved) - 1) / np.where(some, bend, 1.0)
-        t = np.where(some, bent, moved)
-        ends.append(np.where(count > 1, mean - t * np.sqrt(spread / (texts - 1) / texts), np.nan))
-    return ends[0], ends[1]

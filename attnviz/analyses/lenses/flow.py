@@ -58,10 +58,12 @@ def flow(
     return through_lens("flow", attention, (shown,), (*extension_notes("flow", attention), cost))
 
 
-def flows(graph: Layered, queries: Sequence[int] | None = None) -> NDArray[np.float64]:
+def flows(
+    graph: Layered, queries: Sequence[int] | None = None, *, own: bool = False
+) -> NDArray[np.float64]:
     """Maximum flows (queries, keys) from positions at the top to each input below.
 
-    Inputs are the source's with cross-attention, else the own ones.
+    Inputs are the source's with cross-attention, else (or where asked for) the `own` ones.
     """
     from igraph import Graph
 
@@ -74,7 +76,9 @@ def flows(graph: Layered, queries: Sequence[int] | None = None) -> NDArray[np.fl
     capacities = [capacity for *_, capacity in edges]
     network = Graph(len(numbers), ends, directed=True)
     depth, length = graph.within.shape[:2]
-    inputs, keys = ("own", length) if graph.across is None else ("source", graph.across.shape[2])
+    inputs, keys = "own", length
+    if graph.across is not None and not own:
+        inputs, keys = "source", graph.across.shape[2]
     rows = range(length) if queries is None else queries
     found = np.zeros((len(rows), keys))
     for place, query in enumerate(rows):

@@ -40,7 +40,7 @@ def gradient(explained: AttentionGradients) -> Attention:
         own, source = relevance_across(steps["encoder"], steps["decoder"], steps["cross"])
         found = [
             (main, source[rows]),
-            (attention.stream("decoder"), _without_self(own)[rows, :last]),
+            (attention.map_of("decoder"), _without_self(own)[rows, :last]),
         ]
     else:
         own = _without_self(relevance(steps[main.stream]))[rows]

@@ -83,10 +83,8 @@ def through_lens(
     settings: dict[str, Any] | None = None,
 ) -> Attention:
     """The attention with the maps that a lens made of it, and a provenance that says so."""
-    made = attention.with_maps(maps, f"lens {lens}", notes=notes)
-    settings = {**made.provenance.settings, **(settings or {})}
-    provenance = replace(made.provenance, settings=settings)
-    return replace(made, provenance=provenance, lens=lens, focus={})
+    made = attention.with_maps(maps, f"lens {lens}", notes=notes, settings=settings)
+    return replace(made, lens_name=lens, focus={})
 
 
 def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:

@@ -32,8 +32,8 @@ def rollout(attention: Attention) -> Attention:
         target, source = rolled_across(graph)
         maps = (
             _as_map(attention.main, source),
-            _as_map(attention.stream("encoder"), rolled(graph.source)),
-            _as_map(attention.stream("decoder"), target),
+            _as_map(attention.map_of("encoder"), rolled(graph.source)),
+            _as_map(attention.map_of("decoder"), target),
         )
     return through_lens("rollout", attention, maps, extension_notes("rollout", attention))
 

@@ -106,6 +106,7 @@ def links_data(name: str, aligned: Aligned | AttnvizError) -> Data:
         links=lambda: f"{pharaoh(frozenset(links or []))}\n",
         rows=lambda: "".join("\t".join(map(escape, row)) + "\n" for row in [COLUMNS, *rows]),
         document=lambda: dump_json(document) + "\n",
+        value=links,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -10,17 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from attnviz.analyses.compare import compare_maps
+from attnviz.analyses.compare import compare_effects, compare_maps
 from attnviz.analyses.view import describe_run
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
-from attnviz.core.options import Choice, Options, Origin, opt
+from attnviz.core.options import Choice, Given, Options, Origin, opt
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.comparison import comparison_json, comparison_table, comparison_tsv
+from attnviz.renderers.text.comparison import (
+    comparison_json,
+    comparison_table,
+    comparison_tsv,
+    effects_json,
+    effects_table,
+    effects_tsv,
+    head_name,
+)
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.texts import Text, check_text
 
@@ -42,7 +52,7 @@ class Side:
     @property
     def saved(self) -> bool:
         """True where the text is a saved map's name."""
-        return Path(self.text).suffix.lower() in SAVED
+        return isinstance(self.text, Given) or Path(self.text).suffix.lower() in SAVED
 
 
 @with_options(
@@ -51,7 +61,12 @@ class Side:
     writes="comparison",
 )
 def compare(
-    a: Annotated[str, typer.Argument(help="Text, or a saved map: .npz, .json, .safetensors.")],
+    a: Annotated[
+        str,
+        typer.Argument(
+            help="Text, a saved map (.npz, .json, .safetensors), or effects (.npz, .json)."
+        ),
+    ],
     b: Annotated[
         str | None, typer.Argument(help="The other; without it the same text or map.")
     ] = None,
@@ -67,13 +82,15 @@ def compare(
     fail_above: float | None = opt(
         OUTPUT,
         "--fail-above NATS",
-        "Exit with 1 if a head's divergence is larger (0: none, 0.693: all).",
+        "Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.",
         min=0,
     ),
     *,
     options: Options,
 ) -> None:
-    """Show what changed between two attentions: of texts, models, heads or saved maps.
+    """Show what changed between two attentions or two ablations.
+
+    Attentions are of texts, models, heads or saved maps, ablations what `attnviz ablate` saved.
 
     attnviz compare "The cat sat on the mat" "The dog sat on the mat"
 
@@ -93,6 +110,24 @@ def compare(
         side(a if b is None else b, model_b, revision_b, layer_b, head_b),
     )
     check_sides(sides)
+    saved = _saved_effects(sides, options)
+    if saved is not None:
+        change = compare_effects(*saved)
+        with Report(options, "changes") as report:
+            report.add(
+                Data(
+                    text=partial(effects_table, change, top),
+                    rows=partial(effects_tsv, change),
+                    document=partial(effects_json, change),
+                    value=change,
+                )
+            )
+            report.finish()
+            report.say_done("compared")
+        both = ((one, other) for one, other in change.pairs if one and other)
+        changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
+        _judge(changes, "effects", fail_above)
+        return
     with Report(options, "comparison") as report:
         first, second = _attentions(sides)
         maps = _matching(first, second)
@@ -105,7 +140,8 @@ def compare(
         report.add(_data(first, second, maps, found, top))
         report.finish()
         report.say_done("compared")
-    _judge(found, fail_above)
+    sizes = enumerate(found.divergences.ravel().tolist())
+    _judge([(head_name(found, place), size) for place, size in sizes], "heads", fail_above)
 
 
 def check_sides(sides: tuple[Side, Side]) -> None:
@@ -133,10 +169,56 @@ def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
     return attention(sides[0]), attention(sides[1])
 
 
+def _saved_effects(
+    sides: tuple[Side, Side], options: Options
+) -> tuple[SavedEffects, SavedEffects] | None:
+    """The effects of two saved ablations; None where neither side is one."""
+    from attnviz.storage.matrices import read_bytes
+    from attnviz.storage.saved import read_effects
+
+    def effects(side: Side) -> SavedEffects | None:
+        if isinstance(side.text, Given):  # a result, or the document of an ablation
+            (given,) = side.text.things
+            return read_effects(given, side.text) if isinstance(given, bytes) else None
+        return read_effects(read_bytes(Path(side.text)), f"'{side.text}'") if side.saved else None
+
+    first, second = map(effects, sides)
+    if first is None and second is None:
+        return None
+    if first is None or second is None:
+        names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
+        raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
+    output = options.output
+    if any((output.heatmap, output.grid, output.links, output.html, output.open_page)) or any(
+        side.choice != Choice() for side in sides
+    ):
+        raise UsageError(
+            "effects are compared as they were saved: of the other options give only --top, "
+            "--fail-above, -f and -o"
+        )
+    return first, second
+
+
+def _judge(differences: Sequence[tuple[str, float]], what: str, limit: float | None) -> None:
+    """Fail where something differs by more than the limit, and name it."""
+    over = [one for one in differences if limit is not None and one[1] > limit]
+    if over:
+        over.sort(key=lambda one: -one[1])
+        named = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
+        more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+        raise AttnvizError(
+            f"{len(over)} of {len(differences)} {what} differ by more than {limit:g} nats: "
+            f"{named}{more}"
+        )
+
+
 def _saved(name: str) -> Attention:
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import read_any
 
+    if isinstance(name, Given):
+        attention: Attention = name.things[0]
+        return attention
     found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
     if len(found) != 1:
         raise InputError(
@@ -203,6 +285,7 @@ def _data(
         document=lambda: comparison_json(found, sides),
         arrays=archive,
         figures={name: partial(_picture, found, captions, name) for name in ("heatmap", "grid")},
+        value=found,
     )
 
 
@@ -226,21 +309,3 @@ def _picture(found: Comparison, captions: tuple[str, str], picture: str) -> Figu
         item, title=title, subtitle=f"A: {captions[0]}; B: {captions[1]}"
     )
     return figure
-
-
-def _judge(found: Comparison, limit: float | None) -> None:
-    values = found.divergences.ravel()
-    ordered = np.argsort(-np.nan_to_num(values, nan=-1.0))
-    over = [place for place in ordered if limit is not None and values[place] > limit]
-    if not over:
-        return
-    named = []
-    for place in over[:NAMED]:
-        (layer, head), other = found.heads[place]
-        became = "" if other == (layer, head) else f" → layer {other[0]} head {other[1]}"
-        named.append(f"layer {layer} head {head}{became} ({values[place]:.3f})")
-    more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
-    raise AttnvizError(
-        f"{len(over)} of {values.size} heads differ by more than {limit:g} nats: "
-        f"{', '.join(named)}{more}"
-    )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnviz.analyses.corpus.report import orders_of
 from attnviz.analyses.corpus.words import Vocabulary
 from attnviz.analyses.heads import check_order
-from attnviz.cli.commands.heads import SORT
+from attnviz.cli.commands.heads import BY, CROSS, SORT, WITH_EFFECT, check_effect
 from attnviz.cli.inputs import reading, texts_of
-from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
+from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.rejects import rejected
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts, sharing
@@ -32,6 +34,7 @@ from attnviz.runs.corpus import (
     read_twice,
     study,
 )
+from attnviz.runs.effects import EffectChunk, Instead, curve_of, kept_for_curve
 from attnviz.runs.engines import open_engine
 from attnviz.runs.journal import run_options
 from attnviz.runs.many_texts import AttendChunk, Record
@@ -59,11 +62,7 @@ def corpus(
             metavar="FILE", help="Texts: .txt (one a line), .jsonl, .csv or .tsv; - is stdin."
         ),
     ],
-    cross: bool = opt(
-        ORIGIN,
-        "--cross",
-        "FILE holds pairs of source and target: measure how targets attend to sources.",
-    ),
+    cross: bool = CROSS,
     show: str = opt(
         CHOICE,
         "--show WHAT",
@@ -72,6 +71,8 @@ def corpus(
         choices=SHOWS,
     ),
     order: str = SORT,
+    effect: bool = WITH_EFFECT,
+    by: Instead = BY,
     top: int | None = opt(
         CHOICE, "--top N", "Heads in tables and rows, the first as sorted; all by default.", min=1
     ),
@@ -85,6 +86,11 @@ def corpus(
         "--overview FILE",
         "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
     ),
+    prune_curve: Path | None = opt(
+        OUTPUT,
+        "--prune-curve FILE",
+        "Loss while heads are switched off one after another, with --effect: a picture.",
+    ),
     replicates: Annotated[int | None, typer.Option(hidden=True)] = None,
     bootstrap_seed: Annotated[int | None, typer.Option(hidden=True)] = None,
     *,
@@ -95,22 +101,30 @@ def corpus(
     attnviz corpus sample_inputs/sentences.txt --show positions
 
     attnviz corpus sample_inputs/sentences.txt -o heads.npz --overview heads.png
+
+    attnviz corpus sample_inputs/pairs.tsv --cross --effect --sort effect --prune-curve curve.png
     """
     check_order(order, None)
+    check_effect(order, by, effect=effect)
+    if prune_curve is not None and not effect:
+        raise UsageError("--prune-curve switches heads off by their effects: add --effect")
     check_choice(options.choice)
     command: Command = "cross" if cross else "self"
     check_origin(options.origin, command)
-    own: dict[str, str] = {}
+    own: dict[str, str] = {"--effect": by} if effect else {}
     if frequencies is not None:
         checksum = hashlib.sha256(read_bytes(frequencies)).hexdigest()
         own["the checksum of --frequencies"] = checksum[:16]
-    checkpoint = _checkpoint(options.output.output or overview, file, command, options, own)
-    with Report(options, "corpus", pictures={"overview": overview}) as report:
+    pictures = {"overview": overview, "prune_curve": prune_curve}
+    written = next((path for path in (options.output.output, *pictures.values()) if path), None)
+    checkpoint = _checkpoint(written, file, command, options, own)
+    with Report(options, "corpus", pictures=pictures) as report:
         if replicates is not None or bootstrap_seed is not None:
             report.say("--replicates and --bootstrap-seed do nothing: intervals are a closed form")
         vocabulary, texts, total = _read(file, command, frequencies, options)
-        attend = AttendChunk(options.origin, options.choice, command, options.many.batch_size)
-        task = ShardTask(attend, vocabulary)
+        what = options.origin, options.choice, command, options.many.batch_size
+        attend = EffectChunk(*what, by) if effect else AttendChunk(*what)
+        task, kept = ShardTask(attend, vocabulary), list[Record]()
         state = _state(task, checkpoint, report)
         left = None if total is None else total - state.records
 
@@ -120,13 +134,16 @@ def corpus(
 
         with open_engine(*sharing(options)) as engine, report.counted(lambda: left) as advance:
             found = study(
-                *(task, texts, engine),
+                *(task, kept_for_curve(texts, kept) if prune_curve else texts, engine),
                 state=state,
                 checkpoint=checkpoint,
                 on_failure=on_failure,
                 advance=advance,
                 order=order,
             )
+            if found is not None and prune_curve and isinstance(attend, EffectChunk):
+                orders = partial(orders_of, state.aggregates)
+                found = replace(found, curve=curve_of(attend, kept, found, orders, engine))
         if found is not None:
             report.add(_data(found, show, top))
         report.finish()
@@ -186,11 +203,18 @@ def _data(report: CorpusReport, show: str, top: int | None) -> Data:
 
         return corpus_overview(report)
 
+    def curve() -> Figure:
+        from attnviz.renderers.figures.prune_curve import prune_curve
+
+        assert report.curve is not None
+        return prune_curve(report.curve)
+
     return Data(
         text=lambda display: corpus_table(first, show, display),
         rows=lambda: data.corpus_tsv(first, show),
         document=lambda: data.corpus_json(report),
         arrays=lambda: data.corpus_npz(report),
-        figures={"overview": overview},
+        figures={"overview": overview, "prune_curve": curve},
         about=dump_json(asdict(report.provenance)),
+        value=report,
     )

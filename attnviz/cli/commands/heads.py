@@ -19,7 +19,9 @@ from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts, more_of_stdin, sharing
 from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.measures import EFFECT
 from attnviz.core.options import Options, opt
+from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.data.heads import measures_json, measures_tsv
@@ -33,6 +35,7 @@ from attnviz.renderers.text.heads import (
     treebank_table,
     treebank_tsv,
 )
+from attnviz.runs.effects import EffectChunk, Instead
 from attnviz.runs.engines import open_engine
 from attnviz.runs.many_texts import AttendChunk, Outcome, Record, attend_all
 from attnviz.runs.pipeline import attend_one, check_choice
@@ -54,11 +57,22 @@ SORT = opt(
     default="role",
     choices=ORDERS,
 )
+WITH_EFFECT = opt(
+    CHOICE,
+    "--effect",
+    "Switch off each head by itself, and measure what log p of the output loses, in nats.",
+)
+BY = opt(CHOICE, "--by HOW", "What a head that is off puts out instead: {choices}.", default="zero")
+CROSS = opt(
+    ORIGIN,
+    "--cross",
+    "The texts are pairs of source and target: measure how targets attend to sources.",
+)
 
 
 @with_options(
     *("model", "compute", "mechanism", "layer", "weights", "causal", "long"),
-    *("stream", "heads", "special", "reading", "sharing"),
+    *("stream", "heads", "special", "to", "reading", "sharing"),
     writes="heads",
 )
 def heads(
@@ -67,6 +81,7 @@ def heads(
         typer.Argument(metavar="[TEXT]...", help="Texts, each in quotes; - reads stdin."),
     ] = None,
     input_file: str | None = INPUT,
+    cross: bool = CROSS,
     no_repeat: bool = opt(
         ORIGIN,
         "--no-repeat",
@@ -81,6 +96,8 @@ def heads(
         CHOICE, "--role NAME", "Only heads of this role: {choices}.", choices=ROLES
     ),
     order: str = SORT,
+    effect: bool = WITH_EFFECT,
+    by: Instead = BY,
     similar: bool = opt(
         CHOICE, "--similar", "Show which heads look alike instead: Jensen-Shannon divergences."
     ),
@@ -101,37 +118,39 @@ def heads(
 
     attnviz heads "The cat sat on the mat" --role previous-token -f tsv
 
+    attnviz heads "The cat sleeps." "Le chat dort." --cross --effect --sort effect
+
     attnviz heads --treebank sample_inputs/relations.conllu
     """
     check_order(order, role)
+    check_effect(order, by, effect=effect)
     if similar and (role is not None or order != "role"):
         raise UsageError("--similar compares all heads with one another: leave out --role, --sort")
     if treebank is not None:
-        others = (text, input_file, role, similar, overview, scatter, no_repeat, order != "role")
+        others = (text, input_file, role, similar, overview, scatter, no_repeat, order != "role",
+                  cross, effect)  # fmt: skip
         if any(others):
             raise UsageError(
                 "--treebank brings its own sentences and scores every head on them: of the other "
                 "options it takes only where attention comes from, which part, and -f and -o"
             )
         raise typer.Exit(relations(treebank, options))
-    texts: Iterable[Record] = [Text("0", "")]
-    many = False
-    # A file of weights can bring its own tokens.
-    if options.origin.weights is None or text or input_file is not None:
-        texts, many = texts_of(text or [], input_file, **reading(options))
+    texts, many = _texts(text or [], input_file, options, cross=cross)
     study, similarity = HeadStudy(), SimilarityStudy()
-    work = AttendChunk(options.origin, options.choice, "self", options.many.batch_size)
+    command: Command = "cross" if cross else "self"
+    what = options.origin, options.choice, command, options.many.batch_size
+    work = EffectChunk(*what, by) if effect else AttendChunk(*what)
     wants_roles = not similar or overview or scatter
-    repeat = not no_repeat and options.origin.weights is None and bool(wants_roles)
-    total = partial(count_texts, input_file, "self", options) if many else None
+    repeat = not (no_repeat or cross) and options.origin.weights is None and bool(wants_roles)
+    total = partial(count_texts, input_file, command, options) if many else None
     pictures = {"overview": overview, "scatter": scatter}
-    with _report(options, pictures) as report, open_engine(*sharing(options)) as engine:
-        read = chunks(texts, ready=more_of_stdin(input_file))
+    with _report(options, pictures, command) as report, open_engine(*sharing(options)) as engine:
+        read = chunks(texts, work.size, ready=more_of_stdin(input_file))
         with report.counted(total) as advance:
             for record, found in attend_all(work, read, engine):
                 advance(1)
                 kept = _measured(study, record, found, report, repeats=not repeat)
-                if kept is not None and (similar or scatter):
+                if kept is not None and (similar or scatter or options.collect is not None):
                     similarity.add(kept)
         if study.texts and repeat:
             _repeat(work.open(), study, report, options)
@@ -144,9 +163,29 @@ def heads(
     raise typer.Exit(report.status if study.texts else 1)
 
 
-def _report(options: Options, pictures: Mapping[str, Path | None]) -> Report:
+def _texts(
+    arguments: list[str], file: str | None, options: Options, *, cross: bool
+) -> tuple[Iterable[Record], bool]:
+    """The texts, and whether there may be several."""
+    if cross and len(arguments) > 2:
+        raise UsageError("--cross takes one source and one target: give more by --input FILE")
+    # A file of weights can bring its own tokens.
+    if options.origin.weights is not None and not arguments and file is None:
+        return [Text("0", "")], False
+    return texts_of(arguments, file, pairs=cross, **reading(options))
+
+
+def check_effect(order: str, by: Instead, *, effect: bool) -> None:
+    """Refuse what only effects know where they are not asked for."""
+    if not effect and (order == EFFECT or by != "zero"):
+        raise UsageError(f"{'--sort effect' if order == EFFECT else '--by'} needs --effect")
+
+
+def _report(
+    options: Options, pictures: Mapping[str, Path | None], command: Command = "self"
+) -> Report:
     check_choice(options.choice)
-    check_origin(options.origin, "self")
+    check_origin(options.origin, command)
     return Report(options, "heads", pictures=pictures)
 
 
@@ -204,18 +243,20 @@ def _data(
     if similar:
         alike = similarity.report()
         return Data(
-            text=lambda display: similarity_table(alike, display),
-            rows=lambda: similarity_tsv(alike),
-            document=lambda: similarity_json(alike),
+            text=partial(similarity_table, alike),
+            rows=partial(similarity_tsv, alike),
+            document=partial(similarity_json, alike),
             figures=figures,
             about=about,
+            value=alike,
         )
     return Data(
-        text=lambda display: measures_table(found, display, keep=order),
-        rows=lambda: measures_tsv(found),
-        document=lambda: measures_json(found),
+        text=partial(measures_table, found, keep=order),
+        rows=partial(measures_tsv, found),
+        document=partial(measures_json, found),
         figures=figures,
         about=about,
+        value=found,
     )
 
 
@@ -250,6 +291,7 @@ def relations(file: str, options: Options) -> int:
                 text=lambda display: treebank_table(result, display),
                 rows=lambda: treebank_tsv(result),
                 document=lambda: treebank_json(result),
+                value=result,
             )
         )
         report.finish()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from attnviz.analyses.effects.links import with_links
 from attnviz.analyses.patches import (
     look_from,
     look_from_token,
@@ -27,9 +28,12 @@ from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import Experiment
 from attnviz.core.errors import UsageError
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import LENS_NAMES, Choice, Options, opt
 from attnviz.core.query import Picture, Query
+from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import apply_lens, ask_source
@@ -187,13 +191,22 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
     attend = partial(attend_query, source, query)
     if choice.lens == "flow":
         return flow_shown(attend(), patch)
-    ask = partial(ask_source, source, query, wanted=choice.explain)
+    experiments: list[Experiment] = []
+
+    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
+        answer = ask_source(source, query, needs, choice.explain)
+        if isinstance(answer, AttentionGradients) and answer.experiment is not None:
+            experiments.append(answer.experiment)
+        return answer
+
     found = apply_lens(choice.lens, attend, ask, lambda attention: attention)
+    if experiments:
+        return with_links(found, experiments[0], choice.check)
     if choice.lens != "norm":
         return found
     # Heads are summed unless one is asked for, which only the map of their own has.
     name = "self" if choice.head is None else "self-by-head"
-    return replace(found, maps=(found.stream(name),))
+    return replace(found, maps=(found.map_of(name),))
 
 
 def flow_shown(attention: Attention, patch: str | None) -> Attention:
@@ -233,7 +246,7 @@ def as_jpeg(part: Any) -> bytes:
 def pictures_of(found: Attention, picture: Callable[[], Seen]) -> dict[str, Callable[[], Figure]]:
     """The last chosen layer, and every chosen head, over the picture."""
     item = found.maps[-1]
-    words: dict[str, Any] = {"subtitle": said_looks(item), "unit": item.unit}
+    words: dict[str, Any] = {"subtitle": said_looks(item), "unit": item.unit, "values": item.values}
 
     def one() -> Figure:
         from attnviz.renderers.figures.overlay import overlay

@@ -84,4 +84,5 @@ def _data(result: Lesson) -> Data:
         document=lambda: dump_json(result.data()) + "\n",
         figures={"plot": result.draw},
         about=result.title,
+        value=result,
     )

@@ -143,4 +143,5 @@ def _data(result: Steps, diagram: bool) -> Data:
         arrays=archive,
         figures={"scatter": figure},
         about=result.title,
+        value=result,
     )

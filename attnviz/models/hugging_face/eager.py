@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, group
 from attnviz.models.hugging_face.capture.kernel import eager_copy, output_attentions
 from attnviz.models.hugging_face.capture.maps import as_map, with_routes
@@ -47,11 +47,6 @@ class EagerInputs:
 
 def eager_inputs(loaded: LoadedModel, encoded: EncodedQuery) -> EagerInputs:
     """A query for the model, or for the encoder of one with two halves."""
-    if not loaded.region.is_default:
-        raise UsageError(
-            "gradients and norms need every weight: leave --max-size, --rows and --window out, or "
-            "use --lens raw"
-        )
     alone = list(encoded.axes) == ["encoder"]
     part = loaded.model.get_encoder() if alone else loaded.model
     return EagerInputs(eager_copy(part), loaded.tensors(encoded.inputs, part), encoded)
@@ -99,3 +94,17 @@ def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[ND
     """Arrays of the layers, in order, stacked as those of the maps are."""
     rest = iter(layers)
     return tuple(np.stack([next(rest) for _ in item.layers]) for item in attention.maps)
+
+
+def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDArray[Any]]:
+    """∂score/∂weights of each layer, shape (heads, queries, keys)."""
+    import torch
+
+    grown = all(layer.requires_grad for layer in weights)
+    slopes = torch.autograd.grad(score, weights, allow_unused=True) if grown else (None,)
+    if any(slope is None for slope in slopes):
+        raise AttentionError(
+            f"architecture '{kind}' gives out copies of its weights, which no gradient reaches: "
+            "use --lens rollout, flow or norm"
+        )
+    return [slope[0].float().cpu().numpy() for slope in slopes if slope is not None]

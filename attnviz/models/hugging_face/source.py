@@ -12,12 +12,13 @@ from attnviz.core.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
+from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
-from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
-from attnviz.models.hugging_face.gradient import check_head, choose_output, gradients_of
+from attnviz.models.hugging_face.eager import eager_inputs
+from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import writer_class
-from attnviz.models.hugging_face.load.family import family_of, reading_limit
+from attnviz.models.hugging_face.inputs.generation import write_on, writer_class
+from attnviz.models.hugging_face.load.family import check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
     LoadOptions,
@@ -27,6 +28,12 @@ from attnviz.models.hugging_face.load.loading import (
 )
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.outputs import (
+    check_head,
+    choose_outputs,
+    class_name,
+    spelled,
+)
 from attnviz.storage.texts import chunks_by_memory
 
 
@@ -68,17 +75,29 @@ class HuggingFaceModel(LoadedModel):
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
         """What the model predicts from a query, and how that changes with each weight."""
+        return self.experiment(query, wanted).explained()
+
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+        """The model with a query before it, to be run with parts of it switched off."""
         check_head(self, query.kind)
-        with quiet():
-            eager = self._eager(query)
-            return gradients_of(
-                eager, lambda logits: choose_output(self, eager.encoded, logits, wanted)
+        encoded = self._encode_whole(query)
+        inputs = self.tensors(encoded.inputs, self.model)
+        return experiment_of(
+            Asked(
+                self.model,
+                without_cache(self.model, inputs),
+                encoded,
+                lambda logits: choose_outputs(self, encoded, logits, wanted),
+                partial(class_name, self.model.config) if self.task else partial(spelled, self),
+                self.task,
+                partial(write_on, self, inputs) if self.can_generate else None,
             )
+        )
 
     def values(self, query: Query) -> ValueVectors:
         """What each head makes of each token of a query."""
         with quiet():
-            return value_vectors(self._eager(query))
+            return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:
@@ -116,12 +135,19 @@ class HuggingFaceModel(LoadedModel):
         longest = max(map(len, encoded.tokens.values()))
         return None if longest > (region.max_size or DEFAULT_SIZE) else encoded
 
-    def _eager(self, query: Query) -> EagerInputs:
+    def _encode_whole(self, query: Query) -> EncodedQuery:
+        """A query of which every weight is seen."""
         if query.kind == "pair":
             raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
+        if not self.region.is_default:
+            raise UsageError(
+                "gradients, effects and norms need every weight: leave --max-size, --rows and "
+                "--window out"
+            )
         if query not in self._encoded:
             self._encoded.clear()
-        return eager_inputs(self, self._encode(query))
+        with quiet():
+            return self._encode(query)
 
 
 def load_model(
@@ -154,6 +180,7 @@ def load_model(
             f"'{name}' ({model.config.model_type}) does not read text: it asks for "
             f"'{model.main_input_name}'{use}"
         )
+    check_family(model.config, 0)
     family = family_of(model)
     return HuggingFaceModel(
         name=name,

@@ -14,7 +14,15 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.card import read_config
-from attnviz.models.pocket.network import Sizes, StoredWeights, decode, embed, encode, predict
+from attnviz.models.pocket.network import (
+    Sizes,
+    StoredWeights,
+    Watch,
+    decode,
+    embed,
+    encode,
+    predict,
+)
 from attnviz.models.pocket.text import (
     END,
     ENGLISH,
@@ -121,21 +129,29 @@ class PocketModel:
         else:
             ((guessed, notes),) = self.languages([source])
             language = OTHER[guessed]
-        read, _ = source.ended()
-        memory, _ = encode(self.weights, self.sizes, self.embed(read))
-        ids = [LANGUAGE[language]]
-        most = min(2 * len(read) + 10, MOST_WRITTEN)
-        for _ in range(most):
-            states, _, _ = decode(self.weights, self.sizes, self.embed(ids), memory)
-            scores = to_numpy(predict(self.weights, states[-1:]))[0]
+        written, stopped = self.continued(source.ended()[0], [LANGUAGE[language]], language)
+        if stopped:
+            notes = [*notes, f"the pocket model was stopped after {stopped} pieces of the target"]
+        return written, language, notes
+
+    def continued(
+        self, read: list[int], prompt: list[int], language: str, watch: Watch | None = None
+    ) -> tuple[str, int]:
+        """What the decoder writes greedily behind a prompt; pieces after which it was stopped.
+
+        0: it came to its end.
+        """
+        memory, _ = encode(self.weights, self.sizes, self.embed_many([read])[0], watch=watch)
+        ids, most = list(prompt), min(2 * len(read) + 10, MOST_WRITTEN)
+        while ids[-1] != END and len(ids) < len(prompt) + most:
+            states, _, _ = decode(
+                self.weights, self.sizes, self.embed_many([ids])[0], memory, watch=watch
+            )
+            scores = to_numpy(predict(self.weights, states[0, -1:]))[0]
             scores[NEVER_WRITTEN] = -np.inf
             ids.append(int(scores.argmax()))
-            if ids[-1] == END:
-                break
-        else:
-            notes = [*notes, f"the pocket model was stopped after {most} pieces of the target"]
-        written = str(load_tokenizer(self.tokenizer).decode(ids[1:]))
-        return tidy(written, language) or "…", language, notes
+        written = str(load_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
+        return tidy(written, language) or "…", 0 if ids[-1] == END else most
 
     def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
         """Where maps of this model come from, and what a reader must know of them."""

@@ -9,7 +9,7 @@ trains and runs on a GPU.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import pi, sqrt
 from pathlib import Path
@@ -128,6 +128,22 @@ def embed(pieces: Array, positions: Array) -> Array:
     return pieces * (0.5 * sqrt(pieces.shape[-1])) + positions
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Attended:
+    """One attention of a pass: what it projected, put out (…, positions, size) and weighed."""
+
+    name: str  # "encoder.0.self_attention"
+    query: Array
+    key: Array
+    value: Array
+    output: Array  # of all heads, side by side, before the output projection
+    shares: Array  # (…, heads, queries, keys)
+
+
+Watch = Callable[[Attended], Array]
+"""Looks at each attention of a pass, and answers with the output that the model goes on with."""
+
+
 def attend(
     weights: Weights,
     name: str,
@@ -135,18 +151,15 @@ def attend(
     memory: Array,
     mask: Array | None,
     heads: int,
-    projected: dict[str, Array] | None = None,
+    watch: Watch | None = None,
 ) -> tuple[Array, Array]:
-    """Multi-head attention of inputs over a memory between its four learned projections.
-
-    What it projects is noted under the projection's name where there is a place for it.
-    """
+    """Multi-head attention of inputs over a memory between its four learned projections."""
     query = linear(weights, f"{name}.query", inputs)
     key = linear(weights, f"{name}.key", memory)
     value = linear(weights, f"{name}.value", memory)
-    if projected is not None:
-        projected |= {f"{name}.query": query, f"{name}.key": key, f"{name}.value": value}
     output, shares = multi_head(query, key, value, mask, heads=heads)
+    if watch is not None:
+        output = watch(Attended(name, query, key, value, output, shares))
     return linear(weights, f"{name}.output", output), shares
 
 
@@ -162,7 +175,7 @@ def encode(
     sizes: Sizes,
     inputs: Array,
     mask: Array | None = None,
-    projected: dict[str, Array] | None = None,
+    watch: Watch | None = None,
 ) -> tuple[Array, list[Array]]:
     """What the encoder makes of a source."""
     shares = []
@@ -170,7 +183,7 @@ def encode(
         layer = f"encoder.{number}"
         normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
         update, share = attend(
-            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, projected
+            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, watch
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)
@@ -184,11 +197,11 @@ def decode(
     inputs: Array,
     memory: Array,
     mask: Array | None = None,
-    projected: dict[str, Array] | None = None,
+    watch: Watch | None = None,
 ) -> tuple[Array, list[Array], list[Array]]:
     """What the decoder makes of an embedded target (…, queries, size) and the encoder's memory.
 
-    Mask and projected are those of `encode`; no position sees a later one of the target.
+    Mask and watch are those of `encode`; no position sees a later one of the target.
     """
     own_shares, cross_shares = [], []
     triangle = causal_mask(inputs, inputs.shape[-2], inputs.shape[-2])
@@ -196,12 +209,12 @@ def decode(
         layer = f"decoder.{number}"
         normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
         update, own = attend(
-            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, projected
+            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, watch
         )
         inputs = inputs + update
         normal = normalise(weights, f"{layer}.cross_attention_norm", inputs)
         update, cross = attend(
-            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, projected
+            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, watch
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)
@@ -212,4 +225,6 @@ def decode(
 
 def predict(weights: Weights, states: Array) -> Array:
     """Scores of every piece (…, vocabulary) for states (…, size), by the transposed embedding."""
-    return states @ transpose(weights["embedding.weight"])
+    rows = namespace(states).reshape(states, (-1, states.shape[-1]))  # one product, as in `linear`
+    scores = rows @ transpose(weights["embedding.weight"])
+    return namespace(states).reshape(scores, (*states.shape[:-1], -1))

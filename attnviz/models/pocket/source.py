@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.models.pocket.experiment import PocketExperiment
 
 CACHED = 4
 """Encoded queries that are kept for whoever asks about the same texts again."""
@@ -75,9 +76,13 @@ class Pocket(PocketModel):
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
         """The gradients of a masked word, or of a piece that the decoder writes."""
-        from attnviz.models.pocket.lens_inputs import gradients_of
+        return self.experiment(query, wanted).explained()
 
-        return gradients_of(self, self._encode(query), self._attend_one(query), wanted)
+    def experiment(self, query: Query, wanted: str | None = None) -> PocketExperiment:
+        """The model with a text before it, to be run with parts of it switched off."""
+        from attnviz.models.pocket.experiment import PocketExperiment
+
+        return PocketExperiment(self, self._encode(query), self._attend_one(query), wanted)
 
     def values(self, query: Query) -> ValueVectors:
         """The values of each piece, through each head's slice of the output projection."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
+from attnviz.core.effects import PruneCurve
 from attnviz.core.measures import mass_note
 from attnviz.renderers.data.heads import plain
 from attnviz.renderers.data.maps import tsv
@@ -110,7 +111,25 @@ def corpus_json(report: CorpusReport) -> str:
     "positions", "classes", "pairs", "links"}]}], "provenance"}
     """
     streams = [_stream_document(stream) for stream in report.streams]
-    return dump_json({**_head(report), "streams": streams}) + "\n"
+    return dump_json({**_head(report), **_curve(report.curve), "streams": streams}) + "\n"
+
+
+def _curve(curve: PruneCurve | None) -> dict[str, Any]:
+    """{"prune_curve": {"unit", "texts", "off": […], "orders": [{"by", "heads", "losses"}]}}."""
+    if curve is None:
+        return {}
+    orders = [
+        {
+            "by": name,
+            "heads": [f"{at.stream}.{at.layer}.{at.head}" for at in order],
+            "losses": losses,
+        }
+        for name, order, losses in zip(
+            curve.names, curve.orders, curve.losses.tolist(), strict=True
+        )
+    ]
+    told = {"unit": "nats per output", "texts": curve.texts, "off": list(curve.off)}
+    return {"prune_curve": {**told, "orders": orders}}
 
 
 def _head(report: CorpusReport) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attnviz.core.measures import (
+    EFFECT,
     HeadReport,
     HeadRow,
     Role,
@@ -27,7 +28,8 @@ def measures_tsv(report: HeadReport) -> str:
     """
     names = [meaning.name for meaning in report.measures]
     header = ["stream", "layer", "head", "role", "role_share"]
-    header += [column for name in names for column in (name, f"{name}_uniform")]
+    for name in names:
+        header += [name, *(f"{name}_{what}" for what in _beside(name))]
     header += ["rests_on", "rests_share"]
     return tsv([header, *(_fields(row, names) for row in report.rows)])
 
@@ -61,9 +63,17 @@ def plain(value: float) -> str:
 def _fields(row: HeadRow, names: list[str]) -> list[str]:
     fields = [row.stream, row.layer, row.head, *_role(row.roles[0] if row.roles else None)]
     for name in names:
-        fields += [plain(row.values.get(name, math.nan)), plain(row.uniform.get(name, math.nan))]
+        beside = [row.uniform.get(name, math.nan)]
+        if name == EFFECT:
+            beside = [*row.intervals.get(name, (math.nan, math.nan))]
+        fields += map(plain, (row.values.get(name, math.nan), *beside))
     fields += _role(row.clearest("rests"))
     return fields
+
+
+def _beside(name: str) -> tuple[str, ...]:
+    """What stands beside a measure: what uniform attention gives, or the mean's interval."""
+    return ("low", "high") if name == EFFECT else ("uniform",)
 
 
 def _role(role: Role | None) -> tuple[str, str]:
@@ -75,4 +85,5 @@ def _document(row: HeadRow) -> dict[str, Any]:
         "roles": [asdict(role) for role in row.roles],
         "values": row.values,
         "uniform": row.uniform,
+        "intervals": row.intervals,
     }

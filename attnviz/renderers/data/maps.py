@@ -12,6 +12,8 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.renderers import Display, Views
 from attnviz.storage.archive import ArchiveWriter
@@ -55,7 +57,9 @@ def _map_rows(item: AttentionMap) -> Iterator[tuple[str, ...]]:
     for layer, of_layer in zip(map(escape, item.layers), item.weights, strict=True):
         for head, of_head in zip(heads, of_layer, strict=True):
             # astype(str) spells each float32 as shortly as it can be read back exactly.
-            for query, row in zip(queries, of_head.astype(str).tolist(), strict=True):
+            spelt = of_head.astype(str)
+            spelt[np.isnan(of_head)] = ""
+            for query, row in zip(queries, spelt.tolist(), strict=True):
                 for key, weight in zip(keys, row, strict=True):
                     yield (layer, head, *query, *key, weight)
 

@@ -14,12 +14,15 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     Paragraph,
     blank_page,
+    footing,
+    heading,
     height_of,
     ink,
+    missing_note,
     points,
     write,
 )
-from attnviz.renderers.figures.fonts import Typeface
+from attnviz.renderers.figures.fonts import Typeface, typeface
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,3 +137,19 @@ def full_canvas(
     page.stack(head, EDGE, EDGE, face)
     page.stack(foot, EDGE, bottom, face, gid="note")
     return canvas
+
+
+def page_with_room(
+    title: str,
+    reading: str,
+    texts: Sequence[str],
+    notes: Sequence[str],
+    room: tuple[float, float],
+    gap: float = EDGE,
+) -> tuple[Canvas, float]:
+    """A page with room, of a width and height, for what holds those texts; and where it begins."""
+    face, width = typeface([title, *texts, *notes]), int(room[0])
+    head = heading(face, title, reading, width)
+    foot = footing(face, [*notes, *missing_note(face)], width)
+    top = EDGE + height_of(head) + gap
+    return full_canvas(face, width, head, foot, int(top + room[1])), top

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnviz.core.measures import mass_note
+from attnviz.core.measures import about_effects, mass_note
 from attnviz.renderers.colors import FAINT, INK
 from attnviz.renderers.figures.canvas import EDGE as _EDGE
 from attnviz.renderers.figures.canvas import full_canvas
@@ -72,4 +72,5 @@ def _notes(report: CorpusReport) -> list[str]:
         "deviation between texts; dashed: uniform attention"
     )
     mass = mass_note(report.streams[0].measures)
-    return [text for text in (told, mass, only, failed) if text]
+    about = about_effects(report.provenance)
+    return [text for text in (told, mass, about, only, failed) if text]

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 
-from attnviz.renderers.colors import FAINT, INK, Color, Limits, shades
+from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
 from attnviz.renderers.figures.fonts import DPI, Typeface
 from attnviz.renderers.printable import printable, shorten
 
@@ -69,11 +69,17 @@ def ink(color: Color) -> tuple[float, float, float]:
     return red / 255, green / 255, blue / 255
 
 
+def colormap(limits: Limits) -> Colormap:
+    """The colours of a scale as matplotlib takes them: white below it, grey where NaN."""
+    return ListedColormap(shades(limits) / 255.0).with_extremes(under="white", bad=ink(NO_VALUE))
+
+
 def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
     """A figure with one image of exactly the given size in pixels, and all that stands around it.
 
-    The image is values of shape (rows, columns), white below the limits, or colours of shape
-    (rows, columns, 3). The axes that hold it have no ticks. A note tells what no font can draw.
+    The image is values of shape (rows, columns), white below the limits and grey where NaN, or
+    colours of shape (rows, columns, 3). The axes that hold it have no ticks. A note tells what no
+    font can draw.
     """
     face, limits = frame.face, frame.limits
     bar_height = max(height, _SHORTEST)
@@ -94,15 +100,14 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     page = blank_page(full_width, full_height)
     figure = page.figure
     axes = page.axes(_EDGE + frame.left, top, width, height)
-    colormap = ListedColormap(shades(limits) / 255.0).with_extremes(under="white")
-    _draw(axes, image, colormap, limits)
+    _draw(axes, image, colormap(limits), limits)
     page.stack(above, _EDGE, _EDGE, face)
     page.stack(below, _EDGE, top + bar_height + 16, face, gid="note")
 
     bar_left = _EDGE + frame.left + width + _BAR_GAP
     bar = page.axes(bar_left, top, _BAR_WIDTH, bar_height)
     ramp = np.linspace(limits[0], limits[1], 256)[:, None]
-    _draw(bar, ramp, colormap, limits, extent=(0, 1, limits[0], limits[1]), origin="lower")
+    _draw(bar, ramp, colormap(limits), limits, extent=(0, 1, limits[0], limits[1]), origin="lower")
     bar.yaxis.tick_right()
     bar.set_yticks(list(ticks), list(ticks.values()), fontproperties=face.font(NOTE_SIZE))
     bar.tick_params(axis="y", length=2.5, width=0.5, pad=2, color=ink(FAINT), labelcolor=ink(FAINT))
@@ -142,6 +147,13 @@ def missing_note(face: Typeface) -> tuple[str, ...]:
     return (f"{what} shown as ‹code point›: no installed font draws {them}",) if count else ()
 
 
+class ShownFigure(Figure):
+    """A figure that a notebook shows where it is a cell's last line."""
+
+    def _repr_png_(self) -> bytes:
+        return figure_bytes(self, ".png")
+
+
 def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
     """The figure as a .png (200 pixels to the inch), .svg or .pdf; the same bytes every time.
 
@@ -172,8 +184,8 @@ def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
     return ticks, frame.face.wrap(frame.face.drawable(unit), NOTE_SIZE, height)
 
 
-def _draw(axes: Axes, image: NDArray[Any], colormap: Colormap, limits: Limits, **how: Any) -> None:
-    scale: dict[str, Any] = {"cmap": colormap, "vmin": limits[0], "vmax": limits[1]}
+def _draw(axes: Axes, image: NDArray[Any], colors: Colormap, limits: Limits, **how: Any) -> None:
+    scale: dict[str, Any] = {"cmap": colors, "vmin": limits[0], "vmax": limits[1]}
     axes.imshow(image, aspect="auto", interpolation="nearest", **scale, **how)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -219,7 +231,7 @@ def height_of(paragraphs: Iterable[Paragraph]) -> int:
 
 def blank_page(width: int, height: int) -> Page:
     """A white figure of that many pixels."""
-    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+    figure = ShownFigure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
     return Page(figure, width, height)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.renderers.blocks import strongest
-from attnviz.renderers.colors import INK, Limits, beyond, scale_of
+from attnviz.renderers.colors import INK, Limits, beyond, no_value, scale_of
 from attnviz.renderers.figures.figure import LINE, TEXT_SIZE, Frame, framed, ink, points
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import shorten
@@ -67,8 +67,7 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Figu
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
     limits = scale_of(attention_map)
-    if told := beyond(attention_map, limits):
-        notes.append(told)
+    notes += filter(None, (beyond(attention_map, limits), no_value(attention_map)))
     place = tile_room(attention_map.layers, face)
     unit = attention_map.unit
     frame = Frame(title, subtitle, ("; ".join(notes),), unit, limits, face, *place)

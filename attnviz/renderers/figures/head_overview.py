@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from attnviz.core.measures import mass_note
+from attnviz.core.measures import EFFECT, about_effects, mass_note
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, colors_of, ink_on
 from attnviz.renderers.figures.canvas import EDGE as _EDGE
 from attnviz.renderers.figures.canvas import Canvas, full_canvas
@@ -66,6 +66,8 @@ class _Heads:
         """What uniform attention gives, as one number or, where masks differ, as a range."""
         found = [row.uniform.get(meaning.name, math.nan) for row in self.rows.values()]
         known = [value for value in found if not math.isnan(value)]
+        if not known:
+            return ""
         low, high = (number(end(known), meaning) for end in (min, max))
         return low if low == high else f"{low} to {high}"
 
@@ -154,7 +156,7 @@ class _Painter:
 
     def tile(self, meaning: Meaning, left: int, top: int, cell: tuple[float, float]) -> None:
         values = self.heads.values(meaning)
-        limits = (-1.0, 1.0) if meaning.name == "offset" else (0.0, 1.0)
+        limits = (-1.0, 1.0) if meaning.name in ("offset", EFFECT) else (0.0, 1.0)
         colors = colors_of(np.nan_to_num(values / meaning.top).astype(np.float32), limits)
         colors[np.isnan(values)] = 255
         self._image(colors, left, top, *cell)
@@ -162,8 +164,10 @@ class _Painter:
         line = top - points(0.75 * TEXT_SIZE)
         after = left + self.canvas.text(left, line, meaning.name, TEXT_SIZE, INK) + 14
         even = self.heads.uniform(meaning).replace("-", "−")
-        scale = "" if meaning.unit == "share" else f", scale to {number(meaning.top, meaning)}"
-        self.canvas.text(after, line, f"uniform {even}{scale}", 5.5, FAINT)
+        told = [f"uniform {even}"] if even else []
+        if meaning.unit != "share":
+            told.append(f"scale to {number(meaning.top, meaning)}")
+        self.canvas.text(after, line, ", ".join(told), 5.5, FAINT)
 
     def ramp(self, left: float, top: float) -> None:
         height = points(NOTE_SIZE)
@@ -211,6 +215,8 @@ def _notes(report: HeadReport) -> list[str]:
     text = "white: says nothing here"
     if any(meaning.name == "offset" for meaning in report.measures):
         text += "; offset: orange towards the past, blue towards what follows"
+    if about := about_effects(report.provenance):
+        text += f"; {about}: blue supports it, orange hinders it"
     streams = list(dict.fromkeys(row.stream for row in report.rows))
     only = f"stream {streams[0]} of {', '.join(streams)}" if len(streams) > 1 else ""
     told = mass_note(report.measures)

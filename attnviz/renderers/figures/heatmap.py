@@ -17,11 +17,12 @@ from attnviz.renderers.colors import (
     beyond,
     color_of,
     ink_on,
+    no_value,
     scale_of,
 )
 from attnviz.renderers.figures.figure import LINE, TEXT_SIZE, Frame, framed, ink, points, write
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.printable import printable, shorten
+from attnviz.renderers.printable import UNKNOWN, printable, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -189,7 +190,7 @@ def heatmap(
     labels, overhang = label_room(columns, angle, face)
     name_room = int(points(LINE * TEXT_SIZE)) + 8
     limits = scale_of(attention_map)
-    told = [note for note in (beyond(attention_map, limits),) if note]
+    told = [note for note in (beyond(attention_map, limits), no_value(attention_map)) if note]
     frame = Frame(
         title,
         subtitle,
@@ -214,7 +215,9 @@ def heatmap(
 
 
 def number(value: float, digits: int) -> str:
-    """A weight as a cell shows it: .46 for 0.46, 0 for an exact 0, −.20 below 0."""
+    """A weight as a cell shows it: .46 for 0.46, 0 for an exact 0, −.20 below 0, – for NaN."""
+    if value != value:
+        return UNKNOWN
     if value == 0:
         return "0"
     size = abs(value)
@@ -296,7 +299,7 @@ def write_numbers(
     """Every weight in its cell, with as many digits as fit; nothing where none do."""
     if weights.size > _MOST_NUMBERS:
         return
-    for digits in (3, 2, 1) if limits[1] < 0.1 else (2, 1):
+    for digits in (3, 2) if limits[1] < 0.1 else (2, 1):
         texts = [[number(float(weight), digits) for weight in row] for row in weights]
         widest = max(
             face.width(text, _LARGEST_NUMBER) for text in {t for row in texts for t in row}

@@ -122,7 +122,7 @@ def lines_of(item: AttentionMap) -> Lines:
     the strongest, none below a twentieth of the scale. Links of special tokens are drawn wherever
     they are as strong as the weakest of these.
     """
-    size = np.abs(item.weights)
+    size = np.nan_to_num(np.abs(item.weights))
     special = np.array([token.special for token in item.query_tokens])[:, None] | np.array(
         [token.special for token in item.key_tokens]
     )
@@ -150,7 +150,7 @@ def _rule(
     pale: NDArray[np.bool_],
     sizes: NDArray[np.float32],
 ) -> str:
-    total = float(np.abs(item.weights).sum(dtype=np.float64)) or 1.0
+    total = float(np.nansum(np.abs(item.weights), dtype=np.float64)) or 1.0
     what = "attention" if item.values == "share" else "change"
     plain = float(sizes[~pale].sum(dtype=np.float64)) / total
     words = f"drawn: the {count} strongest of {available} links"

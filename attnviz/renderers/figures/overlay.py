@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+    from attnviz.core.attention_map import Values
+
 _LONGEST = 700
 """Pixels of the longer side of a picture that stands alone."""
 _WIDEST_GRID, _TALLEST_GRID = 1700, 2000
@@ -44,14 +46,20 @@ class Seen:
 
 
 def overlay(
-    seen: Seen, weights: NDArray[np.float32], *, title: str, subtitle: str = "", unit: str
+    seen: Seen,
+    weights: NDArray[np.float32],
+    *,
+    title: str,
+    subtitle: str = "",
+    unit: str,
+    values: Values = "share",
 ) -> Figure:
     """One head's shares, shape (rows, columns), over the picture, the picture itself beside it.
 
     Each patch has the colour of its weight, on a scale from 0 to 1, or to the next round number
     where none reaches a half; nothing is smoothed.
     """
-    limits = limits_of(weights, "share")
+    limits = limits_of(weights, values)
     face = typeface([title, subtitle, unit])
     picture = resized(seen.pixels, _LONGEST)
     height, width = picture.shape[:2]
@@ -75,12 +83,13 @@ def overlay_grid(
     title: str,
     subtitle: str = "",
     unit: str,
+    values: Values = "share",
 ) -> Figure:
     """Every head of every layer over the picture, on one scale.
 
     Shares have the shape (layers, heads, rows, columns), with NaN where a layer has fewer heads.
     """
-    limits = limits_of(weights[np.isfinite(weights)], "share")
+    limits = limits_of(weights[np.isfinite(weights)], values)
     face = typeface([title, subtitle, unit, *layers, *heads])
     room = min(_WIDEST_GRID // len(heads) - _GRID_GAP, _LARGEST_TILE)
     height, width = seen.pixels.shape[:2]
@@ -94,7 +103,7 @@ def overlay_grid(
     image = np.full((down.pixels, across.pixels, 3), 255, dtype=np.uint8)
     for layer, row in enumerate(weights):
         for head, patches in enumerate(row):
-            if np.isfinite(patches).all():
+            if np.isfinite(patches).any():
                 top, left = layer * high, head * wide
                 image[top : top + tile.shape[0], left : left + tile.shape[1]] = blended(
                     tile, patches, limits
@@ -103,7 +112,7 @@ def overlay_grid(
     figure, axes = framed(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, layers, across, heads, face)
     if seen.outlined is not None:
-        for layer, head in np.argwhere(np.isfinite(weights).all(axis=(2, 3))):
+        for layer, head in np.argwhere(np.isfinite(weights).any(axis=(2, 3))):
             corner = (layer * high, head * wide)
             _outline(axes, seen.outlined, tile.shape[:2], corner, 0.6)
     return figure

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.renderers.blocks import strongest
-from attnviz.renderers.colors import Limits, beyond, scale_of
-from attnviz.renderers.figures.figure import LINE, TEXT_SIZE, Frame, framed, ink, points, write
+from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
+from attnviz.renderers.figures.figure import (
+    LINE,
+    TEXT_SIZE,
+    Frame,
+    colormap,
+    framed,
+    ink,
+    points,
+    write,
+)
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.heatmap import (
     TokenAxis,
@@ -50,6 +59,8 @@ def panels(
 ) -> Figure:
     """Matrices of one text side by side on one scale, each called after its stream.
 
+    Signed values beside shares have a scale of their own, and a note says so.
+
     Those with the first one's queries stand in a row and share its labels; one with other queries,
     such as a single output, stands below the first and shares its columns.
     Each is of one layer and one head, over the keys of the first or the first of them.
@@ -64,12 +75,13 @@ def panels(
     labels, overhang = label_room(columns, angle, face)
     limits = _limits(maps)
     units = {item.unit for item in maps}
-    told = {beyond(item, limits) for item in maps} - {""}
+    told = {beyond(item, _limits_of(item, limits)) for item in maps} - {""}
+    told |= {no_value(item) for item in maps} - {""}
     frame = Frame(
         title,
         subtitle,
-        (*notes, *told, *thinning_notes(rows, columns)),
-        units.pop() if len(units) == 1 else "each as said below, on one scale",
+        (*notes, *_own_scales(maps, limits), *told, *thinning_notes(rows, columns)),
+        units.pop() if len(units) == 1 else "each as said below",
         limits,
         face,
         left=int(max(panel.rows.widest(face) for panel in placed)) + rows.pad + 10,
@@ -87,9 +99,23 @@ def panels(
 
 
 def _limits(maps: Sequence[AttentionMap]) -> Limits:
-    limits = [scale_of(item) for item in maps]
-    top = max(high for _, high in limits)
-    return (-top if any(low < 0 for low, _ in limits) else 0.0), top
+    alike = [scale_of(item) for item in maps if item.values == maps[0].values]
+    top = max(high for _, high in alike)
+    return (-top if any(low < 0 for low, _ in alike) else 0.0), top
+
+
+def _limits_of(item: AttentionMap, limits: Limits) -> Limits:
+    """The scale of a panel: the one of all, unless only one of the two is signed."""
+    return limits if (item.values == "signed") == (limits[0] < 0) else scale_of(item)
+
+
+def _own_scales(maps: Sequence[AttentionMap], limits: Limits) -> list[str]:
+    scales = ((item, _limits_of(item, limits)) for item in maps)
+    return [
+        f"{item.stream} has its own scale: from −{own[1]:g} (orange) over 0 to {own[1]:g} (blue)"
+        for item, own in scales
+        if own != limits
+    ]
 
 
 def _place(
@@ -149,11 +175,12 @@ def _draw(
     axes.set_label(panel.map.stream)
     weights = panel.map.weights[0, 0]
     image = strongest(weights, rows.block, columns.block)
+    limits = _limits_of(panel.map, frame.limits)
     axes.imshow(
-        np.clip(image, *frame.limits),
-        cmap=base.images[0].get_cmap(),
-        vmin=frame.limits[0],
-        vmax=frame.limits[1],
+        np.clip(image, *limits),
+        cmap=colormap(limits),
+        vmin=limits[0],
+        vmax=limits[1],
         aspect="auto",
         interpolation="nearest",
         extent=(-0.5, len(columns.tokens) - 0.5, len(rows.tokens) - 0.5, -0.5),
@@ -165,7 +192,7 @@ def _draw(
     if angle is None:
         axes.set_xticks([])
     separate(axes, rows, columns)
-    write_numbers(axes, weights, rows, columns, frame.limits, face)
+    write_numbers(axes, weights, rows, columns, limits, face)
     _name(axes, panel, frame, above=angle is not None)
 
 

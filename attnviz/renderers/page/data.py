@@ -6,7 +6,7 @@ scale / levels at the top of the scale and by much less for small weights, which
 Where weights are few, codes go to 32,767 and take two bytes each. Where they are many, shares go to
 1,020 (off by less than 0.001): codes below 255 take one byte, the others a mark of 255 and two
 bytes behind all of them. Signed values then go to 510 on either side: one byte holds -126 to 126
-as 2 to 254, and 1 and 255 are the marks.
+as 2 to 254, and 1 and 255 are the marks. What has no value is -32,768, or 0 where one byte is all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
-SHARE_MARK, SIGNED_MARK = 255, 127
+SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Codes:
 def scale_of(weights: NDArray[np.float32], *, signed: bool) -> float:
     """The weight that the highest code shall stand for, 1 for shares."""
     if signed:
-        return float(max(weights.max(), -weights.min())) or 1.0
+        return float(np.nan_to_num(np.abs(weights)).max()) or 1.0
     largest = float(weights.max())
     # A share of 1.0004 is rounding, not a share above 1.
     return largest if largest > 1 + 1e-3 else 1.0
@@ -76,7 +76,8 @@ def deflated(data: bytes) -> str:
 
 def _companded(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
     roots = np.sqrt(np.minimum(np.abs(weights) * np.float32(1 / scale), 1)) * np.float32(levels)
-    codes: NDArray[np.int16] = np.rint(np.copysign(roots, weights)).astype(np.int16)
+    signed = np.rint(np.copysign(roots, weights))
+    codes: NDArray[np.int16] = np.where(np.isnan(signed), NO_VALUE, signed).astype(np.int16)
     return codes
 
 
@@ -92,7 +93,8 @@ def _pack_shares(codes: NDArray[np.int16]) -> bytes:
 
 def _pack_signed(codes: NDArray[np.int16]) -> bytes:
     low = (np.clip(codes, -SIGNED_MARK, SIGNED_MARK) + 128).astype(np.uint8)
-    sizes = np.abs(codes)
+    low[codes == NO_VALUE] = 0
+    sizes = np.where(codes == NO_VALUE, 0, np.abs(codes))
     return low.tobytes() + sizes[sizes >= SIGNED_MARK].astype("<u2").tobytes()
 
 
@@ -181,10 +183,18 @@ def pool(item: AttentionMap, rows: int, columns: int) -> AttentionMap:
     or, if these are blocks already, those that it brings along.
     """
     starts = np.arange(0, item.weights.shape[3], columns)
-    pooled = np.add.reduceat(item.weights, starts, axis=3)
+    there = ~np.isnan(item.weights)
+    whole = bool(there.all())
+    weights = item.weights if whole else np.where(there, item.weights, np.float32(0))
+    pooled = np.add.reduceat(weights, starts, axis=3)
+    counts = None if whole else np.logical_or.reduceat(there, starts, axis=3)
     starts = np.arange(0, item.weights.shape[2], rows)
     pooled = np.add.reduceat(pooled, starts, axis=2)
-    pooled /= np.diff([*starts, item.weights.shape[2]])[:, None]
+    if counts is None:
+        pooled /= np.diff([*starts, item.weights.shape[2]])[:, None]
+    else:  # rows without a value count in no mean
+        counts = np.add.reduceat(counts.astype(np.float32), starts, axis=2)
+        pooled = np.where(counts, pooled / np.maximum(counts, 1), np.float32(np.nan))
     if item.values == "share" and item.weights.max() <= 1:
         # Rounding may lift a sum of shares a little above 1.
         pooled = np.minimum(pooled, 1)
@@ -216,7 +226,7 @@ def strongest_links(item: AttentionMap, count: int = STRONGEST) -> tuple[Link, .
     keys = len(item.key_tokens)
     links = []
     for layer, head in product(range(len(item.layers)), range(len(item.heads))):
-        weights = item.weights[layer, head].ravel()
+        weights = np.nan_to_num(item.weights[layer, head].ravel())
         places = np.argpartition(np.abs(weights), -min(count, weights.size))[-count:]
         for place in places[np.argsort(-np.abs(weights[places]), kind="stable")].tolist():
             query, key = divmod(place, keys)

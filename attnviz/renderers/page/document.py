@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.attention_map import (
+    LINK_LISTS,
+    Attention,
+    AttentionMap,
+    Measured,
+    Provenance,
+    Token,
+)
 from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure, mass_note
 from attnviz.core.sinks import sink_place
@@ -198,14 +205,39 @@ def _map(
         "focus": [focus.layer, focus.head, printable(focus.why)] if focus else None,
         "measures": [_measure(measure) for measure in extras.measures.get(number, ())],
         "links": _links(shown) if shown.is_pooled else None,
+        "effects": _effects(attention, shown),
         "projections": _projections(shown, extras.projections.get(number), name, blobs),
         "patches": _patches(shown, extras.patches.get(number)),
     }
 
 
+def _effects(attention: Attention, item: AttentionMap) -> list[dict[str, Any]]:
+    """Lists of links with their effects: of each the ends, the place if it is there, numbers."""
+    rows, columns = len(item.query_tokens), len(item.key_tokens)
+
+    def told(one: Measured) -> dict[str, Any]:
+        link = one.link
+        inside = link.query_position < rows and link.key_position < columns and not item.is_pooled
+        there = inside and link.layer in item.layers and link.head in item.heads
+        head = (item.layers.index(link.layer), item.heads.index(link.head)) if there else None
+        return {
+            "ends": [printable(link.query), printable(link.key)],
+            "where": f"layer {printable(link.layer)} head {printable(link.head)}",
+            "place": [*head, link.query_position, link.key_position] if head else None,
+            "numbers": [link.weight, one.estimated, one.measured],
+        }
+
+    lists = ((title, getattr(attention, name)) for name, title in LINK_LISTS.items())
+    found = (
+        {"title": title, "links": [told(one) for one in links if one.stream == item.stream][:10]}
+        for title, links in lists
+    )
+    return [one for one in found if one["links"]]
+
+
 def _called(attention: Attention, item: AttentionMap) -> tuple[str, str]:
     stream, _, lens = item.stream.partition(" · ")
-    if attention.lens == "all":
+    if attention.lens_name == "all":
         return "attention", item.stream
     if [other.stream for other in attention.maps].count(item.stream) > 1:
         # Stages of one model whose sizes differ are maps of their own.

@@ -168,7 +168,7 @@ def named_line(names: Sequence[str], widths: Sequence[int], *, role: bool = Fals
 def _even_lines(
     headings: Sequence[str], names: Sequence[Sequence[str]], kept: list[Column], widths: list[int]
 ) -> list[Text]:
-    """A line for each mask; most models have one, sliding windows bring more."""
+    """A line for each mask; most models have one, windows and several streams bring more."""
     masks: dict[tuple[str, ...], list[Sequence[str]]] = {}
     for number, row in enumerate(names):
         cells = tuple(column.even[number].rjust(column.width) for column in kept)
@@ -176,8 +176,9 @@ def _even_lines(
     room = sum(widths[:-1]) + len(widths) - 2
     lines = []
     for cells, rows in masks.items():
-        streams, *layers = (dict.fromkeys(column) for column in zip(*rows, strict=True))
-        where = layers[0] if headings[0] == "stream" and len(streams) == 1 else streams
+        first, second, *_ = (dict.fromkeys(column) for column in zip(*rows, strict=True))
+        inside = all(row in rows for row in names if row[0] in first)
+        where = second if headings[0] == "stream" and not inside else first
         label = shorten(",".join(where) if len(masks) > 1 else "", room)
         text = " ".join([label.rjust(room), "uniform".ljust(widths[-1]), *cells])
         lines.append(Text(text, style="dim", no_wrap=True))

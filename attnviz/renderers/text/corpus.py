@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from attnviz.core.corpus_report import CorpusReport, StreamReport
-from attnviz.core.measures import Meaning, mass_note
+from attnviz.core.measures import EFFECT, Meaning, about_effects, mass_note
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus import of_heads, places
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
@@ -38,6 +38,7 @@ def _names(stream: StreamReport, *, role: bool = False) -> list[tuple[str, ...]]
 
 # What a narrow table keeps first.
 _FIRST = (
+    EFFECT,
     *("mass", "entropy", "previous-token", "next-token", "self", "special-token", "punctuation"),
     *("first-token", "same-token", "distance", "sink", "confidence"),
 )
@@ -68,9 +69,9 @@ def _size(report: CorpusReport) -> str:
 
 def _told_measures(report: CorpusReport, stream: StreamReport) -> str:
     others = "".join(f", {told}" for told in in_units(stream.measures))
-    note = mass_note(stream.measures)
+    notes = (mass_note(stream.measures), about_effects(report.provenance))
     told = f"mean ± half the {report.interval}; shares{others}; uniform: every key alike"
-    return told + (note and f"; {note}")
+    return "; ".join([told, *filter(None, notes)])
 
 
 _READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {

@@ -10,6 +10,7 @@ import numpy as np
 from rich.text import Text
 
 from attnviz.core.measures import (
+    EFFECT,
     Finding,
     HeadReport,
     HeadRow,
@@ -17,6 +18,7 @@ from attnviz.core.measures import (
     Relation,
     SimilarityReport,
     TreebankReport,
+    about_effects,
     mass_note,
 )
 from attnviz.renderers import Display
@@ -28,6 +30,7 @@ from attnviz.storage.documents import dump_json
 
 # What a narrow table keeps first.
 _FIRST = (
+    EFFECT,
     *("mass", "previous-token", "next-token", "self", "first-token", "special-token", "induction"),
     *("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate"),
 )
@@ -50,8 +53,8 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     kept = [meaning for meaning in report.measures if meaning.name not in left_out]
     others = in_units(kept)
     told = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
-    note = mass_note(report.measures)
-    reading = f"uniform: all it may see attended to alike; {told}{note and f'; {note}'}"
+    notes = (mass_note(report.measures), about_effects(report.provenance))
+    reading = "; ".join(["uniform: all it may see attended to alike", told, *filter(None, notes)])
     parts = paragraph(printable(report.caption), display.width, "bold")
     parts += [*paragraph(reading, display.width, "dim"), Text(), *lines]
     if report.sinks:
@@ -65,9 +68,16 @@ def _column(report: HeadReport, meaning: Meaning) -> Column:
     return Column(
         meaning.short.rjust(5 if meaning.unit == "tokens" else 4),
         [number(value, meaning) for value in even],
-        [number(value, meaning) for value in found],
+        [_measured(row, value, meaning) for row, value in zip(report.rows, found, strict=True)],
         [0.0 if math.isnan(value) else max(value, 0.0) / meaning.top for value in found],
     )
+
+
+def _measured(row: HeadRow, value: float, meaning: Meaning) -> str:
+    """A number, of a mean over texts with half its interval."""
+    low, high = row.intervals.get(meaning.name, (math.nan, math.nan))
+    half = "" if math.isnan(high - low) else f"±{(high - low) / 2:.2f}"
+    return number(value, meaning) + half
 
 
 def in_units(measures: Iterable[Meaning]) -> list[str]:

@@ -17,8 +17,8 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import View
 from attnviz.renderers import Display, Views
 from attnviz.renderers.blocks import strongest
-from attnviz.renderers.colors import Limits, beyond, color_of, scale_of
-from attnviz.renderers.printable import printable, shorten, two_digits
+from attnviz.renderers.colors import NO_VALUE, Limits, beyond, color_of, no_value, scale_of
+from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
 from attnviz.renderers.text.console import TextRenderer
 from attnviz.renderers.text.table import (
     SHADE_STEPS,
@@ -31,7 +31,7 @@ from attnviz.renderers.text.table import (
 
 UPPER = "▀"
 GAP = "│"
-"""What stands for NaN where there is no colour to leave out."""
+"""What stands for infinity, where no cell is, if there is no colour to leave out."""
 RAMP_WIDTH = 16
 # Of the 16 colours: light to dark where the scale goes up, and warm where it goes below 0.
 _SHARES = ("bright_white", "bright_cyan", "bright_blue", "blue", "black")
@@ -45,11 +45,11 @@ def painted(image: NDArray[np.float32], limits: Limits, colors: str | None) -> l
     """An image as lines of text, a column a pixel."""
     if colors is None:
         return [
-            Text("".join(GAP if value != value else shade(value, limits) for value in row))
+            Text("".join(GAP if value == np.inf else shade(value, limits) for value in row))
             for row in image.tolist()
         ]
     if len(image) % 2:
-        image = np.concatenate([image, np.full((1, image.shape[1]), np.nan, dtype=image.dtype)])
+        image = np.concatenate([image, np.full((1, image.shape[1]), np.inf, dtype=image.dtype)])
     lines = []
     for upper, lower in zip(image[::2].tolist(), image[1::2].tolist(), strict=True):
         line = Text()
@@ -62,8 +62,8 @@ def painted(image: NDArray[np.float32], limits: Limits, colors: str | None) -> l
 def legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text:
     """The scale: a ramp where colours run smoothly, else each step and where it begins."""
     text = Text(style="dim")
-    told = beyond(item, limits)
-    unit = printable(item.unit) + (f"; {told}" if told else "")
+    unseen = no_value(item, "grey" if colors else UNKNOWN)
+    unit = "; ".join(filter(None, (printable(item.unit), beyond(item, limits), unseen)))
     if colors in ("truecolor", "256"):
         text.append(f"{two_digits(limits[0]) if limits[0] else '0'} ")
         for value in np.linspace(*limits, RAMP_WIDTH).tolist():
@@ -82,15 +82,20 @@ def legend(item: AttentionMap, colors: str | None, limits: Limits) -> Text:
 
 
 def _ink(value: float, limits: Limits, colors: str) -> str | None:
-    if value != value:
+    if value == np.inf:
         return None
+    if value != value:
+        return {"standard": "bright_black", "256": "color(250)"}.get(colors, _hex(NO_VALUE))
     if colors == "standard":
         return (_NEGATIVE if value < 0 else _SHARES)[level(value, limits)]
     if colors == "256":
         ramp = _NEGATIVE_256 if value < 0 else _SHARES_256
         return f"color({ramp[min(round(abs(value) / limits[1] * 9), 9)]})"
-    red, green, blue = color_of(value, limits)
-    return f"#{red:02x}{green:02x}{blue:02x}"
+    return _hex(color_of(value, limits))
+
+
+def _hex(color: tuple[int, int, int]) -> str:
+    return "#" + bytes(color).hex()
 
 
 @lru_cache(maxsize=4096)
@@ -279,7 +284,7 @@ def _rows(
     band: NDArray[np.float32], names: list[str], margin: int, display: Display, limits: Limits
 ) -> list[Text]:
     layers, heads, down, across = band.shape
-    image = np.full((layers * (down + 1) - 1, heads * (across + 1) - 1), np.nan, dtype=np.float32)
+    image = np.full((layers * (down + 1) - 1, heads * (across + 1) - 1), np.inf, dtype=np.float32)
     for layer, head in np.ndindex(layers, heads):
         top, left = layer * (down + 1), head * (across + 1)
         image[top : top + down, left : left + across] = band[layer, head]

@@ -13,17 +13,29 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from attnviz.core.attention_map import Attention, AttentionMap, HeadLine, Link, Token, View
+from attnviz.core.attention_map import (
+    LINK_LISTS,
+    Attention,
+    AttentionMap,
+    HeadLine,
+    Link,
+    Measured,
+    Token,
+    View,
+)
 from attnviz.renderers import Display, Views
-from attnviz.renderers.colors import Limits, beyond, scale_of
-from attnviz.renderers.printable import one_digit, printable, shorten, two_digits
+from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
+from attnviz.renderers.printable import UNKNOWN, one_digit, printable, shorten, two_digits
 from attnviz.renderers.text.console import TextRenderer, cell
+from attnviz.renderers.text.links import names
+from attnviz.renderers.text.links import place as place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST_LABEL = 14
 LONGEST_LINK = 18
+LISTED = 10
 SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ▁▃▅▇"
 SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)
@@ -60,7 +72,9 @@ def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableT
 def _scale_line(item: AttentionMap, *, colored: bool) -> list[Text]:
     limits = scale_of(item)
     told = beyond(item, limits) if colored else ""
-    return [Text(f"colours 0 – {two_digits(limits[1])}; {told}", style="dim")] if told else []
+    scale = [f"colours 0 – {two_digits(limits[1])}; {told}"] if told else []
+    unseen = [line for line in (no_value(item, UNKNOWN),) if line]
+    return [Text(line, style="dim") for line in (*scale, *unseen)]
 
 
 def row_label(token: Token) -> Text:
@@ -170,7 +184,9 @@ def _shades(item: AttentionMap, room: int, *, colored: bool) -> Table:
 
 
 def _best(item: AttentionMap, row: NDArray[np.float32]) -> Text:
-    best = int(np.abs(row).argmax())
+    if np.isnan(row).all():
+        return Text()
+    best = int(np.nanargmax(np.abs(row)))
     word = shorten(printable(item.key_tokens[best].text), LONGEST_LINK - 8)
     return Text(f" → {word} {two_digits(float(row[best]))}")
 
@@ -187,8 +203,12 @@ def level(value: float, limits: Limits) -> int:
 
 
 def shade(value: float, limits: Limits) -> str:
-    """The shade of a value as a character."""
-    return (NEGATIVE_SHADES if value < 0 else SHADES)[level(value, limits)]
+    """The shade of a value as a character; – for NaN."""
+    return (
+        UNKNOWN
+        if value != value
+        else (NEGATIVE_SHADES if value < 0 else SHADES)[level(value, limits)]
+    )
 
 
 def _legend(item: AttentionMap, *, colored: bool) -> Text:
@@ -200,8 +220,9 @@ def _legend(item: AttentionMap, *, colored: bool) -> Text:
         legend.append(f" from {two_digits(step)}  ")
         if item.values == "signed" and not colored:
             legend.append(f"{NEGATIVE_SHADES[SHADES.index(mark)]} the same below 0  ")
-    told = beyond(item, limits)
-    return legend.append(f"\n{told}") if told else legend
+    for told in (beyond(item, limits), no_value(item, "grey" if colored else UNKNOWN)):
+        legend.append(f"\n{told}" if told else "")
+    return legend
 
 
 def _strongest(item: AttentionMap, width: int) -> Table:
@@ -211,7 +232,7 @@ def _strongest(item: AttentionMap, width: int) -> Table:
     entry = LONGEST_LABEL + 10
     count = max((width - numbered - 1) // entry, 1)
     for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
-        order = np.argsort(-np.abs(row), kind="stable")[:count]
+        order = np.argsort(-np.abs(row), kind="stable")[: min(count, (row == row).sum())]
         text = Text()
         for key in order.tolist():
             word = shorten(printable(item.key_tokens[key].text), LONGEST_LABEL)
@@ -238,6 +259,36 @@ class TableRenderer(TextRenderer):
         """Each view of the text."""
         for view in views():
             yield _view_lines(view, self.display)
+        for name, title in LINK_LISTS.items():
+            if links := getattr(attention, name)[:LISTED]:
+                yield [Text(title, style="dim"), _effect_table(attention, links)]
+
+
+def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
+    """Links with their weights and effects, and where they are."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    cut = any(one.measured is not None for one in links)
+    for number, column in enumerate(("link", "", "weight", "estimated", "measured")[: 4 + cut]):
+        table.add_column(column, justify="right" if number > 1 else "left", no_wrap=True)
+    several = len(attention.maps) > 1
+    for one in links:
+        ends = (shorten(end, LONGEST_LABEL) for end in _ends(attention, one))
+        where = f"{printable(one.stream)} " * several + place_of(one.link)
+        numbers = [two_digits(one.link.weight), f"{one.estimated:+.3f}"]
+        if cut:
+            numbers.append(UNKNOWN if one.measured is None else f"{one.measured:+.3f}")
+        table.add_row(Text(" → ".join(ends)), Text(where), *numbers)
+    return table
+
+
+def _ends(attention: Attention, one: Measured) -> tuple[str, str]:
+    """What a link's tokens are called in their map, as far as it has them."""
+    link, streams = one.link, [item.stream for item in attention.maps]
+    item = attention.maps[streams.index(one.stream)] if one.stream in streams else attention.main
+    rows, columns = names(item.query_tokens), names(item.key_tokens)
+    if link.query_position < len(rows) and link.key_position < len(columns):
+        return rows[link.query_position], columns[link.key_position]
+    return printable(link.query), printable(link.key)
 
 
 def _view_lines(view: View, display: Display) -> list[RenderableType]:
@@ -259,8 +310,10 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         layer = view.map.layers[0]
         named = f"heads of layer {layer}" if layer.isdecimal() else f"heads, {layer} over layers"
         entropy = "; entropy: of rows scaled to 1" if sums_told(view.heads) else ""
-        told = f"{printable(named)} (bars: what each key receives{entropy})"
-        lines += [Text(), Text(told, style="dim"), head_table(view.heads, width)]
+        signed = view.map.values == "signed"
+        bars = "mean size of each key's values" if signed else f"what each key receives{entropy}"
+        told = f"{printable(named)} (bars: {bars})"
+        lines += [Text(), Text(told, style="dim"), head_table(view.heads, width, signed=signed)]
     if view.strongest:
         lines.append(strongest_line(view.strongest))
     return lines
@@ -292,16 +345,20 @@ def strongest_line(link: Link) -> Text:
     return text
 
 
-def head_table(heads: Sequence[HeadLine], width: int) -> Table:
-    """A line for each head: what its keys receive, what it does most, and its entropy in nats."""
+def head_table(heads: Sequence[HeadLine], width: int, *, signed: bool = False) -> Table:
+    """A line for each head: what its keys receive, what it does most, and its entropy in nats.
+
+    Of signed values the sizes, the strongest link and the sum of all sizes.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     bars = min(len(heads[0].profile), PROFILE_WIDTH, max(width // 5, 4))
     numbers = max(len(line.head) for line in heads)
     table.add_column("", no_wrap=True, min_width=numbers)
     table.add_column("keys", no_wrap=True, min_width=bars)
-    table.add_column("does most", no_wrap=True)
-    table.add_column("share", justify="right", no_wrap=True, min_width=5)
-    table.add_column("entropy", justify="right", no_wrap=True, min_width=7)
+    names = ("strongest", "value", "sizes") if signed else ("does most", "share", "entropy")
+    table.add_column(names[0], no_wrap=True)
+    table.add_column(names[1], justify="right", no_wrap=True, min_width=5)
+    table.add_column(names[2], justify="right", no_wrap=True, min_width=7)
     massive = sums_told(heads)
     if massive:
         table.add_column("row sum", justify="right", no_wrap=True, min_width=7)
@@ -313,10 +370,14 @@ def head_table(heads: Sequence[HeadLine], width: int) -> Table:
             sparkline(line.profile, bars, top),
             Text(shorten(printable(line.pattern), room)),
             two_digits(line.weight),
-            "–" if np.isnan(line.entropy) else f"{line.entropy:.2f}",
+            two_digits(line.mass) if signed else _two_decimals(line.entropy),
             *([two_digits(line.mass)] if massive else []),
         )
     return table
+
+
+def _two_decimals(value: float) -> str:
+    return UNKNOWN if np.isnan(value) else f"{value:.2f}"
 
 
 def sums_told(heads: Sequence[HeadLine]) -> bool:

@@ -17,6 +17,7 @@ from attnviz.renderers.figures.figure import (
     TEXT_SIZE,
     TITLE_SIZE,
     Frame,
+    ShownFigure,
     framed,
     ink,
     missing_note,
@@ -37,7 +38,7 @@ def titled(
     title: str, width: float, height: float, left: float, top: float, face: Typeface
 ) -> Figure:
     """A figure of so many inches; its title begins `left` inches in, at a share of the height."""
-    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    figure = ShownFigure(figsize=(width, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
     figure.text(
         left / width,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnviz.analyses.corpus.report import intervals, student
+from attnviz.analyses.measures.intervals import intervals, student
 
 
 def ends_of(values: np.ndarray) -> np.ndarray:

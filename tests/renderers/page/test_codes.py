@@ -84,3 +84,15 @@ def test_the_scale_of_shares_is_one_unless_they_go_beyond_rounding(
 def test_a_signed_scale_reaches_the_largest_size() -> None:
     assert scale_of(np.array([-2.0, 1.0], np.float32), signed=True) == 2.0
     assert scale_of(np.zeros(2, np.float32), signed=True) == 1.0
+
+
+@pytest.mark.parametrize("fine", [True, False])
+def test_no_value_has_a_code_of_its_own(fine: bool) -> None:
+    weights = np.array([[[[np.nan, 0, 0.5, -1]]]], np.float32)
+    codes = encode(weights, signed=True, fine=fine)
+    assert codes.scale == 1
+    data = zlib.decompress(base64.b64decode(codes.layers[0]))
+    first = np.frombuffer(data[:2], "<i2")[0] if fine else data[0]
+    assert first == (-32768 if fine else 0)
+    others = encode(weights[..., 1:], signed=True, fine=fine)
+    np.testing.assert_allclose(decode(others, 0, 3, True), [0, 0.5, -1], atol=0.003)

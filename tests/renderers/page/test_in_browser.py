@@ -14,7 +14,7 @@ import pytest
 
 from attnviz import attend
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.renderers.page import Patches, framed, page
+from attnviz.renderers.page import Patches, document, framed, page
 from tests.renderers.page.conftest import Open, Opened
 from tests.renderers.page.samples import (
     HOSTILE,
@@ -27,6 +27,7 @@ from tests.renderers.page.samples import (
     softmax_rows,
     with_projections,
 )
+from tests.samples import effects
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -226,6 +227,25 @@ def test_streams_have_their_own_sides_units_and_signs(open_page: Open) -> None:
     assert "against" in opened.text("#caption")
     opened.key("t")
     assert opened.text("#caption").startswith("cross")
+
+
+@pytest.mark.parametrize("few", [400_000, 0])
+def test_cells_without_a_value_say_so_and_links_with_effects_lead_to_them(
+    open_page: Open, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document, "_FEW", few)
+    opened = open_page(page(effects()), "heads=0.0&row=0&column=0")
+    assert "no value" in opened.text("#readout")
+    assert "Grey cells have no value" in opened.text("#remark")
+    rows = list(csv.DictReader(io.StringIO(opened.download("csv").decode())))
+    empty = [(row["query_position"], row["key_position"]) for row in rows if not row["weight"]]
+    assert empty == [("0", "0"), ("1", "0")]
+    opened.tab.get_by_text("weight .900, estimated .250").first.click()
+    assert "sat" in opened.text("#readout")
+    assert "attend" not in opened.text("#readout")
+    assert opened.fragment()["heads"] == "0.1"
+    opened = open_page(page(effects()), "view=text")
+    assert "attend" not in opened.text("#stage")
 
 
 def test_lenses_of_a_stream_have_a_switch(open_page: Open) -> None:

@@ -71,3 +71,15 @@ def test_negative_cells_count_by_their_size() -> None:
     item = AttentionMap("affinity", words(2), words(2), weights, values="signed")
     links = strongest_links(item, 2)
     assert [(link.query_position, link.key_position) for link in links] == [(0, 1), (1, 0)]
+
+
+def test_a_block_without_a_value_has_none_and_rows_without_one_count_in_no_mean() -> None:
+    weights = np.array(
+        [[np.nan, np.nan, 1, -2], [np.nan, np.nan, np.nan, np.nan]] + [[0, np.nan, 3, 3]] * 2,
+        np.float32,
+    )
+    item = AttentionMap("x", words(4), words(4), weights[None, None], values="signed")
+    pooled = pool(item, 2, 2).weights[0, 0]
+    np.testing.assert_array_equal(pooled, [[np.nan, -1], [0, 6]])
+    assert [link.weight for link in strongest_links(item, 3)][2] == 3
+    assert np.isfinite([link.weight for link in strongest_links(item)]).all()

@@ -22,6 +22,7 @@ from attnviz.models.hugging_face.capture.exact_links import (
     strongest_in,
 )
 from attnviz.models.hugging_face.capture.passes import (
+    CallWeights,
     CaptureSpec,
     Sides,
     check_rows,
@@ -88,7 +89,7 @@ def capture(
         )
         for stream, grid in grids.items()
     }
-    given = _without_cache(model, inputs)
+    given = without_cache(model, inputs)
     found = _probed(model, given, sides, specs)
     if set(found) != set(sides):
         if region.keep_qk:
@@ -109,7 +110,8 @@ def _announce(grids: Mapping[str, PooledGrid], sides: Sides, region: Region) -> 
         notify(links_note(region.links))
 
 
-def _without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs, and that a model which could keep keys and values need not."""
     import inspect
 
     takes = inspect.signature(model.forward).parameters
@@ -119,20 +121,25 @@ def _without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _probed(
     model: Any, inputs: Mapping[str, Any], sides: Sides, specs: Mapping[str, CaptureSpec]
 ) -> dict[str, list[Captured]]:
-    found = dict[str, list[Captured]]()
-    for stream, layers in probe_layers(model, inputs, sides, specs).items():
-        for name, layer in layers.items():
-            check_rows(layer.weights[0], name, model, stream)
-        projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
-        found[stream] = group(
-            stream,
-            {name: layer.weights[0] for name, layer in layers.items()},
-            {name: layer.links for name, layer in layers.items() if layer.links},
-            grid=specs[stream].grid,
-            route=f"{model.config._attn_implementation}, probed",
-            projections=stacked(projected, model.config.model_type) if projected else None,
-        )
-    return found
+    layers = probe_layers(model, inputs, sides, specs)
+    return {stream: as_captured(stream, layers[stream], specs[stream], model) for stream in layers}
+
+
+def as_captured(
+    stream: str, layers: Mapping[str, CallWeights], spec: CaptureSpec, model: Any
+) -> list[Captured]:
+    """What was read of a stream's kernel calls, checked to be weights."""
+    for name, layer in layers.items():
+        check_rows(layer.weights[0], name, model, stream)
+    projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
+    return group(
+        stream,
+        {name: layer.weights[0] for name, layer in layers.items()},
+        {name: layer.links for name, layer in layers.items() if layer.links},
+        grid=spec.grid,
+        route=f"{model.config._attn_implementation}, probed",
+        projections=stacked(projected, model.config.model_type) if projected else None,
+    )
 
 
 def _eager(
@@ -184,7 +191,7 @@ def capture_many(
         for stream in sides[0]
     }
     check_family(model.config, max(max(side) for side in longest.values()))
-    layers, route = _all_layers(model, _without_cache(model, inputs), longest, sides, calls)
+    layers, route = _all_layers(model, without_cache(model, inputs), longest, sides, calls)
     found = []
     for number, side in enumerate(sides):
         items = list[Captured]()

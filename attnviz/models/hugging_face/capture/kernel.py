@@ -1,4 +1,4 @@
-"""Where transformers calls an attention kernel: each call can be looked at, none is changed.
+"""Where transformers calls an attention kernel: each call can be looked at, or answered otherwise.
 
 Every model of the common kind asks `AttentionInterface.get_interface` for its kernel, by the name
 of the implementation it was loaded with. The name is kept (the making of masks and several models
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -36,41 +36,54 @@ class Call:
         """What the kernel makes of other values of the same shape."""
         return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
 
+    def detached(self) -> Call:
+        """The same call out of any graph."""
+        taken = ("query", "key", "value", "output", "weights")
+        own = {name: getattr(self, name) for name in taken}
+        return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
+
+
+_WATCHING: list[Callable[[Call], Any]] = []
+
 
 @contextmanager
-def watch_kernels(look: Callable[[Call], None]) -> Iterator[None]:
+def watch_kernels(look: Callable[[Call], Any]) -> Iterator[None]:
     """Show every kernel call of a block of code to a function, after it has been done.
 
-    The models get what they would get without it. Whatever happens, transformers is left as it was.
+    The models get what the function returns in place of the kernel's output, if it returns any,
+    else what they would get without it. Of several functions each sees what those before it made
+    of the output. Whatever happens, and in whatever order blocks end, transformers is left as it
+    was.
     """
     from transformers.modeling_utils import AttentionInterface
 
-    hand_out = AttentionInterface.get_interface
-
-    def get_interface(self: Any, *names: Any, **named: Any) -> Callable[..., Any]:
-        kernel = hand_out(self, *names, **named)
-
-        def watched(
-            module: Any,
-            query: Any,
-            key: Any,
-            value: Any,
-            attention_mask: Any = None,
-            **options: Any,
-        ) -> Any:
-            given = kernel(module, query, key, value, attention_mask, **options)
-            output, weights = given[:2]
-            look(Call(kernel, module, query, key, value, attention_mask, options, output, weights))
-            return given
-
-        return watched
-
     interface: Any = AttentionInterface
-    interface.get_interface = get_interface
+    if not _WATCHING:
+        interface._unwatched, interface.get_interface = interface.get_interface, _watched_interface
+    _WATCHING.append(look)
     try:
         yield
     finally:
-        interface.get_interface = hand_out
+        _WATCHING.remove(look)
+        if not _WATCHING:
+            interface.get_interface = interface._unwatched
+            del interface._unwatched
+
+
+def _watched_interface(self: Any, *names: Any, **named: Any) -> Callable[..., Any]:
+    kernel = self._unwatched(*names, **named)
+
+    def watched(
+        module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **options: Any
+    ) -> Any:
+        output, *rest = kernel(module, query, key, value, attention_mask, **options)
+        for look in tuple(_WATCHING):
+            call = Call(kernel, module, query, key, value, attention_mask, options, output, rest[0])
+            changed = look(call)
+            output = output if changed is None else changed
+        return output, *rest
+
+    return watched
 
 
 @contextmanager

@@ -90,26 +90,36 @@ def probe_layers(
     """Each stream's layers by name, of those that call a kernel."""
     import torch
 
-    kind = model.config.model_type
-
     def spec_for(path: str, call: Call) -> CaptureSpec | None:
-        stream = match_stream(stream_of(path), sides)
-        if stream is None:
-            return None
-        seen, heads, queries, _ = call.query.shape
-        keys = call.key.shape[2]
-        if (seen, queries, keys) != (batch, *sides[stream]):
-            raise _wrong_shape(path, kind, (seen, heads, queries, keys), sides[stream], batch)
-        return specs[stream]
+        stream = stream_at(path, call, sides, model, batch)
+        return None if stream is None else specs[stream]
 
     devices = [model.device] if model.device.type == "cuda" else []
     # A model that draws by chance (ViLT its patches) must draw the same if it has to run again.
     with running(model), torch.random.fork_rng(devices):
         found = read_calls(model, inputs, spec_for, calls)
+    return by_layer(found, sides, model)
+
+
+def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
+    """The stream of a call, which is between all of its tokens; None: of none that is wanted."""
+    stream = match_stream(stream_of(path), sides)
+    seen, heads, queries, _ = call.query.shape
+    keys = call.key.shape[2]
+    if stream is not None and (seen, queries, keys) != (batch, *sides[stream]):
+        kind, shape = model.config.model_type, (seen, heads, queries, keys)
+        raise _wrong_shape(path, kind, shape, sides[stream], batch)
+    return stream
+
+
+def by_layer(
+    found: Sequence[CallWeights], sides: Sides, model: Any
+) -> dict[str, dict[str, CallWeights]]:
+    """What was read of calls, in order, by stream and layer."""
     layers = dict[str, dict[str, CallWeights]]()
     for stream in sides:
         own = [item for item in found if match_stream(stream_of(item.path), sides) == stream]
-        names = layer_names([item.path for item in own], _attending(model.config))
+        names = layer_names([item.path for item in own], attending_layers(model.config))
         for name, item in zip(names, own, strict=True):
             if item.broken is not None:
                 raise not_finite(stream, name, str(item.broken), dtype_of(model))
@@ -271,7 +281,7 @@ def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str)
         )
 
 
-def _attending(config: Any) -> list[int]:
+def attending_layers(config: Any) -> list[int]:
     """The layers that have attention, of a model whose configuration names each layer's kind."""
     config = config.get_text_config()
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
@@ -286,7 +296,7 @@ def layer_numbers(config: Any, layers: Sequence[Any]) -> list[str]:
     A model that mixes attention with other layers either leaves gaps in what it gives out, or
     leaves those layers out; its configuration says which they are.
     """
-    numbers = _attending(config)
+    numbers = attending_layers(config)
     if all(layer is not None for layer in layers) and len(numbers) == len(layers):
         return [str(number) for number in numbers]
     return [str(number) for number, layer in enumerate(layers) if layer is not None]

@@ -89,9 +89,9 @@ class EncodedQuery:
             provenance=replace(provenance, notes=notes),
             projections=projections_of(maps, captured),
         )
-        if task is None or output is None or "text" not in self.tokens:
+        if task is None or output is None or "source" in self.tokens:
             return attention
-        return show_decision(attention, task, output, self.tokens["text"])
+        return show_decision(attention, task, output, self.tokens.get("text", ()))
 
 
 def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:

@@ -20,6 +20,9 @@ from attnviz.models.hugging_face.model import LoadedModel
 LONGEST = 256
 """Tokens after which a model that does not end its output by itself is stopped."""
 
+FEW = 20
+"""Tokens after a text that are enough to see what a model would write."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -177,6 +180,24 @@ def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Co
     notes = ("the output was generated greedily, then read in one pass with the prompt", *cut)
     both = TokenizedText(tokens, {"input_ids": [*read.ids, *new]})
     return Continuation(prompt + output, both, settings, notes)
+
+
+def write_on(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
+    """What a model writes greedily: a target, or at most `FEW` tokens after the text.
+
+    Nothing is kept from one step to the next, so that it can be changed as it runs.
+    """
+    given = {name: rows for name, rows in inputs.items() if not name.startswith("decoder_")}
+    if loaded.family == "encoder–decoder":
+        most = min(loaded.max_new_tokens or LONGEST, (loaded.limit or 1 << 20) - 1)
+        kept, _ = _generate(loaded, given, most, use_cache=False)
+        return tokenize_generated(loaded.tokenizer, kept)[0]
+    before = given["input_ids"][0].tolist()
+    room = FEW if loaded.limit is None else min(FEW, loaded.limit - len(before))
+    if room < 1:
+        return ""
+    kept, _ = _generate(loaded, given, room, use_cache=False)
+    return _new_text(loaded.tokenizer, before, kept[len(before) :])
 
 
 def _new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:

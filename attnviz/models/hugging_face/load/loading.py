@@ -7,13 +7,14 @@ terminal whether to run code, this refuses.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.errors import ModelError, did_you_mean
+from attnviz.core.errors import ModelError, UsageError, did_you_mean
+from attnviz.core.options import Given
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
 from attnviz.models.hugging_face.load.devices import (
     BYTES,
@@ -64,8 +65,10 @@ def load_parts(
     """A model and what reads its inputs, as they come from their folder.
 
     `load_reader` makes a tokenizer or an image processor from a folder and a name; `class_of`
-    chooses the class to load a configuration's model with.
+    chooses the class to load a configuration's model with. What Python has given is as it is.
     """
+    if isinstance(name, Given):
+        return given_parts(*name.things)
     check_device_map(options.device_map, options.device)
     folder = locate(name, options.revision, allow_code=options.allow_code)
     checkpoint = check_folder(folder, allow_pickle=options.allow_pickle)
@@ -100,8 +103,49 @@ def load_parts(
         with loading(name):
             # accelerate has put each layer where it belongs, and moving all would undo it.
             model = (model if options.device_map else model.to(device)).eval()
-    task, provenance = _trained_task(model, report, _describe(name, checkpoint, model, report))
+    stored = {
+        "folder": None if (called := display_name(name, checkpoint.config)) == name else name,
+        "revision": folder.name if folder.parent.name == "snapshots" else None,
+        "stored_as": ", ".join(checkpoint.dtypes) or None,
+    }
+    notes = []
+    if left_over := left_over_layers(report, model):
+        notes.append(
+            f"the checkpoint holds {left_over} weights of layers that its configuration leaves out"
+        )
+    described = _describe(called, model, stored, notes, trained=True)
+    task, provenance = _trained_task(model, report, described)
     return LoadedParts(model, reader, provenance, report, task)
+
+
+WRAPPERS = {"get_base_model": True, "module": False, "_orig_mod": False}
+"""What a wrapped model is reached by: peft's, data parallel ones and compiled ones; if called."""
+
+
+def given_parts(model: Any, reader: Any) -> LoadedParts:
+    """A model that is in memory already, as it is, and what reads its inputs.
+
+    Raises:
+        UsageError: it is no model of transformers, or has nothing to read with.
+    """
+    from transformers import PreTrainedModel
+
+    wrapped: dict[str, bool] = {}
+    while not isinstance(model, PreTrainedModel):
+        name = next((name for name in WRAPPERS if hasattr(model, name)), None)
+        if name is None:
+            raise UsageError(
+                f"a {type(model).__name__} is no model of transformers: attnviz.watch sees any "
+                "PyTorch module"
+            )
+        wrapped[name] = True
+        model = getattr(model, name)() if WRAPPERS[name] else getattr(model, name)
+    if reader is None:
+        raise UsageError("a model from Python needs its tokenizer or processor: tokenizer=…")
+    called = model.name_or_path or type(model).__name__
+    provenance = _describe(called, model, {"wrapped": ", ".join(wrapped) or None}, [], trained=None)
+    task = task_of(model.config, type(model).__name__)
+    return LoadedParts(model, reader, provenance, {"missing_keys": []}, task)
 
 
 def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
@@ -208,36 +252,31 @@ def _trained_task(
 
 
 def _describe(
-    name: str, checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]
+    called: str,
+    model: Any,
+    more: Mapping[str, str | None],
+    notes: Sequence[str],
+    *,
+    trained: bool | None,
 ) -> Provenance:
     import torch
     import transformers
 
-    left_over = left_over_layers(report, model)
     dtype = str(model.dtype).removeprefix("torch.")
-    folder = checkpoint.folder
-    called = display_name(name, checkpoint.config)
     spread = getattr(model, "hf_device_map", None)
     settings = {
-        "folder": None if called == name else name,
-        "revision": folder.name if folder.parent.name == "snapshots" else None,
+        **more,
         "architecture": type(model).__name__,
         "model_type": model.config.model_type,
         "attention": model.config._attn_implementation,
-        "stored_as": ", ".join(checkpoint.dtypes) or None,
         "devices": ", ".join(sorted({str(place) for place in spread.values()})) if spread else None,
     }
-    notes = []
-    if dtype in {"float16", "bfloat16"}:
-        notes.append(f"computed in {dtype}: weights are good to two digits, rows sum to 1 roughly")
-    if left_over:
-        notes.append(
-            f"the checkpoint holds {left_over} weights of layers that its configuration leaves out"
-        )
+    half = f"computed in {dtype}: weights are good to two digits, rows sum to 1 roughly"
+    notes = [*([half] if dtype in {"float16", "bfloat16"} else []), *notes]
     return Provenance(
         source="hugging face",
         model=called,
-        trained=True,
+        trained=trained,
         device=model.device.type,
         dtype=dtype,
         settings={key: value for key, value in settings.items() if value is not None},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
+from attnviz.core.errors import ModelError
 from attnviz.core.tokens import continues_word
 
 SUFFIXES = {
@@ -34,11 +35,11 @@ class Task:
     kind: str  # "classes", of which one is true; "tags", each true or not; "number"; or "tokens"
 
 
-def task_of(config: Any) -> Task | None:
-    """The task that a checkpoint's own architecture is for; None where it decides nothing."""
+def task_of(config: Any, named: str = "") -> Task | None:
+    """What the architecture that is named, or a checkpoint's own, decides; None: nothing."""
     import transformers
 
-    named = (getattr(config, "architectures", None) or ("",))[0]
+    named = named or (getattr(config, "architectures", None) or ("",))[0]
     loader = next((auto for end, auto in SUFFIXES.items() if named.endswith(end)), None)
     if loader is None or type(config) not in getattr(transformers, loader)._model_mapping:
         return None
@@ -65,6 +66,11 @@ def show_decision(
 ) -> Attention:
     """The attention with what the model decided: on its tokens, or in its provenance."""
     logits = output.logits[0].float()
+    if logits.shape[-1] != len(task.labels):
+        raise ModelError(
+            f"the model has {logits.shape[-1]} outputs, and its configuration names "
+            f"{len(task.labels)} labels"
+        )
     if task.kind == "tokens":
         found = [task.labels[number] for number in logits.argmax(-1).tolist()]
         labels = word_labels(found, tokens, attention.text or "")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +30,18 @@ from attnviz.models.hugging_face.capture.passes import dtype_of
 from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.gradient import chosen_class, gradients_of, no_head
+from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
 from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.outputs import (
+    chosen_class,
+    class_name,
+    no_head,
+)
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
     PictureReader,
@@ -93,19 +99,33 @@ class VisionModel(PictureReader):
 
         `wanted` is a class by name or number; None: the likeliest.
         """
+        return self.experiment(query, wanted).explained()
+
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+        """The model with a picture before it, to be run with parts of it switched off."""
         picture = self._picture(query)
         if self.task is None:
             raise no_head(self.name, self.model)
         with quiet():
-            return gradients_of(
-                self._eager(self.model, picture),
-                lambda logits: chosen_class(self.model.config, logits[0], wanted),
+            encoded = self._encoded(self.tower, picture)
+        return experiment_of(
+            Asked(
+                self.model,
+                encoded.inputs,
+                encoded,
+                lambda logits: (chosen_class(self.model.config, logits[0], wanted),),
+                partial(class_name, self.model.config),
+                self.task,
+                what=SIDE,
             )
+        )
 
     def values(self, query: Query) -> ValueVectors:
         """What each head makes of each patch of a picture."""
         with quiet():
-            return value_vectors(self._eager(self.tower, self._picture(query)))
+            encoded = self._encoded(self.tower, self._picture(query))
+            eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
+            return value_vectors(eager)
 
     def _picture(self, query: Query) -> Picture:
         """A query's picture, unless its lens needs every token to see every other one in vain."""
@@ -117,13 +137,12 @@ class VisionModel(PictureReader):
             )
         return picture
 
-    def _eager(self, part: Any, picture: Picture) -> EagerInputs:
+    def _encoded(self, part: Any, picture: Picture) -> EncodedQuery:
         inputs = self.inputs(picture)
         rows, columns = self.grid(inputs["pixel_values"])
         attention = self.without_maps(picture, inputs, rows, columns)
         tokens = {SIDE: self.tokens(inputs, rows, columns)}
-        encoded = EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
-        return EagerInputs(eager_copy(part), inputs, encoded, SIDE)
+        return EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
 
 
 def load_vision_model(name: str, **options: Any) -> VisionModel:

@@ -30,6 +30,7 @@ export function remarksOn(scene) {
     const cell = `${queries} × ${counted(columns, "key")} to a cell`;
     remarks.push(`Pooled: ${cell}, means over queries, sums over keys. ${exactLinks(scene)}`);
   }
+  if (shown.values.some(Number.isNaN)) remarks.push("Grey cells have no value: the query sees nothing else.");
   if (state.unit === "words") {
     remarks.push("Pieces of a word: what they receive is added, what they give is averaged.");
   }

@@ -55,17 +55,19 @@ export function theme() {
 export function palette(scheme, limits) {
   const ground = darkness.matches ? "dark" : "light";
   const name = limits[0] < 0 ? /** @type {const} */ (`${ground}_signed`) : ground;
-  const table = bytesOf(scheme[name]);
-  return { limits, table, steps: table.length / 3 };
+  const colors = bytesOf(scheme[name]);
+  const grey = ground === "dark" ? 96 : 190;
+  return { limits, table: Uint8Array.of(...colors, grey, grey, grey), steps: colors.length / 3 };
 }
 
 /**
- * The place of a value's colour in the table.
+ * The place of a value's colour in the table; behind the last step is that of no value.
  * @param {Palette} colors
  * @param {number} value
  */
 export function colorPlace(colors, value) {
   const [low, high] = colors.limits;
+  if (Number.isNaN(value)) return colors.steps;
   return Math.round(clamp((value - low) / (high - low || 1), 0, 1) * (colors.steps - 1));
 }
 
@@ -80,12 +82,12 @@ export function cssColor(colors, value) {
 }
 
 /**
- * Colours as pixels of an image, one a step.
+ * Colours as pixels of an image, one a step, and that of no value.
  * @param {Palette} colors
  */
 export function pixels(colors) {
-  const found = new Uint32Array(colors.steps);
-  for (let step = 0; step < colors.steps; step++) {
+  const found = new Uint32Array(colors.steps + 1);
+  for (let step = 0; step <= colors.steps; step++) {
     const [red, green, blue] = colors.table.subarray(3 * step, 3 * step + 3);
     found[step] = (255 << 24) | (blue << 16) | (green << 8) | red;
   }

@@ -2,6 +2,8 @@
 
 const SHARE_MARK = 255;
 const SIGNED_MARK = 127;
+/** The code of a cell that has no value. */
+export const NO_VALUE = -32768;
 
 /**
  * @param {string} text base64
@@ -62,7 +64,7 @@ export function signedCodes(bytes, count) {
   let next = count;
   for (let place = 0; place < count; place++) {
     const low = bytes[place] - 128;
-    codes[place] = low;
+    codes[place] = bytes[place] ? low : NO_VALUE;
     if (low === SIGNED_MARK || low === -SIGNED_MARK) {
       const size = bytes[next] | (bytes[next + 1] << 8);
       codes[place] = low < 0 ? -size : size;

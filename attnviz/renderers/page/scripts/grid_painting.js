@@ -258,7 +258,7 @@ export function paintBars(surface, geometry, below, behind, words, theme) {
 /** @param {ArrayLike<number>} values */
 function furthest(values) {
   let most = 0;
-  for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]));
+  for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]) || 0);
   return most || 1;
 }
 

@@ -219,6 +219,7 @@ function marginsOf(shown) {
   for (let row = 0; row < most.length; row++) {
     for (let column = 0; column < width; column++) {
       const value = shown.values[row * width + column];
+      if (Number.isNaN(value)) continue;
       received[column] += value / most.length;
       if (Math.abs(value) > Math.abs(most[row])) most[row] = value;
     }

@@ -56,7 +56,7 @@ export function createImage(store, readout) {
     const colors = theme();
     const count = scene.shown.keys.length;
     const own = scene.shown.values.subarray(row() * count, (row() + 1) * count);
-    const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value))), 0) || 1;
+    const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value) || 0)), 0) || 1;
     const scale = { ...scene.palette, limits: /** @type {[number, number]} */ ([scene.palette.limits[0] < 0 ? -most : 0, most]) };
     ends.textContent = `Colours end at ${spell(most)}, the largest share of a patch; the picture in grey.`;
     const [across, down] = [width / patches.columns, height / patches.rows];

@@ -62,6 +62,7 @@ async function refresh() {
   if (mine !== turn) return;
   const scheme = page.schemes[state.colors] ?? page.schemes.blue;
   const limits = state.range === "view" ? ownLimits(map, shown) : map.limits;
+  readout.signed = map.values === "signed";
   scene = { map, heads, shown, separate, palette: palette(scheme, limits), state };
   document.body.dataset.view = state.view;
   document.body.dataset.heads = String(map.layers.length * map.heads.length);

@@ -1,6 +1,6 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
-import { fineCodes, inflated, shareCodes, signedCodes } from "./decode.js";
+import { NO_VALUE, fineCodes, inflated, shareCodes, signedCodes } from "./decode.js";
 
 /** @typedef {import("./types.js").PageMap} PageMap */
 /** @typedef {import("./types.js").Head} Head */
@@ -58,6 +58,10 @@ export function weightTable(map) {
   }
   return table;
 }
+
+/** What a code stands for, NaN for no value. @param {Float32Array} table @param {number} levels */
+export const valueOf = (table, levels) => (/** @type {number} */ code) =>
+  code === NO_VALUE ? NaN : table[code + levels];
 
 /**
  * Queries or keys of one head after projection, shape (tokens, size).

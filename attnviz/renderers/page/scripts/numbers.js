@@ -5,6 +5,7 @@
  * @param {number} value
  */
 export function spell(value) {
+  if (Number.isNaN(value)) return "no value";
   const size = Math.abs(value);
   const sign = value < 0 ? "−" : "";
   if (size > 0 && size < 0.0005) return `<${sign}.001`;
@@ -17,6 +18,7 @@ export function spell(value) {
  * @param {number} value
  */
 export function spellShort(value) {
+  if (Number.isNaN(value)) return "–";
   const size = Math.abs(value);
   const sign = value < 0 && size >= 0.005 ? "−" : "";
   if (size < 0.995) return sign + size.toFixed(2).slice(1);
@@ -68,6 +70,7 @@ export function largest(values, count) {
   const found = [];
   for (let place = 0; place < values.length; place++) {
     const size = Math.abs(values[place]);
+    if (Number.isNaN(size)) continue;
     if (found.length === count && size <= Math.abs(values[found[count - 1]])) continue;
     let at = found.length;
     while (at > 0 && Math.abs(values[found[at - 1]]) < size) at--;

@@ -1,9 +1,11 @@
 /** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
 
+import { NO_VALUE } from "./decode.js";
 import { everyHead, layerCodes, weightTable } from "./model.js";
 import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
 import { beginning } from "./labels.js";
+import { numberElement } from "./readout.js";
 import { make } from "./surface.js";
 import { codePixels, drawThumbnail, thumbnailSize } from "./thumbnail.js";
 
@@ -21,7 +23,8 @@ export function createOverview(element, store) {
   const count = make("p", { class: "hint", "aria-live": "polite" });
   const grid = make("div", { class: "heads", role: "group", "aria-label": "Heads" });
   const links = make("div", { class: "links" });
-  element.append(tools, count, grid, links);
+  const effects = make("div", { class: "links" });
+  element.append(tools, count, grid, links, effects);
   /** @type {PageMap} */
   let map;
   /** @type {Map<string, HTMLButtonElement>} */
@@ -44,6 +47,28 @@ export function createOverview(element, store) {
       button.addEventListener("dblclick", () => store.set({ heads: name, view: "heatmap" }));
       buttons.set(name, button);
     }
+    effects.replaceChildren(...map.effects.flatMap(({ title, links: listed }) => [
+      make("h3", {}, [title]),
+      make("ol", {}, listed.map((link) => make("li", {}, [effectButton(link)]))),
+    ]));
+  }
+
+  /** A link with its weight and its effect; a click shows it. @param {import("./types.js").EffectLink} link */
+  function effectButton({ ends, where, place, numbers: [weight, estimated, measured] }) {
+    const guess = measured === null ? "" : `, estimated ${spell(estimated)}`;
+    const button = make("button", { type: "button" }, [
+      ...linked(ends[0], ends[1]),
+      numberElement(measured ?? estimated),
+      make("small", {}, [`weight ${spell(weight)}${guess} · ${where}`]),
+    ]);
+    button.disabled = !place;
+    if (place) button.addEventListener("click", () => point(place));
+    return button;
+  }
+
+  /** Look at one cell of one head. @param {[number, number, number, number]} place */
+  function point([layer, head, row, column]) {
+    store.set({ heads: `${layer}.${head}`, unit: "tokens", specials: "keep", row, column, zoom: "", direction: "from" });
   }
 
   /**
@@ -138,15 +163,11 @@ export function createOverview(element, store) {
     const items = strong.map(({ head: [layer, head], at, code }) => {
       const [row, column] = [Math.floor(at / columns), at % columns];
       const button = make("button", { type: "button" }, [
-        make("bdi", {}, [beginning(map.queries.tokens[row].text, 18)]),
-        " → ",
-        make("bdi", {}, [beginning(map.keys.tokens[column].text, 18)]),
-        " ",
-        make("b", {}, [spell(table[code + map.levels])]),
+        ...linked(map.queries.tokens[row].text, map.keys.tokens[column].text),
+        numberElement(table[code + map.levels]),
         make("small", {}, [`layer ${map.layers[layer]} head ${map.heads[head]}`]),
       ]);
-      button.addEventListener("click", () =>
-        store.set({ heads: `${layer}.${head}`, unit: "tokens", specials: "keep", row, column, zoom: "", direction: "from" }));
+      button.addEventListener("click", () => point([layer, head, row, column]));
       return make("li", {}, [button]);
     });
     const heading = make("h3", {}, ["strongest links, one a head"]);
@@ -155,6 +176,11 @@ export function createOverview(element, store) {
 
   return { tools, build, arrange, draw };
 }
+
+/** A link's two ends. @param {string} query @param {string} key */
+const linked = (query, key) => [
+  make("bdi", {}, [beginning(query, 18)]), " → ", make("bdi", {}, [beginning(key, 18)]), " ",
+];
 
 /**
  * 1 for each cell between two different words, neither of them a special token, nor the key a sink.
@@ -176,6 +202,7 @@ function cellsBetweenWords(map) {
 function strongestCell(codes, between) {
   let [at, size] = [0, 0];
   for (let place = 0; place < codes.length; place++) {
+    if (codes[place] === NO_VALUE) continue;
     const here = codes[place] < 0 ? -codes[place] : codes[place];
     if (here > size && between[place]) [at, size] = [place, here];
   }

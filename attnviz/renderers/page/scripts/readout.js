@@ -27,6 +27,15 @@ export function tokenElement(token) {
   return make("b", {}, [make("bdi", {}, [beginning(token.text, 200)]), ...label, place]);
 }
 
+/**
+ * A number in the colour of its sign.
+ * @param {number} value
+ * @param {keyof HTMLElementTagNameMap} name of the element
+ */
+export function numberElement(value, name = "b") {
+  return make(name, value < 0 ? { class: "below" } : {}, [spell(value)]);
+}
+
 /** @param {HTMLElement} element */
 export function createReadout(element) {
   const link = make("p", { class: "link" });
@@ -36,6 +45,7 @@ export function createReadout(element) {
   element.append(link, row, column, spoken);
   let timer = 0;
   return {
+    signed: false, // whether the numbers are effects, and no shares of attention
     /**
      * @param {Shown} shown
      * @param {number} query its row; -1 for none
@@ -46,15 +56,18 @@ export function createReadout(element) {
       const queryToken = shown.queries[query];
       const keyToken = shown.keys[key];
       const weight = queryToken && keyToken ? shown.values[query * width + key] : null;
-      link.replaceChildren(...sentence(queryToken, keyToken, weight));
+      const words = this.signed
+        ? ["→", "largest as query", "largest as key"]
+        : ["attends to", "attends most to", "is attended most by"];
+      link.replaceChildren(...sentence(queryToken, keyToken, weight, words[0]));
       row.replaceChildren(
         ...(queryToken
-          ? list("attends most to", shown.values.subarray(query * width, (query + 1) * width), shown.keys)
+          ? list(words[1], shown.values.subarray(query * width, (query + 1) * width), shown.keys)
           : []),
       );
       const received = keyToken ? shown.queries.map((_, at) => shown.values[at * width + key]) : [];
       column.replaceChildren(
-        ...(keyToken ? list("is attended most by", received, shown.queries) : []),
+        ...(keyToken ? list(words[2], received, shown.queries) : []),
       );
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = link.textContent), 300);
@@ -76,11 +89,12 @@ export function createReadout(element) {
  * @param {ShownToken | undefined} query
  * @param {ShownToken | undefined} key
  * @param {number | null} weight
+ * @param {string} verb
  */
-function sentence(query, key, weight) {
+function sentence(query, key, weight, verb) {
   if (query && key) {
-    const number = make("output", {}, [weight === null ? "" : spell(weight)]);
-    return [tokenElement(query), " attends to ", tokenElement(key), " ", number];
+    const number = weight === null ? "" : numberElement(weight, "output");
+    return [tokenElement(query), ` ${verb} `, tokenElement(key), " ", number];
   }
   if (query) return [tokenElement(query), " (query)"];
   return key ? [tokenElement(key), " (key)"] : [];
@@ -120,7 +134,7 @@ function strongestLinks(shown) {
       " → ",
       make("bdi", {}, [beginning(keys[at % width].text, 24)]),
       " ",
-      make("output", {}, [spell(values[at])]),
+      numberElement(values[at], "output"),
     ]));
 }
 

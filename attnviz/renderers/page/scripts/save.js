@@ -82,7 +82,7 @@ export function asCsv({ map, heads, shown, state }, id) {
     const query = `${token.at},${cell(token.raw ?? token.text)}`;
     keys.forEach((key, column) => {
       const weight = shown.values[row * keys.length + column];
-      lines.push(`${before},${query},${key},${Number(weight.toFixed(4))}`);
+      lines.push(`${before},${query},${key},${Number.isNaN(weight) ? "" : Number(weight.toFixed(4))}`);
     });
   });
   return new Blob([`${lines.join("\n")}\n`], { type: "text/csv" });

@@ -1,6 +1,6 @@
 /** The matrix that is looked at: heads put together, tokens into words, special tokens left out. */
 
-import { headCodes, weightTable } from "./model.js";
+import { headCodes, valueOf, weightTable } from "./model.js";
 
 /** @typedef {import("./types.js").Shown} Shown */
 /** @typedef {import("./types.js").PageMap} PageMap */
@@ -39,26 +39,26 @@ function positions(axis, sink = null) {
 }
 
 /**
- * The mean or the largest weight over heads.
+ * The mean or the largest weight over heads, of those that have one.
  * @param {PageMap} map
  * @param {import("./types.js").Head[]} heads
  * @param {string} mix
  */
 async function together(map, heads, mix) {
-  const table = weightTable(map);
-  const levels = map.levels;
+  const value = valueOf(weightTable(map), map.levels);
   const size = map.queries.tokens.length * map.keys.tokens.length;
   const values = new Float32Array(size).fill(mix === "max" ? -Infinity : 0);
-  const share = 1 / heads.length;
+  const counts = new Uint16Array(size);
   for (const head of heads) {
     const codes = await headCodes(map, head);
-    if (mix === "max") {
-      for (let at = 0; at < size; at++) values[at] = Math.max(values[at], table[codes[at] + levels]);
-    } else {
-      for (let at = 0; at < size; at++) values[at] += table[codes[at] + levels] * share;
+    for (let at = 0; at < size; at++) {
+      const one = value(codes[at]);
+      if (Number.isNaN(one)) continue;
+      counts[at] += 1;
+      values[at] = mix === "max" ? Math.max(values[at], one) : values[at] + one;
     }
   }
-  return values;
+  return values.map((total, at) => (counts[at] ? (mix === "max" ? total : total / counts[at]) : NaN));
 }
 
 /**
@@ -75,15 +75,22 @@ export function inWords(shown, queryWords, keyWords) {
   const queries = wordTokens(shown.queries, rows);
   const keys = wordTokens(shown.keys, columns);
   const values = new Float32Array(queries.length * keys.length);
+  const counts = new Uint16Array(values.length);
   const width = shown.keys.length;
   for (let row = 0; row < rows.length; row++) {
     const start = rows[row] * keys.length;
-    const part = 1 / queries[rows[row]].count;
+    const seen = new Uint8Array(keys.length);
     for (let column = 0; column < width; column++) {
-      values[start + columns[column]] += shown.values[row * width + column] * part;
+      const value = shown.values[row * width + column];
+      if (Number.isNaN(value)) continue;
+      values[start + columns[column]] += value;
+      seen[columns[column]] = 1;
     }
+    seen.forEach((one, column) => (counts[start + column] += one));
   }
-  return { queries, keys, values, removed: shown.removed };
+  // A row without a value counts in no mean.
+  const means = values.map((total, at) => (counts[at] ? total / counts[at] : NaN));
+  return { queries, keys, values: means, removed: shown.removed };
 }
 
 /**

@@ -39,7 +39,7 @@ export function createText(store, readout) {
     const all = new Set([...words.queries, ...words.keys]);
     all.forEach((button) => plain(button));
     if (chosen < 0) {
-      readout.invite("Choose a word: the others are shaded by its attention.", shown);
+      readout.invite(`Choose a word: the others are shaded by its ${readout.signed ? "links" : "attention"}.`, shown);
       return;
     }
     shaded.forEach((button, at) => {
@@ -62,14 +62,15 @@ export function createText(store, readout) {
     const { shown, map } = next;
     twoTexts = !sameTokens(shown.queries, shown.keys) || map.queries.side !== map.keys.side;
     words = { queries: [], keys: [] };
-    const direction = toggle(store, next.state.direction);
+    const signed = map.values === "signed";
+    const direction = toggle(store, next.state.direction, signed);
     if (twoTexts) {
       words.queries = shown.queries.map((token, place) => word(token, () => choose("row", place)));
       words.keys = shown.keys.map((token, place) => word(token, () => choose("column", place)));
       element.replaceChildren(
-        make("h3", {}, [`${sideName(map.queries.side, "query")}: attends`]),
+        make("h3", {}, [`${sideName(map.queries.side, "query")}${signed ? "" : ": attends"}`]),
         running(shown.queries, words.queries),
-        make("h3", {}, [`${sideName(map.keys.side, "key")}: is attended to`]),
+        make("h3", {}, [`${sideName(map.keys.side, "key")}${signed ? "" : ": is attended to"}`]),
         running(shown.keys, words.keys),
       );
     } else {
@@ -124,10 +125,11 @@ function running(tokens, words) {
   return make("p", { class: "running" }, parts);
 }
 
-/** @param {import("./types.js").Store} store @param {string} direction */
-function toggle(store, direction) {
+/** @param {import("./types.js").Store} store @param {string} direction @param {boolean} signed */
+function toggle(store, direction, signed) {
+  const [from, to] = signed ? ["the word as query", "the word as key"] : ["the word attends to", "the word is attended by"];
   const group = make("div", { class: "segments", role: "group", "aria-label": "Direction" });
-  for (const [name, words] of [["from", "the word attends to"], ["to", "the word is attended by"]]) {
+  for (const [name, words] of [["from", from], ["to", to]]) {
     const button = make("button", { type: "button", "aria-pressed": String(direction === name) }, [words]);
     button.addEventListener("click", () => {
       const { row, column } = store.state;

@@ -1,9 +1,10 @@
 /** A head as a small picture: each pixel the strongest weight under it, so that lines survive. */
 
 import { pixels } from "./colors.js";
+import { NO_VALUE } from "./decode.js";
 
 /**
- * The value furthest from 0 in each block.
+ * The value furthest from 0 in each block, NaN where it has none.
  * @param {ArrayLike<number>} values row by row
  * @param {number} rows
  * @param {number} columns
@@ -11,18 +12,22 @@ import { pixels } from "./colors.js";
  * @param {number} columnLength columns to a block
  */
 export function strongestBlocks(values, rows, columns, rowLength, columnLength) {
+  if (rowLength === 1 && columnLength === 1) {
+    return { values: Float32Array.from(values), width: columns, height: rows };
+  }
   const width = Math.ceil(columns / columnLength);
   const height = Math.ceil(rows / rowLength);
-  const found = new Float32Array(width * height);
+  const found = new Float32Array(width * height).fill(NaN);
   for (let row = 0; row < rows; row++) {
     const start = Math.floor(row / rowLength) * width;
     let at = row * columns;
     for (let block = 0; block < width; block++) {
       const end = Math.min(at + columnLength, (row + 1) * columns);
       let best = found[start + block];
-      let size = best < 0 ? -best : best;
+      let size = best === best ? Math.abs(best) : -1;
       for (; at < end; at++) {
         const value = values[at];
+        if (value === NO_VALUE) continue;
         const here = value < 0 ? -value : value;
         if (here > size) {
           best = value;
@@ -36,7 +41,7 @@ export function strongestBlocks(values, rows, columns, rowLength, columnLength) 
 }
 
 /**
- * The colour of every code of a map, as pixels; the code 0 is at place `levels`.
+ * The colour of every code of a map, as pixels; the code 0 is at place `levels`, no value at the end.
  * @param {Float32Array} weights the weight of every code
  * @param {import("./types.js").Palette} colors
  */
@@ -44,10 +49,11 @@ export function codePixels(weights, colors) {
   const steps = pixels(colors);
   const [low, high] = colors.limits;
   const factor = (colors.steps - 1) / (high - low || 1);
-  return Uint32Array.from(weights, (weight) => {
+  const table = Uint32Array.from(weights, (weight) => {
     const place = Math.round((weight - low) * factor);
     return steps[place < 0 ? 0 : place >= colors.steps ? colors.steps - 1 : place];
   });
+  return Uint32Array.of(...table, steps[colors.steps]);
 }
 
 /** Pixels that a side has at most. */
@@ -78,8 +84,11 @@ export function drawThumbnail(canvas, codes, rows, columns, colors) {
   const pooled = strongestBlocks(codes, rows, columns, length, length);
   const image = new ImageData(pooled.width, pooled.height);
   const data = new Uint32Array(image.data.buffer);
-  const zero = (colors.length - 1) / 2;
-  for (let place = 0; place < data.length; place++) data[place] = colors[pooled.values[place] + zero];
+  const last = colors.length - 1;
+  for (let place = 0; place < data.length; place++) {
+    const code = pooled.values[place];
+    data[place] = colors[code === NO_VALUE || Number.isNaN(code) ? last : code + (last - 1) / 2];
+  }
   const surface = canvas.getContext("2d", { willReadFrequently: true });
   /** @type {CanvasRenderingContext2D} */ (surface).putImageData(image, 0, 0);
 }

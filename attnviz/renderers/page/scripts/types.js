@@ -8,6 +8,11 @@
  * @typedef {{image: string, rows: number, columns: number, first: number}} Patches
  * @typedef {[number, string, number, string, number]} Link query position and token, key position
  *   and token, weight
+ * @typedef {object} EffectLink
+ * @property {[string, string]} ends query and key
+ * @property {string} where
+ * @property {[number, number, number, number] | null} place layer, head, row and column here
+ * @property {[number, number, number | null]} numbers weight, effect as estimated and as measured
  * @typedef {object} PageMap
  * @property {string} blob start of the names of the elements that hold its weights
  * @property {string} stream
@@ -25,6 +30,7 @@
  * @property {[string, string, string] | null} focus layer, head and why
  * @property {Measure[]} measures
  * @property {Link[][][] | null} links of a pooled map, for each layer and head
+ * @property {{title: string, links: EffectLink[]}[]} effects lists of links with their effects
  * @property {{size: number, scale: number, query_scale: number, key_scale: number, besides: string} | null} projections
  * @property {{queries?: Patches, keys?: Patches}} patches
  *
@@ -47,12 +53,12 @@
  * @typedef {object} Shown the matrix that is looked at
  * @property {ShownToken[]} queries
  * @property {ShownToken[]} keys
- * @property {Float32Array} values row by row
+ * @property {Float32Array} values row by row; NaN where there is none
  * @property {number | null} removed mean share of the kept rows that went to dropped tokens
  *
  * @typedef {object} Palette
  * @property {[number, number]} limits
- * @property {Uint8Array} table red, green, blue of each step
+ * @property {Uint8Array} table red, green, blue of each step, and of no value
  * @property {number} steps
  *
  * @typedef {object} State everything that the address remembers

@@ -1,74 +1,19 @@
-"""How one output of a transformers model, predicted or named, changes with each weight."""
+"""Which outputs of a transformers model are explained: what it predicts, or what is named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from attnviz.core.errors import AttentionError, ModelError, UsageError, did_you_mean, is_number
-from attnviz.core.lens_inputs import AttentionGradients, find_token, last_word
-from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
+from attnviz.core.effects import Output
+from attnviz.core.errors import ModelError, UsageError, did_you_mean, is_number
+from attnviz.core.lens_inputs import find_token, last_word
+from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
 from attnviz.models.hugging_face.model import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-COPIES = 6
-"""How often a matrix exists while gradients are taken: weights, scores, both gradients, maps."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
-    """One output."""
-
-    score: Tensor  # its logit, a scalar
-    name: str
-    probability: float | None  # None where there is nothing to choose from
-    positions: tuple[int, ...] = ()  # it is read from; empty where only the gradient can tell
-
-
-def gradients_of(eager: EagerInputs, choose: Callable[[Any], Chosen]) -> AttentionGradients:
-    """One forward and one backward pass; `choose` picks the output from the logits (or None)."""
-    import torch
-
-    check_eager(eager, COPIES)
-    with running(eager.part, eager.what), torch.enable_grad():
-        output, attention, layers = run_eager(eager)
-        chosen = choose(getattr(output, "logits", None))
-        slopes = layer_gradients(chosen.score, [layer for _, layer in layers], eager.kind)
-    gradients = stack_like(attention, slopes)
-    positions = chosen.positions or _read_from(slopes[-1])
-    return AttentionGradients(attention, gradients, positions, chosen.name, chosen.probability)
-
-
-def layer_gradients(score: Tensor, weights: list[Tensor], kind: str) -> list[NDArray[Any]]:
-    """∂score/∂weights of each layer, shape (heads, queries, keys)."""
-    import torch
-
-    grown = all(layer.requires_grad for layer in weights)
-    slopes = torch.autograd.grad(score, weights, allow_unused=True) if grown else (None,)
-    if any(slope is None for slope in slopes):
-        raise AttentionError(
-            f"architecture '{kind}' gives out copies of its weights, which no gradient reaches: "
-            "use --lens rollout, flow or norm"
-        )
-    return [slope[0].float().cpu().numpy() for slope in slopes if slope is not None]
-
-
-def _read_from(last: NDArray[Any]) -> tuple[int, ...]:
-    """The positions that a classifier reads: those whose last attention its score hangs on.
-
-    Whether it reads [CLS], the last token or the mean of all is so seen, not looked up.
-    """
-    rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
-    return tuple(rows.tolist()) or tuple(range(last.shape[1]))
 
 
 def check_head(loaded: LoadedModel, kind: str) -> None:
@@ -87,17 +32,29 @@ def check_head(loaded: LoadedModel, kind: str) -> None:
         )
 
 
-def choose_output(
+def choose_outputs(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
-) -> Chosen:
-    """The output to explain."""
+) -> tuple[Output, ...]:
+    """The outputs to explain: one, or every token that is predicted from those before it."""
     if getattr(logits, "ndim", 0) not in (2, 3):
         raise no_head(loaded.name, loaded.model)
+    speaks = logits.ndim == 3 and loaded.model.get_output_embeddings() is not None
+    if wanted == ALL_OUTPUTS:
+        if not speaks or loaded.family == "encoder-only":
+            raise UsageError(
+                "--target all needs a model that predicts each token from those before it: name a "
+                "class or one token"
+            )
+        side = next(iter(encoded.axes.values()))[0]
+        tokens, ids = encoded.tokens[side], encoded.ids(side)
+        return tuple(
+            Output(place - 1, int(ids[place]), tokens[place].text, place)
+            for place in range(1, len(tokens))
+        )
     if logits.ndim == 2:
-        return chosen_class(loaded.model.config, logits[0], wanted)
-    if loaded.model.get_output_embeddings() is None:
-        return _chosen_label(loaded, encoded, logits[0], wanted)
-    return _chosen_word(loaded, encoded, logits[0], wanted)
+        return (chosen_class(loaded.model.config, logits[0], wanted),)
+    choose = _chosen_word if speaks else _chosen_label
+    return (choose(loaded, encoded, logits[0], wanted),)
 
 
 def no_head(name: str, model: Any) -> ModelError:
@@ -108,21 +65,16 @@ def no_head(name: str, model: Any) -> ModelError:
     )
 
 
-def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Chosen:
+def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Output:
     """A class by name or number, by default the likeliest, of logits of shape (classes)."""
     names = _label_names(config, len(logits))
     number = int(logits.argmax()) if wanted is None else _class_number(names, wanted)
-    probability = None
-    if getattr(config, "problem_type", None) == "multi_label_classification":
-        probability = logits[number].sigmoid().item()
-    elif len(names) > 1:
-        probability = logits.softmax(-1)[number].item()
-    return Chosen(logits[number], names[number], probability)
+    return Output(0, number, names[number])
 
 
 def _chosen_label(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
-) -> Chosen:
+) -> Output:
     """A label of one token: of the named one, of the one most like the named label, or the last."""
     tokens = encoded.tokens["text"]
     names = _label_names(loaded.model.config, logits.shape[-1])
@@ -137,14 +89,12 @@ def _chosen_label(
             f"--target '{wanted}' is neither a token of the text (by its text, or 0 to "
             f"{len(tokens) - 1}) nor a label: {', '.join(names)[:200]}"
         )
-    probability = logits[position].softmax(-1)[number].item()
-    name = f"{names[number]} ({tokens[position].text})"
-    return Chosen(logits[position, number], name, probability, (position,))
+    return Output(position, number, f"{names[number]} ({tokens[position].text})", position)
 
 
 def _chosen_word(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
-) -> Chosen:
+) -> Output:
     """A token that a language model predicts.
 
     Of a masked model the mask, else the last token that stands for text; of one that writes the
@@ -171,10 +121,10 @@ def _chosen_word(
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
     written = position < len(ids) and ids[position] == number
-    name = tokens[position].text if written else _spelled(loaded, number)
+    name = tokens[position].text if written else spelled(loaded, number)
     if not ahead and not written and ids[position] != loaded.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
-    return Chosen(logits[row, number], name, logits[row].softmax(-1)[number].item(), (row,))
+    return Output(row, number, name, position)
 
 
 def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
@@ -199,16 +149,21 @@ def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
     return None
 
 
-def _spelled(loaded: LoadedModel, number: int) -> str:
+def spelled(loaded: LoadedModel, number: int) -> str:
+    """A piece of the vocabulary as it is written."""
     text = str(loaded.tokenizer.decode([number])).strip()
     if text and "\ufffd" not in text:
         return text
     return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
+def class_name(config: Any, number: int) -> str:
+    """What one of a model's classes is called."""
+    return str((config.id2label or {}).get(number, f"LABEL_{number}"))
+
+
 def _label_names(config: Any, count: int) -> list[str]:
-    known = config.id2label or {}
-    return [str(known.get(number, f"LABEL_{number}")) for number in range(count)]
+    return [class_name(config, number) for number in range(count)]
 
 
 def _class_number(names: list[str], wanted: str) -> int:

@@ -1,0 +1,313 @@
+"""Parts of a model by name, switched off together and one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.effects.links import effects_of
+from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.effects import (
+    By,
+    Change,
+    Effect,
+    Experiment,
+    HeadAt,
+    HeadOutputs,
+    LinkAt,
+    Prediction,
+    TokenAt,
+)
+from attnviz.core.errors import InputError, UsageError, did_you_mean
+
+Each = Literal["heads", "layers", "links", "tokens"]
+Part = tuple[Effect, Change]
+"""What a part is called, its effect still unknown, and what switches it off."""
+
+LIKELIEST = 5
+_NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
+_HEAD = re.compile(r"(?:(.+)\.)?(\d{1,9})\.(\d{1,9})")
+
+
+def named_parts(
+    attention: Attention,
+    heads: Sequence[str] = (),
+    links: Sequence[str] = (),
+    tokens: Sequence[str] = (),
+) -> list[Part]:
+    """The parts that were named: heads "2.0" or "encoder.3.5", links "rouge>red", tokens "red[3]".
+
+    A word of several tokens stands for all of them, where no single token is spelt like it.
+
+    Raises:
+        UsageError: there is none of that name, or several; the message says what there is.
+    """
+    return [
+        *(_head(attention, name) for name in heads),
+        *(_link(attention, name) for name in links),
+        *(_token(attention, name) for name in tokens),
+    ]
+
+
+def each_part(attention: Attention, each: Each) -> list[Part]:
+    """Every head, layer, link (in all heads of its stream at once) or token of a text."""
+    if each == "tokens":
+        sides = _sides(attention)
+        return [
+            token_part(sides, side, place) for side in sides for place in range(len(sides[side]))
+        ]
+    found = list[Part]()
+    for item in attention.maps:
+        if each == "links":
+            seen = np.argwhere(item.weights.max(axis=(0, 1)) > 0)
+            found += [link_part(item, int(query), int(key)) for query, key in seen]
+        elif each == "layers":
+            found += [layer_part(item, layer) for layer in item.layers]
+        else:
+            found += [head_part(item, at, n) for at in item.layers for n in range(len(item.heads))]
+    return found
+
+
+def head_part(item: AttentionMap, layer: str, head: int) -> Part:
+    """One head."""
+    label, change = f"{item.stream} layer {layer} head {head}", HeadAt(item.stream, layer, head)
+    return _part("head", label, Change((change,)), stream=item.stream, layer=layer, head=head)
+
+
+def layer_part(item: AttentionMap, layer: str) -> Part:
+    """Every head of a layer."""
+    label = f"{item.stream} layer {layer}"
+    heads = tuple(HeadAt(item.stream, layer, head) for head in range(len(item.heads)))
+    return _part("layer", label, Change(heads), stream=item.stream, layer=layer)
+
+
+def link_part(item: AttentionMap, query: int, key: int) -> Part:
+    """A link in every head of a stream."""
+    ends = told_apart(item.query_tokens, query), told_apart(item.key_tokens, key)
+    change = Change(links=(LinkAt(item.stream, query, key),))
+    label = f"{ends[0]} → {ends[1]} ({item.stream})"
+    return _part("link", label, change, stream=item.stream, query=query, key=key)
+
+
+def token_part(sides: Mapping[str, Sequence[Token]], side: str, position: int) -> Part:
+    """A token of a side, hidden as a key."""
+    label = told_apart(sides[side], position) + (f" ({side})" if len(sides) > 1 else "")
+    change = Change(tokens=(TokenAt(side, position),))
+    return _part("token", label, change, side=side, position=position)
+
+
+def _part(kind: str, label: str, change: Change, **place: str | int) -> Part:
+    return Effect(label, kind, place, np.nan), change
+
+
+def told_apart(tokens: Sequence[Token], position: int) -> str:
+    """A token as it is named: "red", or "red[3]" where the text has several."""
+    text = tokens[position].text
+    alone = sum(token.text == text for token in tokens) == 1
+    return text if alone else f"{text}[{position}]"
+
+
+def measured_parts(
+    experiment: Experiment, parts: Sequence[Part], instead: HeadOutputs | None = None
+) -> list[Effect]:
+    """Each part switched off by itself."""
+    found = effects_of(experiment, [change for _, change in parts], instead)
+    return [
+        replace(part, effect=float(row.sum()), of_outputs=tuple(row.tolist()))
+        for (part, _), row in zip(parts, found, strict=True)
+    ]
+
+
+def together(parts: Sequence[Part], label: str = "all of them together") -> Part:
+    """All parts at once."""
+    return _part("together", label, sum((change for _, change in parts), Change()))
+
+
+def predictions(
+    experiment: Experiment, change: Change, instead: HeadOutputs | None = None
+) -> tuple[Prediction, ...]:
+    """Every output as the model is and after a change."""
+    before, after = experiment.run([Change(), change], instead)
+    return tuple(
+        Prediction(
+            output.name,
+            output.position,
+            float(before[place, output.number]),
+            float(after[place, output.number]),
+            _likeliest(experiment, before[place]),
+            _likeliest(experiment, after[place]),
+        )
+        for place, output in enumerate(experiment.outputs)
+    )
+
+
+def _likeliest(
+    experiment: Experiment, scores: NDArray[np.floating]
+) -> tuple[tuple[str, float], ...]:
+    if np.isnan(scores).any():
+        return ()
+    best = np.argsort(-scores, kind="stable")[:LIKELIEST]
+    return tuple((experiment.spell(int(n)), float(np.exp(scores[n]))) for n in best)
+
+
+def replacements(
+    by: By, banks: Sequence[HeadOutputs], queries: dict[str, int], seed: int = 0
+) -> HeadOutputs | None:
+    """What takes the place of heads: their means over the positions of texts, or positions drawn.
+
+    `queries` says how many rows each stream needs.
+
+    Raises:
+        InputError: no text has a stream.
+    """
+    if by == "zero":
+        return None
+    for stream in queries:
+        if not any(place[0] == stream for bank in banks for place in bank):
+            raise InputError(
+                f"the texts of --reference have no stream '{stream}' to take from: give pairs for "
+                "a pair, single texts for a single one"
+            )
+    joined = {
+        place: np.concatenate([bank[place] for bank in banks if place in bank], axis=1)
+        for place in dict.fromkeys(place for bank in banks for place in bank)
+    }
+    if by == "mean":
+        return {place: rows.mean(axis=1, keepdims=True) for place, rows in joined.items()}
+    generator = np.random.default_rng(seed)
+    return {
+        place: rows[:, generator.integers(rows.shape[1], size=queries[place[0]])]
+        for place, rows in joined.items()
+        if place[0] in queries
+    }
+
+
+def _head(attention: Attention, name: str) -> Part:
+    match = _HEAD.fullmatch(name)
+    if match is None:
+        raise UsageError(
+            f"--head '{name}' is no head: write LAYER.HEAD, or STREAM.LAYER.HEAD, such as 2.0"
+        )
+    stream, layer, head = match[1] or attention.main.stream, match[2], int(match[3])
+    items = [item for item in attention.maps if item.stream == stream]
+    if not items:
+        known = dict.fromkeys(item.stream for item in attention.maps)
+        raise UsageError(
+            f"--head '{name}': there is no stream '{stream}', but {', '.join(known)}."
+            f"{did_you_mean(stream, known)}"
+        )
+    for item in items:
+        if layer in item.layers and head < len(item.heads):
+            return head_part(item, layer, head)
+    raise UsageError(
+        f"there is no head {layer}.{head} in stream '{stream}': layers {items[0].layers[0]} to "
+        f"{items[-1].layers[-1]}, heads 0 to {len(items[0].heads) - 1}"
+    )
+
+
+def _link(attention: Attention, name: str) -> Part:
+    option, item, pair = f"--link '{name}'", attention.main, name
+    stream, colon, rest = name.partition(":")
+    if colon and stream in {one.stream for one in attention.maps}:
+        item, pair = attention.map_of(stream), rest
+    places = [place for place, letter in enumerate(pair) if letter == ">"]
+    ends = [(pair[:place], pair[place + 1 :]) for place in places if 0 < place < len(pair) - 1]
+    if not ends:
+        raise UsageError(
+            f'{option} is no link: write QUERY>KEY, such as "rouge>red", or STREAM:QUERY>KEY'
+        )
+    texts = attention.text_of(item.query_side), attention.text_of(item.key_side)
+    for query, key in ends:  # a token may have the sign in itself: "<fr>><fr>"
+        if _places(item.query_tokens, texts[0], query) and _places(item.key_tokens, texts[1], key):
+            break
+    else:
+        query, key = ends[0]
+    queries = _positions(attention, item.query_side, item.query_tokens, query, option)
+    keys = _positions(attention, item.key_side, item.key_tokens, key, option)
+    parts = [link_part(item, one, other) for one in queries for other in keys]
+    return _as_one(parts, f"{query} → {key} ({item.stream})")
+
+
+def _token(attention: Attention, name: str) -> Part:
+    sides, option = _sides(attention), f"--token '{name}'"
+    holding = [side for side in sides if _places(sides[side], attention.text_of(side), name)]
+    stated, colon, rest = name.partition(":")
+    if len(holding) > 1:
+        named = " or ".join(f"{side}:{name}" for side in holding)
+        raise UsageError(f"{option} is in the {' and the '.join(holding)}: write {named}")
+    if colon and stated in sides and not holding:
+        side, word = stated, rest
+    else:
+        side, word = holding[0] if holding else next(iter(sides)), name
+    places = _positions(attention, side, sides[side], word, option)
+    where = f" ({side})" if len(sides) > 1 else ""
+    return _as_one([token_part(sides, side, place) for place in places], f"{word}{where}")
+
+
+def _sides(attention: Attention) -> dict[str, tuple[Token, ...]]:
+    return {item.key_side: item.key_tokens for item in attention.maps}
+
+
+def _as_one(parts: Sequence[Part], label: str) -> Part:
+    """One part as it is; several, of a word of several tokens, as one where the first is."""
+    if len(parts) == 1:
+        return parts[0]
+    return replace(parts[0][0], label=label), together(parts)[1]
+
+
+def _places(tokens: Sequence[Token], text: str, name: str) -> list[range]:
+    """Where tokens are spelt like a name, or else where several that follow one another are."""
+    numbered = _NUMBERED.fullmatch(name)
+    for word, wanted in ((name, None), *([(numbered[1], int(numbered[2]))] if numbered else [])):
+        spelt = [
+            range(place, place + 1)
+            for place, one in enumerate(tokens)
+            if word in (one.text, one.text.removeprefix("##"), _covered(one, text) or one.text)
+        ]
+        if not spelt:
+            starts = [place for place in range(len(tokens)) if _covered(tokens[place], text)]
+            runs = (run for place in starts if (run := _run(tokens, text, place, word)))
+            spelt = [*{run[-1]: run for run in runs}.values()]  # without a blank piece in front
+        found = [run for run in spelt if wanted in (None, run[0])]
+        if found:
+            return found
+    return []
+
+
+def _covered(token: Token, text: str) -> str:
+    return text[token.start : token.end].strip()
+
+
+def _run(tokens: Sequence[Token], text: str, first: int, word: str) -> range | None:
+    """The tokens from the first on that together cover a word; None: they do not."""
+    for last in range(first + 1, len(tokens)):
+        covered = text[tokens[first].start : tokens[last].end].strip()
+        if covered == word and not tokens[last].special:
+            return range(first, last + 1)
+        if not word.startswith(covered):
+            return None
+    return None
+
+
+def _positions(
+    attention: Attention, side: str, tokens: Sequence[Token], name: str, option: str
+) -> range:
+    found = _places(tokens, attention.text_of(side), name)
+    if len(found) == 1:
+        return found[0]
+    texts = [token.text for token in tokens]
+    if found:
+        named = " or ".join(f"{name}[{run[0]}]" for run in found)
+        raise UsageError(
+            f"{option}: '{name}' stands {len(found)} times in the {side}: write {named}"
+        )
+    listed = ", ".join(texts[:30]) + (", …" if len(texts) > 30 else "")
+    raise UsageError(
+        f"{option}: there is no token '{name}' in the {side}, but {listed}."
+        f"{did_you_mean(name, texts)}"
+    )

@@ -1,0 +1,161 @@
+"""What was measured by switching parts of a model off, beside what was estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.links import cells_between_words
+from attnviz.core.attention_map import (
+    LITTLE_EFFECT,
+    LITTLE_WEIGHT,
+    MUCH_WEIGHT,
+    Attention,
+    AttentionMap,
+    Link,
+    Measured,
+)
+from attnviz.core.effects import Change, Experiment, HeadOutputs, LinkAt, log_probabilities
+from attnviz.core.errors import AttentionError
+
+LISTED = 10
+"""Links in a list of contrasts at most."""
+
+
+def effects_of(
+    experiment: Experiment, changes: Sequence[Change], instead: HeadOutputs | None = None
+) -> NDArray[np.float64]:
+    """What each change takes from each output's log p, in nats, shape (changes, outputs).
+
+    Above 0: what was switched off supports the output. NaN: the change left nothing to see.
+    """
+    plain, *changed = log_probabilities(experiment, [Change(), *changes], instead)
+    return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
+
+
+def with_links(estimated: Attention, experiment: Experiment, count: int) -> Attention:
+    """Estimated effects with what their links' weights say of them, and the largest measured."""
+    told = with_contrasts(estimated, experiment.attention)
+    return with_measured(told, experiment, count) if count else told
+
+
+def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
+    """Estimated effects with the largest ones measured too, and a note on how well they agree.
+
+    Where nothing can be switched off the note says so.
+    """
+    measured, agreement = tuple[Measured, ...](), float("nan")
+    try:
+        measured = measure_links(experiment, estimated, count)
+        pairs = np.array([(one.estimated, one.measured) for one in measured], np.float64)
+        agreement = rank_correlation(pairs[:, 0], pairs[:, 1])
+        note = f"effects are first-order estimates; the {len(measured)} largest were measured too"
+    except AttentionError as error:
+        note = f"effects are first-order estimates, and none was measured: {error}"
+    facts: dict[str, Any] = {"measured links": len(measured)}
+    if np.isfinite(agreement):
+        note += f": their rank correlation with the estimates is {agreement:.2f}"
+        facts["rank correlation"] = round(agreement, 6)
+    told = estimated.with_maps(estimated.maps, notes=[note], settings=facts)
+    return replace(told, measured=measured)
+
+
+def measure_links(experiment: Experiment, estimated: Attention, count: int) -> tuple[Measured, ...]:
+    """The links whose estimated effect is largest, each cut by itself, the largest first."""
+    raw = {(item.stream, name): item for item in experiment.attention.maps for name in item.layers}
+    found = []
+    for item in estimated.maps:
+        sizes = np.abs(np.nan_to_num(item.weights)).ravel()
+        for place in np.argpartition(-sizes, min(count, sizes.size) - 1)[:count]:
+            cell = tuple(map(int, np.unravel_index(place, item.weights.shape)))
+            found.append((float(sizes[place]), item, cell))
+    found = sorted(found, key=lambda one: -one[0])[:count]
+    cells, changes = [], []
+    for _, item, (layer, head, query, key) in found:
+        names = item.layers[layer], item.heads[head]
+        own = raw[item.stream, names[0]]
+        weight = own.weights[own.layers.index(names[0]), int(names[1]), query, key]
+        link = _link(item, (layer, head, query, key), float(weight))
+        cells.append((item.stream, link, float(item.weights[layer, head, query, key])))
+        changes.append(Change(links=(LinkAt(item.stream, query, key, names[0], int(names[1])),)))
+    effects = effects_of(experiment, changes).sum(axis=1)
+    return tuple(
+        Measured(stream, link, estimate, float(effect))
+        for (stream, link, estimate), effect in zip(cells, effects, strict=True)
+    )
+
+
+def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
+    """Estimated effects, and the links between words whose weight says something else than these.
+
+    The raw maps are those of every layer. A note tells how many links of much weight are idle.
+    """
+    plain = {
+        (item.stream, layer): dict(zip(item.heads, weights, strict=True))
+        for item in raw.maps
+        for layer, weights in zip(item.layers, item.weights, strict=True)
+    }
+    idle, decisive, heavy, without = [], [], 0, 0
+    for item in estimated.maps:
+        weights = np.array(
+            [[plain[item.stream, layer][head] for head in item.heads] for layer in item.layers]
+        )
+        allowed = cells_between_words(item)
+        there = ~np.isnan(item.weights) & (True if allowed is None else allowed)
+        sizes = np.abs(np.nan_to_num(item.weights))
+        strong, little = there & (weights > MUCH_WEIGHT), sizes < LITTLE_EFFECT
+        heavy += int(strong.sum())
+        without += int((strong & little).sum())
+        weak = there & (weights < LITTLE_WEIGHT) & ~little
+        idle += _listed(item, weights, np.where(strong & little, weights, 0))
+        decisive += _listed(item, weights, np.where(weak, sizes, 0))
+    idle.sort(key=lambda one: -one.link.weight)
+    decisive.sort(key=lambda one: -abs(one.estimated))
+    ends = "patches" if estimated.main.key_side == "picture" else "words"
+    note = f"{without} of {heavy} links between {ends} with a weight above {MUCH_WEIGHT} change "
+    note += f"log p by less than {LITTLE_EFFECT} nats (estimated)"
+    told = estimated.with_maps(estimated.maps, notes=[note] * (heavy > 0))
+    return replace(told, idle=tuple(idle[:LISTED]), decisive=tuple(decisive[:LISTED]))
+
+
+def _listed(
+    item: AttentionMap, weights: NDArray[np.floating], order: NDArray[np.floating]
+) -> list[Measured]:
+    """The cells of the largest order, none of those where it is 0."""
+    places = np.argsort(-order, axis=None, kind="stable")[:LISTED]
+    cells = [np.unravel_index(place, order.shape) for place in places if order.flat[place]]
+    return [
+        Measured(item.stream, _link(item, cell, float(weights[cell])), float(item.weights[cell]))
+        for cell in cells
+    ]
+
+
+def _link(item: AttentionMap, cell: Sequence[Any], weight: float) -> Link:
+    layer, head, query, key = map(int, cell)
+    ends = item.query_tokens[query].text, item.key_tokens[key].text
+    return Link(*ends, weight, item.layers[layer], item.heads[head], query, key)
+
+
+def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
+    """Spearman's correlation of two lists of numbers: Pearson's of their ranks, ties shared.
+
+    NaN where there are fewer than three pairs, or where one list is constant.
+    """
+    known = np.isfinite(first) & np.isfinite(second)
+    if known.sum() < 3:
+        return float("nan")
+    one, other = _ranks(first[known]), _ranks(second[known])
+    if min(one.std(), other.std()) == 0:
+        return float("nan")
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+def _ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    found: NDArray[np.float64] = (last - (counts - 1) / 2)[places]
+    return found

@@ -1,0 +1,68 @@
+"""What each link changes, estimated from one forward and one backward pass.
+
+Attribution patching (Nanda 2023; Syed, Rager and Conmy 2023) of the row without the link: hiding
+key j from query i scales what is left of the row by 1 / (1 − wᵢⱼ), whatever made the weights. To
+first order log p with the link minus log p without it is wᵢⱼ (gᵢⱼ − ḡᵢ) / (1 − wᵢⱼ), with
+gᵢⱼ = ∂ log p / ∂wᵢⱼ and ḡᵢ = Σₖ wᵢₖ gᵢₖ; computed as wᵢⱼ (gᵢⱼ − Σₖ≠ⱼ wᵢₖ gᵢₖ / (1 − wᵢⱼ)). A sink
+that is no key stays in the denominator, and all of it holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.lenses.layered import through_lens
+from attnviz.core.attention_map import Attention
+from attnviz.core.lens_inputs import AttentionGradients
+
+UNIT = "effect on log p of the output, nats (first order)"
+SINK = 1e-5
+"""Rows that sum to less than 1 by more than this have a sink that is no key."""
+
+
+def effect(explained: AttentionGradients) -> Attention:
+    """Estimated change of the output's log-probability, in nats, when a link is cut.
+
+    Above 0 the link supports the output. All layers and heads stay. A link beside which the query
+    sees nothing has no value (NaN).
+    """
+    attention = explained.attention
+    maps = tuple(
+        item.with_weights(
+            effects(item.weights, gradients).astype(np.float32), values="signed", unit=UNIT
+        )
+        for item, gradients in zip(attention.maps, explained.gradients, strict=True)
+    )
+    facts: dict[str, Any] = {"output": explained.output, "read from": [*explained.positions]}
+    if explained.probability is not None:
+        facts["probability"] = round(explained.probability, 6)
+    return through_lens("effect", attention, maps, (), facts)
+
+
+def effects(
+    weights: NDArray[np.floating[Any]], gradients: NDArray[np.floating[Any]]
+) -> NDArray[np.float64]:
+    """The first-order effect of each link in nats, of the weights' shape (…, queries, keys).
+
+    NaN where the query sees nothing else.
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    slopes = np.asarray(gradients, dtype=np.float64)
+    totals = weights.sum(axis=-1, keepdims=True)
+    sink = np.where(totals < 1 - SINK, 1 - totals, 0.0)
+    pulls = weights * slopes
+    # What is left beside a row's largest weight is added up, so that it is exact however little.
+    top = weights.argmax(axis=-1)[..., None]
+    others, pulled = weights.copy(), pulls.copy()
+    np.put_along_axis(others, top, 0, axis=-1)
+    np.put_along_axis(pulled, top, 0, axis=-1)
+    rest = totals + sink - weights
+    np.put_along_axis(rest, top, others.sum(axis=-1, keepdims=True) + sink, axis=-1)
+    mean = pulls.sum(axis=-1, keepdims=True) - pulls
+    np.put_along_axis(mean, top, pulled.sum(axis=-1, keepdims=True), axis=-1)
+    found: NDArray[np.float64] = np.full(weights.shape, np.nan)
+    np.divide(mean, rest, out=found, where=rest > 0)
+    return weights * (slopes - found)

@@ -1,0 +1,538 @@
+"""The commands as functions: what the shell can do Python can, by the same names and options.
+
+A command runs as in the shell, through the one report path; what it found comes back instead of
+being printed. A model may be one that is loaded already, texts may be a list, maps may be results.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import typer
+
+from attnviz.cli.app import COMMANDS
+from attnviz.cli.options import DECLARED
+from attnviz.cli.output import write_file
+from attnviz.cli.sinks import Item, renderer_of
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in_words
+from attnviz.core.options import Choice, Given, Origin, names_in
+from attnviz.core.registry import Command, DataKind
+from attnviz.models.lens import needs_head
+from attnviz.models.open import check_origin
+from attnviz.renderers import Display
+from attnviz.renderers.reports import Data, as_bytes, format_of, formats_of, picture_suffix
+from attnviz.runs.engines import open_engine
+from attnviz.runs.many_texts import AttendChunk, attend_all, kept, opened
+from attnviz.runs.pipeline import Result, as_result, attend_one, check_choice, check_kept
+from attnviz.storage.texts import BadText, Text, check_text, chunks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+Texts = Iterable[str | tuple[str, str | None] | Text]
+"""Texts, or pairs of a source and its target."""
+FUNCTIONS = (
+    *("ablate", "align", "compare", "corpus", "heads", "image", "lenses", "lesson", "steps"),
+)
+"""Commands that are functions; `attend` is self, cross and co, and `load` reads for render."""
+PRINTED = ("format", "quiet", "verbose", "open")
+"""Options of the shell that mean nothing where nothing is printed."""
+OPENERS = ("model", "tokenizer", "processor")
+
+
+class Findings:
+    """What a command found, in every form that the shell could have written it.
+
+    Attributes:
+        value: the report itself, with its fields; of several results a list.
+        notes: what a reader must know.
+        errors: why records came to nothing.
+    """
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.kind: DataKind = "listing"
+        self.items: list[Item] = []
+        self.notes: list[str] = []
+        self.errors: list[AttnvizError] = []
+
+    def add(self, item: Item) -> None:
+        """Take one more result in."""
+        self.items.append(item)
+
+    def finish(self) -> None:
+        """Nothing more: every result is complete."""
+
+    @property
+    def value(self) -> Any:
+        """The report with its fields; a list where there are several."""
+        values = [item.data.value if isinstance(item.data, Data) else None for item in self.items]
+        return values[0] if len(values) == 1 else values
+
+    def table(self, width: int = 100, rows: int = 0) -> str:
+        """A table for the eye, at most so many columns wide; `rows` at most, 0: all."""
+        return self._written("table", Display(width, many=len(self.items) > 1, rows=rows)).decode()
+
+    def to_json(self) -> Any:
+        """Everything as plain values: what the shell writes as JSON."""
+        return json.loads(self._written("json"))
+
+    def to_rows(self) -> list[dict[str, str]]:
+        """The rows that the shell writes, by column."""
+        header, *rows = (line.split("\t") for line in self._written("tsv").decode().splitlines())
+        return [dict(zip(header, row, strict=True)) for row in rows]
+
+    def to_pandas(self) -> DataFrame:
+        """The rows as a data frame, numbers as numbers.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise UsageError("to_pandas() needs pandas: pip install pandas") from error
+        import io
+
+        tsv = io.BytesIO(self._written("tsv"))
+        return pandas.read_csv(tsv, sep="\t", quoting=3, keep_default_na=False, na_values=[""])
+
+    def picture(self, name: str = "", file: str | Path | None = None) -> Figure:
+        """A picture by its name, by default the first, also written to a file if given."""
+        figures = self.items[0].figures if self.items else {}
+        if not figures:
+            raise UsageError(f"{self.command} draws no picture")
+        figure = figures[choose(name or next(iter(figures)), figures, "picture")]()
+        if file is not None:
+            from attnviz.renderers.figures.figure import figure_bytes
+
+            write_file(Path(file), figure_bytes(figure, picture_suffix(Path(file))))
+        return figure
+
+    def save(self, file: str | Path) -> None:
+        """Write the data; the suffix names the format.
+
+        Raises:
+            UsageError: a suffix that is no format's.
+        """
+        write_file(Path(file), self._written(format_of(Path(file), self.kind)))
+
+    def _written(self, name: str, display: Display | None = None) -> bytes:
+        formats = formats_of(self.kind)
+        if name == "table":
+            name = next(iter(formats))
+        if name not in formats:
+            raise UsageError(f"{self.command} gives no {name}, but {in_words(formats)}")
+        many = len(self.items) > 1
+        renderer = renderer_of(name, self.kind, display or Display(many=many))
+        parts = [renderer.add(item.data, item.views) for item in self.items]  # type: ignore[arg-type]
+        return b"".join(map(as_bytes, (*parts, renderer.finish())))
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        told = f"{len(self.items)} result{'s' * (len(self.items) != 1)}"
+        failed = f" · {len(self.errors)} failed" if self.errors else ""
+        return f"<Findings {self.command} · {told}{failed}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.table())}</pre>"
+
+
+def _attend(text: str, target: str | None = None, **options: Any) -> Result:
+    """The attention of a text over itself or, with a target, of the target over the text.
+
+    Args:
+        text: the text; with a target, the source whose tokens are the keys.
+        target: the text whose tokens are the queries.
+        options: those of the shell, by name; `model` may be a model of transformers with its
+            `tokenizer` (it is left as it is), and `command` "cross", to let the model write the
+            target itself, or "co".
+
+    Returns:
+        `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
+        `.page()`, `.save()`, `.select()`.
+
+    Raises:
+        AttnvizError: what the shell would say in one line.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"the text is a {type(text).__name__}: of several, attend_many")
+    command, origin, choice = _asked(options, "self" if target is None else "cross")
+    if origin.weights is None:
+        check_text(text)
+        if target is not None:
+            check_text(target, "target")
+    return _attended(origin, command, Text("0", text, target), choice)
+
+
+def _attended(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
+    with evaluated(origin):
+        source = opened(origin, command, with_head=needs_head(choice.lens))
+        found = attend_one(source, text, choice, command)
+    return replace(found, again=partial(_attended, origin, command, text))
+
+
+def _attend_many(
+    texts: Texts, *, batch_size: int | None = None, workers: int | None = None, **options: Any
+) -> Iterator[Result | AttnvizError]:
+    """The attention of each text or pair in order, or in its place why there is none.
+
+    Texts are read together, as the shell reads those of a file; options are those of `attend`.
+    """
+    records = records_of(texts)
+    pairs = any(isinstance(record, Text) and record.target is not None for record in records)
+    command, origin, choice = _asked(options, "cross" if pairs else "self")
+    work = AttendChunk(origin, choice, command, batch_size)
+
+    def found() -> Iterator[Result | AttnvizError]:
+        with open_engine("local", workers, None) as engine:
+            results = attend_all(work, chunks(iter(records)), engine)
+            while True:
+                with evaluated(origin):  # between two results the model is its owner's
+                    record, outcome = next(results, (None, None))
+                if outcome is None:
+                    return
+                if isinstance(outcome, Result) and isinstance(record, Text):
+                    again = partial(_attended, origin, command, record)
+                    outcome = replace(outcome, again=again)
+                yield outcome
+
+    return found()
+
+
+def unload() -> None:
+    """Let go of the models that stay loaded between calls: the last two at most."""
+    kept.cache_clear()
+
+
+def _asked(options: dict[str, Any], usual: Command) -> tuple[Command, Origin, Choice]:
+    command: Command = options.pop("command", None) or usual
+    choose(command, ("self", "cross", "co"), "command")
+    options = _opened(options)
+    for name in options:
+        choose(name, sorted({*DECLARED[Origin], *DECLARED[Choice]}), "option")
+
+    def half(kind: Any) -> Any:
+        known = DECLARED[kind].items()
+        return kind(
+            **{
+                name: checked(name, options[name], *declared)
+                for name, declared in known
+                if name in options
+            }
+        )
+
+    origin: Origin = half(Origin)
+    choice: Choice = half(Choice)
+    check_choice(choice)
+    check_origin(origin, command)
+    check_kept(origin, choice)
+    return command, origin, choice
+
+
+def _opened(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with a model's name in the place of the model, which brings it along."""
+    model, *readers = (options.get(name) for name in OPENERS)
+    reader = next((one for one in readers if one is not None), None)
+    found = {name: value for name, value in options.items() if name not in OPENERS[1:]}
+    if model is None or isinstance(model, str | Path):
+        if reader is not None:
+            raise UsageError("a tokenizer or processor is for a model from Python: model=…")
+        return found if model is None else found | {"model": str(model)}
+    return found | {"model": Given(type(model).__name__, model, reader)}
+
+
+@contextmanager
+def evaluated(origin: Origin) -> Iterator[None]:
+    """Put a model from Python in evaluation mode, and each part back into its own behind it."""
+    model = origin.model.things[0] if isinstance(origin.model, Given) else None
+    parts = [*getattr(model, "modules", list)()]
+    modes = [part.training for part in parts]
+    for part in parts:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part, mode in zip(parts, modes, strict=True):
+            part.training = mode
+
+
+def records_of(texts: Texts) -> list[Text | BadText]:
+    """Texts from Python as records; one that cannot be used keeps its place."""
+    found = list[Text | BadText]()
+    for number, one in enumerate(texts):
+        where = f"text {number}"
+        source, target = (one, None) if isinstance(one, str | Text) else one
+        if isinstance(source, Text):
+            found.append(source)
+            continue
+        try:
+            check_text(source)
+            if target is not None:
+                check_text(target, "target")
+            found.append(Text(str(number), source, target, where=where))
+        except InputError as error:
+            found.append(BadText(where, InputError(f"{where}: {error}"), number + 1))
+    return found
+
+
+def call(name: str, *arguments: Any, **options: Any) -> Any:
+    """Run a command of the shell with Python's values; answers what it found.
+
+    Raises:
+        AttnvizError: what the shell would say in one line; also where no record came to anything.
+    """
+    command = COMMANDS[name].load()
+    parameters = inspect.signature(command).parameters
+    positional = [item.name for item in parameters.values() if _is_argument(item)]
+    if len(arguments) > len(positional):
+        raise UsageError(f"{name} takes {in_words(positional) or 'no values'}, and then options")
+    values = dict(zip(positional, arguments, strict=False)) | _opened(options)
+    known = {spelt(item): item.name for item in parameters.values()}
+    for option in values:
+        choose(option, [item for item in known if item not in PRINTED], "option")
+    values = {
+        known[option]: Given("texts", *records_of(value))
+        if option == "reference" and not isinstance(value, str | Path)
+        else value
+        for option, value in values.items()
+    }
+    values |= _many(values, parameters, positional)
+    given = {item.name: item.default for item in parameters.values()} | {
+        option: checked(option, value, parameters[option].annotation)
+        for option, value in values.items()
+    }
+    found = Findings(name)
+    with evaluated(Origin(model=given.get("model"))):
+        try:
+            command(**given, collect=found)
+        except typer.Exit:
+            if not found.items and found.errors:
+                raise found.errors[0] from None
+    if found.kind == "maps":
+        results = [as_result(item.data, Choice()) for item in found.items]  # type: ignore[arg-type]
+        return results[0] if len(results) == 1 else results
+    return found
+
+
+REPEATED = list[str]
+JOINTS = {"head": ".", "link": ">"}
+"""What stands between the parts of a value that Python may give as a tuple: (3, 5), ("a", "b")."""
+
+
+def spelt(parameter: inspect.Parameter) -> str:
+    """What a command's parameter is called in Python: as its option is."""
+    _, about = plain(parameter.annotation) or (None, None)
+    # Without a default typer takes an option's first name for one.
+    names = [str(getattr(about, "default", "")), *(getattr(about, "param_decls", None) or ())]
+    long = [name for name in names if name.startswith("--")]
+    name = long[0].removeprefix("--").replace("-", "_") if long else parameter.name
+    if long and REPEATED in get_args(plain(parameter.annotation)[0]):  # type: ignore[index]
+        name += "s"  # what the shell repeats is a list here
+    return parameter.name if name == "target" else name  # which is the second text here
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    return any(isinstance(one, typer.models.ArgumentInfo) for one in get_args(parameter.annotation))
+
+
+def _many(
+    values: Mapping[str, Any], parameters: Mapping[str, Any], positional: Sequence[str]
+) -> dict[str, Any]:
+    """Lists of texts and results of `attend` as what the command takes for a file of them."""
+    first = positional[0] if positional else ""
+    value = values.get(first)
+    if isinstance(value, Attention) and "weights" in parameters:
+        value = [value]
+    if isinstance(value, Attention) and "text" in parameters:
+        if not isinstance(value, Result) or not isinstance(value.again, partial):
+            raise UsageError("only what attend() gave can be run again: give its text and model")
+        origin, *_ = value.again.args
+        known = {name: getattr(origin, name) for name in DECLARED[Origin] if name in parameters}
+        return {**known, **values, "text": value.source or value.text, "target": value.target}
+    if isinstance(value, Findings):
+        return {
+            one: Given(one, values[one]._written("json")) for one in positional if one in values
+        }
+    if isinstance(value, Attention):
+        return {one: Given(f"result {one}", values[one]) for one in positional if one in values}
+    if value is None or isinstance(value, str | Path):
+        return {}
+    value = list(value)
+    if value and all(isinstance(one, Attention) for one in value):
+        texts = [Text(one.id, one.text or one.source or "", one.target) for one in value]
+        return {
+            first: None,
+            "weights": Given("results", *value),
+            "input_file": Given("results", *texts),
+        }
+    given = Given("texts", *records_of(value))
+    return {first: None, "input_file": given} if "input_file" in parameters else {first: given}
+
+
+def checked(name: str, value: Any, annotation: Any, about: Any = None) -> Any:
+    """A value from Python as an option takes it; `about` has its `min` and `max`.
+
+    Raises:
+        UsageError: it is of another kind, or out of its range; the message says what it may be.
+    """
+    kind, about = plain(annotation) or (annotation, about)
+    allowed = get_args(kind) if get_origin(kind) not in (None, list, Literal) else (kind,)
+    if (value is None and type(None) in allowed) or isinstance(value, Given):
+        return value
+    allowed = tuple(one for one in allowed if one is not type(None))
+    for one in allowed:
+        if (made := _made(one, value, name)) is not None:
+            return _in_range(name, made, about) if one in (int, float) else made
+    words = in_words(getattr(one, "__name__", str(one)) for one in allowed)
+    raise UsageError(f"{name}={value!r:.60} is no {words}")
+
+
+FITS: dict[Any, Any] = {
+    bool: bool,
+    int: int,
+    float: (int, float),
+    str: (str, int, Path),
+    Path: (str, Path),
+}
+"""What may be given for an option of a type."""
+
+
+def _made(kind: Any, value: Any, name: str) -> Any:
+    """The value as one of the types that it may be; None: it is none of it."""
+    if get_origin(kind) is Literal:
+        return choose(value, get_args(kind), name) if isinstance(value, str) else None
+    if get_origin(kind) is list:
+        several = [value] if isinstance(value, str) else value
+        if not isinstance(several, list | tuple):
+            return None
+        joint = JOINTS.get(name, "")
+        if joint and several and isinstance(several[-1], int):  # a single head
+            several = [several]
+        return [one if isinstance(one, str) else joint.join(map(str, one)) for one in several]
+    if kind is str and isinstance(value, list | tuple):
+        return (" " if name == "labels" else ",").join(map(str, value))
+    if isinstance(value, bool) is not (kind is bool) or not isinstance(value, FITS[kind]):
+        return None
+    return kind(value) if kind in (str, Path) else value
+
+
+def plain(annotation: Any) -> tuple[Any, Any] | None:
+    """The type that an annotation made for the shell holds, and what it tells of it."""
+    if not hasattr(annotation, "__metadata__"):
+        return None
+    return annotation.__origin__, annotation.__metadata__[0]
+
+
+def _in_range(name: str, value: float, about: Any) -> float:
+    least, most = getattr(about, "min", None), getattr(about, "max", None)
+    if (least is not None and value < least) or (most is not None and value > most):
+        ends = f"at least {least}" if most is None else f"{least} to {most}"
+        raise UsageError(f"{name}={value} is out of range: {ends}")
+    return value
+
+
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+MODEL = {
+    "model": "Model of transformers, its name or folder, or 'pocket'.",
+    "tokenizer": "What reads the texts of a model that is given itself.",
+    "processor": "What reads the pictures of a model that is given itself.",
+}
+"""The options that a model from Python adds, and what they are."""
+
+
+def described(name: str) -> tuple[inspect.Signature, str]:
+    """How a function is called, and its docstring, both from the one list of options."""
+    if name in OWN:
+        own = inspect.signature(OWN[name], eval_str=True).parameters.values()
+        parameters = [item for item in own if item.name != "options"]
+        told = {item.name: "" for item in parameters}
+        parameters.append(_keyword("command", Literal["self", "cross", "co"] | None, None))
+        for half in (Origin, Choice):
+            for option, (annotation, option_of) in DECLARED[half].items():
+                parameters.append(_keyword(option, annotation, getattr(half(), option)))
+                told[option] = _helped(option_of.help, annotation, option_of.choices)
+        summary = inspect.getdoc(OWN[name]) or ""
+        returns: Any = Result if name == "attend" else Iterator[Result | AttnvizError]
+    else:
+        command = COMMANDS[name].load()
+        parameters, told = [], {}
+        for item in inspect.signature(command).parameters.values():
+            kind, about = plain(item.annotation) or (item.annotation, None)
+            if spelt(item) in PRINTED or getattr(about, "hidden", False):
+                continue
+            first = not parameters and _is_argument(item)
+            kind = Any if first else kind
+            default = item.default if not callable(item.default) else None
+            parameters.append(
+                item.replace(annotation=kind, default=default)
+                if _is_argument(item)
+                else _keyword(spelt(item), kind, default)
+            )
+            told[parameters[-1].name] = getattr(about, "help", "") or ""
+        summary = COMMANDS[name].summary
+        returns = Result if name == "image" else Findings
+    if "model" in told:
+        place = next(n for n, item in enumerate(parameters) if item.name == "model") + 1
+        parameters[place:place] = [_keyword(name, Any, None) for name in OPENERS[1:]]
+        parameters[place - 1] = parameters[place - 1].replace(annotation=Any)
+        told |= MODEL
+    lines = [f"    {option}: {text}" for option, text in told.items() if text]
+    positional = [item for item in parameters if item.kind is not KEYWORD]
+    keyword = [item for item in parameters if item.kind is KEYWORD]
+    signature = inspect.Signature([*positional, *keyword], return_annotation=returns)
+    return signature, "\n".join([summary.rstrip(), "", "Options:", *lines])
+
+
+WIDER = {"layer": int | Sequence[int], "head": int | Sequence[int], "labels": Sequence[str]}
+"""What Python may give for some options besides the shell's text."""
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    if Path in (annotation, *get_args(annotation)):
+        annotation |= str
+    if REPEATED in get_args(annotation):
+        annotation = Sequence[str | tuple[str | int, ...]] | None
+    annotation = annotation | WIDER[name] if name in WIDER else annotation
+    return inspect.Parameter(name, KEYWORD, default=default, annotation=annotation)
+
+
+def _helped(text: str, annotation: Any, choices: Sequence[str]) -> str:
+    return text.replace("{choices}", in_words(choices or names_in(annotation) or ("",)))
+
+
+def function(name: str) -> Callable[..., Any]:
+    """A command as a function of Python, with the command's options as its keywords."""
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        if name in OWN:
+            return OWN[name](*arguments, **options)
+        return call(name, *arguments, **options)
+
+    run.__name__ = run.__qualname__ = name
+    signature, run.__doc__ = described(name)
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    return run
+
+
+OWN: dict[str, Callable[..., Any]] = {"attend": _attend, "attend_many": _attend_many}
+"""Functions that are no command's."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in FUNCTIONS or name in OWN:
+        return globals().setdefault(name, function(name))
+    raise AttributeError(f"module 'attnviz.cli.functions' has no attribute '{name}'")

@@ -1,0 +1,207 @@
+"""A transformers model of one's own with heads switched off, in one's own loop.
+
+Head ablation (Michel, Levy and Neubig 2019; with means Wang et al. 2022, section 2.2), made in what
+the attention kernel returns: before the output projection, where heads can still be told apart.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from attnviz.core.errors import AttentionError, UsageError, choose
+from attnviz.models.hugging_face.capture.kernel import Call, layer_names, stream_of, watch_kernels
+from attnviz.models.hugging_face.capture.passes import attending_layers
+from attnviz.models.hugging_face.experiment import check_apart, wide
+from attnviz.models.hugging_face.load.family import check_family
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Head = str | tuple[int, int] | tuple[str, int, int]
+"""(layer, head), (stream, layer, head), "3.5" or "decoder.3.5"; all counted from 0."""
+HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nh", "decoder_attention_heads")
+"""What attention modules, else their configurations, call their number of heads."""
+
+
+@contextmanager
+def ablated(
+    model: nn.Module, heads: Sequence[Head], *, by: Literal["zero", "mean"] = "zero"
+) -> Iterator[None]:
+    """Switch heads of a transformers model off for every forward pass in a block of code.
+
+    Gradients flow through what is left, so a model can be trained so. Behind the block, however it
+    ends, the model is as it was. With gradient checkpointing the backward pass runs layers again:
+    it belongs into the block too.
+
+    Args:
+        model: the model, or a module around it.
+        heads: (layer, head) of a model of one stack; ("encoder", layer, head), ("decoder", …) and
+            ("cross", …) of an encoder–decoder; ("vision", …) of a model's picture tower.
+        by: what a head puts out instead: zeros, or its mean over the positions of the same text in
+            the same pass. Padding is left out of the mean; of pictures in windows it is a window's.
+
+    Raises:
+        UsageError: a head that does not exist; a model that is compiled or none of transformers; a
+            mean where a cache leaves only the newest token in the pass (use_cache=False has all).
+        AttentionError: the heads of this architecture cannot be told apart at its kernel, or a pass
+            went another way than through it.
+    """
+    choose(by, ("zero", "mean"), "replacement")
+    part = _transformer(model)
+    streams = _attentions(part)
+    off = _named(part, streams, heads)
+    unseen = set[Any]()
+    texts = _Positions({module: name for name, own in streams.items() for module in own.values()})
+
+    def look(call: Call) -> Any:
+        positions = texts.of(call) if by == "mean" else None
+        own = off.get(call.module)
+        if own is None:
+            return None
+        unseen.discard(call.module)
+        check_apart(call, part.config.model_type)
+        _check_head(max(own), call.query.shape[1])
+        found = call.output.clone()
+        found[:, :, own] = 0 if positions is None else _mean(found[:, :, own], positions)
+        return found
+
+    def end(module: Any, *_: Any) -> None:
+        if module in unseen:
+            raise AttentionError(
+                "a pass did not go through the attention kernels of transformers, so no head was "
+                "switched off in it: use attn_implementation 'sdpa' or 'eager' on one device"
+            )
+
+    with ExitStack() as stack:
+        for module in off:
+            stack.enter_context(
+                module.register_forward_pre_hook(lambda module, _: unseen.add(module))
+            )
+            stack.enter_context(module.register_forward_hook(end))
+        stack.enter_context(watch_kernels(look))
+        yield
+
+
+def _transformer(model: nn.Module) -> Any:
+    """The one transformers model that a module is, or holds."""
+    from transformers import PreTrainedModel
+
+    found = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    if not found or set(map(id, found)) - set(map(id, found[0].modules())):
+        raise UsageError(
+            f"ablated() takes one transformers model, and {type(model).__name__} holds "
+            f"{'several' if found else 'none'}"
+        )
+    if any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in model.modules()):
+        raise UsageError(
+            "a compiled model does not ask for its attention kernels again: give the model as it "
+            "was before torch.compile"
+        )
+    check_family(found[0].config, 1)
+    return found[0]
+
+
+def _attentions(part: Any) -> dict[str, dict[str, Any]]:
+    """By stream and layer the modules that call an attention kernel; "" is the only stack's."""
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    for path, module in part.named_modules():
+        code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+        if code is not None and "get_interface" in code.co_names:
+            found[stream_of(path)][path] = module
+    kind = part.config.model_type
+    if not found:
+        raise AttentionError(
+            f"architecture '{kind}' calls no attention kernel, so its heads cannot be switched off "
+            "one by one"
+        )
+    if not {"encoder", "decoder"} <= set(found):
+        stack = [name for name in found if name in ("self", "encoder", "decoder", "text")]
+        found[""] = {path: one for name in stack for path, one in found.pop(name).items()}
+    attending = attending_layers(part.config)
+    layers = getattr(part.config.get_text_config(), "num_hidden_layers", 0)
+    if 0 < len(found.get("", ())) < layers and not attending:
+        raise AttentionError(
+            f"architecture '{kind}' has {len(found[''])} attention modules for {layers} layers, "
+            "which share them: a head of one layer cannot be switched off"
+        )
+    return {
+        name: dict(zip(layer_names([*own], attending), own.values(), strict=True))
+        for name, own in found.items()
+    }
+
+
+def _named(
+    part: Any, streams: dict[str, dict[str, Any]], heads: Sequence[Head]
+) -> dict[Any, list[int]]:
+    """The heads to switch off of each module."""
+    off: dict[Any, list[int]] = defaultdict(list)
+    for one in heads:
+        *stream, layer, head = one.rsplit(".", 2) if isinstance(one, str) else map(str, one)
+        name = stream[0] if stream else ""
+        if "" in streams and name in ("self", "causal", "encoder", "decoder", "text"):
+            name = ""
+        if name not in streams:
+            raise UsageError(
+                f"head {one} names no stream of this model: write ({', '.join(streams)}, …)"
+            )
+        layers = streams[name]
+        if layer not in layers or not head.isdecimal():
+            raise UsageError(f"there is no head {layer}.{head}: layers {', '.join(layers)}")
+        module = layers[layer]
+        owners = (module, getattr(module, "config", None), part.config)
+        counts = (getattr(owner, size, None) for owner in owners for size in HEADS)
+        _check_head(int(head), next((n for n in counts if isinstance(n, int)), int(head) + 1))
+        off[module].append(int(head))
+    return off
+
+
+def _check_head(head: int, count: int) -> None:
+    if head >= count:
+        raise UsageError(f"there is no head {head}: heads 0 to {count - 1}")
+
+
+class _Positions:
+    """Which positions of the queries are text, and not padding, as far as masks say so."""
+
+    def __init__(self, streams: dict[Any, str]) -> None:
+        self.streams = streams
+        self.of_target: Tensor | None = None
+
+    def of(self, call: Call) -> Tensor | None:
+        """Ones where a query is text, (batch, queries, 1, 1); None: a kernel of another model."""
+        import torch
+
+        stream = self.streams.get(call.module)
+        if stream is None:
+            return None
+        batch, _, queries, _ = call.query.shape
+        every: Tensor = call.query.new_ones(batch, queries, 1, 1, dtype=torch.float32)
+        if stream == "cross":  # its mask tells the padding of the keys only
+            return every if self.of_target is None else self.of_target
+        if queries < call.key.shape[2]:
+            raise UsageError(
+                f"by='mean' needs all positions in one pass, and here are {queries} of "
+                f"{call.key.shape[2]}: give use_cache=False, or by='zero'"
+            )
+        mask = call.mask
+        if mask is not None:
+            if not isinstance(mask, torch.Tensor) or mask.ndim != 4:
+                raise AttentionError(
+                    "by='mean' cannot tell padding from text in this attention implementation's "
+                    "masks: use attn_implementation 'sdpa' or 'eager', or by='zero'"
+                )
+            shown = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min
+            every = every * shown.any(2).any(1)[:, :queries, None, None]  # keys that anyone sees
+        if stream == "decoder":
+            self.of_target = every
+        return every
+
+
+def _mean(output: Tensor, positions: Tensor) -> Tensor:
+    """The mean over the positions that are text, (batch, 1, heads, value size)."""
+    total = (wide(output) * positions).sum(1, keepdim=True)
+    return (total / positions.sum(1, keepdim=True).clamp(min=1)).to(output.dtype)

@@ -1,0 +1,92 @@
+"""The loss of a model while its heads are switched off, as Michel et al. (2019) draw it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.renderers.colors import FAINT, INK, Color, round_up
+from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
+from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, ink, points
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnviz.core.effects import PruneCurve
+
+ROOM = 0.1
+"""Nats per output that may be lost, for the share of heads that is named."""
+_WIDTH, _HEIGHT, _LEFT = 1100, 520, 90
+_RULE: Color = (222, 226, 231)
+_LOOKS: dict[str, tuple[str, Color]] = {
+    "effect": ("smallest exact effect first", (0, 114, 178)),
+    "confidence": ("lowest confidence (mean of each row's largest weight) first", (213, 94, 0)),
+    "chance": ("in {} orders by chance: mean and range", (120, 126, 134)),
+}
+
+
+def prune_curve(curve: PruneCurve) -> Figure:
+    """The loss over the share of heads that are off, a line an order; those by chance a band."""
+    count = len(curve.orders[0])
+    reading = f"heads of all streams switched off one after another, {count} in all: {curve.texts}"
+    notes = [
+        curve.about,
+        "loss: −log p in nats per output, the mean over all outputs",
+        f"heads that can go before the loss has risen by {ROOM} nats: {_told(curve)}",
+    ]
+    names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
+    line = points(LINE * NOTE_SIZE)
+    texts, room = [reading, *names.values(), "0123456789.%"], (_WIDTH, _HEIGHT + 3.6 * line)
+    canvas, top = page_with_room(curve.caption, reading, texts, notes, room, 1.6 * line)
+    left, width = EDGE + _LEFT, _WIDTH - _LEFT - 30
+    roof = round_up(float(np.nanmax(curve.losses)))
+    across = left + np.array(curve.off) / count * width
+
+    def height(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(top + _HEIGHT * (1 - losses / roof))
+
+    _scales(canvas, (left, top, width), roof)
+    for name, (_, color) in _LOOKS.items():
+        own = curve.losses_by(name)
+        if len(own) > 1:
+            ends = height(own.min(axis=0)), height(own.max(axis=0))
+            canvas.axes.fill_between(across, *ends, color=ink(color), alpha=0.18, linewidth=0)
+        way = np.stack([across, height(own.mean(axis=0))], axis=-1)
+        canvas.strokes(way[None], color, 2.0 if len(own) == 1 else 1.4, label=name)
+    for place, (name, (_, color)) in enumerate(_LOOKS.items()):
+        y = top + (0.8 + 1.15 * place) * line
+        canvas.strokes(np.array([[(left + 16, y), (left + 52, y)]]), color, 2.0)
+        canvas.text(left + 62, y, names[name], NOTE_SIZE, INK)
+    return canvas.figure
+
+
+def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None:
+    left, top, width = at
+    line = points(LINE * NOTE_SIZE)
+    digit = round(roof / 10 ** np.floor(np.log10(roof)), 1)
+    steps = int(digit) if digit in (3, 4, 5, 6) else 4 if digit in (2, 8) else 5
+    for step in range(steps + 1):
+        y = top + _HEIGHT * (1 - step / steps)
+        canvas.strokes(np.array([[(left, y), (left + width, y)]]), _RULE, 0.6)
+        canvas.text(left - 12, y, f"{roof * step / steps:.3g}", NOTE_SIZE, FAINT, align="right")
+    for step in range(6):
+        x = left + width * step / 5
+        canvas.text(
+            x, top + _HEIGHT + 0.8 * line, f"{step * 20}%", NOTE_SIZE, FAINT, align="center"
+        )
+    canvas.text(left - 12, top - 0.9 * line, "loss", TEXT_SIZE, INK, align="right")
+    middle = left + width / 2, top + _HEIGHT + 2.1 * line
+    canvas.text(*middle, "heads that are off", TEXT_SIZE, INK, align="center")
+
+
+def _told(curve: PruneCurve) -> str:
+    """For each order the share of heads, up to the first point where too much is lost."""
+    shares = {}
+    for name in dict.fromkeys(curve.names):
+        mean = curve.losses_by(name).mean(axis=0)
+        within = mean <= mean[0] + ROOM
+        first = len(within) if within.all() else int(within.argmin())
+        shares[name] = curve.off[first - 1] / curve.off[-1]
+    return ", ".join(f"{share:.0%} by {name}" for name, share in shares.items())

@@ -1,0 +1,392 @@
+"""`attnviz ablate`: what it shows, in which forms, and what it says of what is not there."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.effects.ablation import each_part, named_parts
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.errors import UsageError
+from attnviz.storage.saved import read_effects
+from tests.invoke import Done, attnviz
+
+PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
+PAIRS = b"the red car\tla voiture rouge\n\na dog\tun chien\nthe red cat\tle chat rouge\n"
+ALL = ("json", "npz", "jsonl", "tsv", "csv", "table")
+
+
+def ablated(*words: object, stdin: bytes = b"") -> Done:
+    done = attnviz("ablate", *words, stdin=stdin)
+    assert done.status == 0, done.err
+    return done
+
+
+def arrays(done: Done) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(done.out)) as found:
+        return dict(found)
+
+
+def text_of(*words: str) -> Attention:
+    """Words in a text of their own, some of them in pieces: "rap|ide"."""
+    text, tokens = "", list[Token]()
+    for word in words:
+        text += " " * bool(text)
+        for place, piece in enumerate(word.split("|")):
+            tokens.append(Token("##" * bool(place) + piece, len(text), len(text) + len(piece)))
+            text += piece
+    item = AttentionMap(
+        "encoder",
+        tuple(tokens),
+        tuple(tokens),
+        np.full((1, 1, len(tokens), len(tokens)), 1 / len(tokens), np.float32),
+    )
+    return Attention((item,), Provenance("own layer", "x"), text=text)
+
+
+def test_the_issue_s_command_shows_everything_that_changed() -> None:
+    named = ("--head", "2.0", "--head", "encoder.3.5", "--link", "rouge>red", "--token", "red")
+    lines = ablated(*PAIR, *named).text.splitlines()
+    assert lines[0] == "pocket · log p of all 6 tokens of the target"
+    text = "\n".join(lines)
+    assert "heads that are off put out zeros" in " ".join(lines)
+    for label in (
+        "all of them together",
+        "sum of the 4 by themselves",
+        "cross layer 2 head 0",
+        "encoder layer 3 head 5",
+        "rouge → red (cross)",
+        "red (source)",
+    ):
+        assert sum(line.startswith(label) for line in lines) == 1, label
+    assert "rouge (3)  log p −" in text
+    assert text.count("  before  ") == text.count("  after   ") > 0
+    assert lines[-2:] == [
+        "it wrote:  La voiture rouge est rapide.",
+        "it writes: La voiture est rapide.",
+    ]
+
+
+def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outputs() -> None:
+    words = (*PAIR, "--head", "2.0", "--token", "red", "-q", "-f")
+    found = {name: ablated(*words, name) for name in ALL}
+    document = found["json"].json()
+    effects = [*document["effects"], document["together"]]
+    assert json.loads(found["jsonl"].text) == document
+    for one in effects:
+        assert sum(one["of_outputs"]) == pytest.approx(one["effect"], abs=1e-9)
+        assert len(one["of_outputs"]) == len(document["explained"]) == 6
+    header, *rows = found["tsv"].rows
+    assert [float(row[header.index("effect_nats")]) for row in rows] == [
+        x["effect"] for x in effects
+    ]
+    assert found["csv"].text.replace(",", "\t") == found["tsv"].text
+    saved = arrays(found["npz"])
+    assert saved["effect"].tolist() == [one["effect"] for one in effects]
+    assert saved["of_outputs"].tolist() == [one["of_outputs"] for one in effects]
+    assert saved["kind"].tolist() == ["head", "token", "together"]
+    assert (saved["head"].tolist(), saved["position"].tolist()) == ([0, -1, -1], [-1, 1, -1])
+    before, after = (sum(one[when] for one in document["outputs"]) for when in ("before", "after"))
+    assert before - after == pytest.approx(document["together"]["effect"], abs=1e-6)
+    shown = {f"{one['effect']:+.2f}".replace("-", "−") for one in effects}
+    assert shown <= set(found["table"].text.split())
+
+
+def test_an_archive_has_the_effect_of_each_head_where_it_belongs() -> None:
+    found = arrays(ablated(*PAIR, "--each", "heads", "-q", "-f", "npz"))
+    for stream in ("cross", "encoder", "decoder"):
+        assert found[f"heads/{stream}"].shape == (4, 6)
+    for place, effect in enumerate(found["effect"]):
+        stream, layer, head = (found[name][place] for name in ("stream", "layer", "head"))
+        assert found[f"heads/{stream}"][int(layer), head] == effect
+    assert np.isnan(found["interval"]).all()
+
+
+def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path: Path) -> None:
+    rejects, saved = tmp_path / "r.jsonl", tmp_path / "all.jsonl"
+    (tmp_path / "p.tsv").write_bytes(PAIRS)
+    words = ("--input", tmp_path / "p.tsv", "--token", "red", "--head", "0.0")
+    done = attnviz("ablate", *words, "-f", "json", "-o", saved, "--rejects", rejects)
+    assert done.status == 1
+    (line,) = done.err.splitlines()
+    assert "line 3 of " in line
+    assert "there is no token 'red' in the source, but a, dog, <eos>" in line
+    assert json.loads(rejects.read_bytes())["line"] == 3
+    document = done.json()
+    assert (document["texts"], [one["texts"] for one in document["effects"]]) == (2, [2, 2])
+    lines = [json.loads(line) for line in saved.read_text().splitlines()]
+    assert [(one["id"], one["source"]) for one in lines] == [
+        ("0", "the red car"),
+        ("3", "the red cat"),
+    ]
+    for place, one in enumerate(document["effects"]):
+        assert one["effect"] == pytest.approx(
+            np.mean([x["effects"][place]["effect"] for x in lines])
+        )
+    for line in lines:
+        alone = ablated(line["source"], line["target"], *words[2:], "-q", "-f", "json").json()
+        assert {**alone, "id": line["id"]} == line
+
+
+def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
+    done = attnviz("ablate", "--input", "-", "--head", "9.9", stdin=PAIRS)
+    assert (done.status, done.out) == (2, b"")
+    assert done.mistake == ("there is no head 9.9 in stream 'cross': layers 0 to 3, heads 0 to 5")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--head", "x"),
+            "--head 'x' is no head: write LAYER.HEAD, or STREAM.LAYER.HEAD, such as 2.0",
+        ),
+        (
+            ("--head", "crss.0.0"),
+            "there is no stream 'crss', but cross, encoder, decoder. Did you mean",
+        ),
+        (
+            ("--link", "x>y"),
+            "there is no token 'x' in the target, but <fr>, La, voiture, rouge, est",
+        ),
+        (("--link", "rouge"), "--link 'rouge' is no link: write QUERY>KEY, such as \"rouge>red\""),
+        (("--token", "rde"), "there is no token 'rde' in the source, but The, red, car, is, fast"),
+        (("--token", "."), "is in the source and the target: write source:. or target:."),
+        (("--token", ""), "there is no token '' in the source"),
+        (("--token", "red[5]"), "there is no token 'red[5]' in the source"),
+        (("--by", "resample"), "draws positions from other texts: add --reference FILE"),
+        (("--reference", "x.tsv"), "add --by mean"),
+        (("--each", "links", "--words", "x.png"), "use it with TEXT and --each tokens"),
+        (("--each", "links", "--grid", "x.png"), "use it with --each heads"),
+        (("--each", "links", "--token", "red"), "leave --head, --link and --token out"),
+    ],
+)
+def test_what_is_not_there_is_told_in_one_line(words: tuple[str, ...], told: str) -> None:
+    done = attnviz("ablate", *PAIR, *words)
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, b"", 1)
+    assert told in done.mistake
+
+
+def test_a_token_that_occurs_twice_is_named_by_its_position() -> None:
+    found = text_of("the", "cat", "saw", "the", "cat")
+    with pytest.raises(
+        UsageError, match=r"'the' stands 2 times in the text: write the\[0\] or the\[3\]"
+    ):
+        named_parts(found, tokens=["the"])
+    ((part, change),) = named_parts(found, tokens=["the[3]"])
+    assert (part.label, [at.position for at in change.tokens]) == ("the[3]", [3])
+    labels = [part.label for part, _ in each_part(found, "tokens")]
+    assert labels == ["the[0]", "cat[1]", "saw", "the[3]", "cat[4]"]
+
+
+def test_a_word_of_several_tokens_stands_for_all_of_them() -> None:
+    found = text_of("la", "rap|id|e", "rap", "rap|id|e", "e|st")
+    ((part, change),) = named_parts(found, tokens=["est"])
+    assert (part.label, [at.position for at in change.tokens]) == ("est", [8, 9])
+    assert [at.position for at in named_parts(found, tokens=["rapide[5]"])[0][1].tokens] == [
+        5,
+        6,
+        7,
+    ]
+    assert [at.position for at in named_parts(found, tokens=["la rapide"])[0][1].tokens] == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    with pytest.raises(UsageError, match=r"2 times in the text: write rapide\[1\] or rapide\[5\]"):
+        named_parts(found, tokens=["rapide"])
+    with pytest.raises(UsageError, match="no token 'rapid'"):
+        named_parts(text_of("la", "rapide"), tokens=["rapid"])
+    ((link, change),) = named_parts(found, links=["la>est"])
+    assert [(at.query, at.key) for at in change.links] == [(0, 8), (0, 9)]
+    assert link.label == "la → est (encoder)"
+
+
+def test_words_of_several_tokens_are_said_to_be_so() -> None:
+    done = ablated("the reddish car", "la voiture", "--token", "reddish")
+    assert "note: 'reddish (source)' is 3 tokens, hidden together: 'red ##d ##ish'" in done.err
+    assert done.text.count("reddish (source)") == 1
+
+
+def test_names_with_escapes_and_markup_never_act() -> None:
+    texts = ("[red]cat[/red] \x1b[31m", "le chat")
+    for words in (
+        ("--each", "tokens"),
+        ("--token", "[red]cat"),
+        ("--token", "\x1b[2J"),
+        ("--head", "\x1b.0.0"),
+    ):
+        done = attnviz("ablate", *texts, *words)
+        assert b"\x1b" not in done.out
+        assert "\x1b" not in done.err
+    for form in ("json", "tsv"):
+        assert b"\x1b" not in ablated(*texts, "--each", "tokens", "-f", form).out
+    assert "[red]cat (source)" in ablated(*texts, "--token", "[red]cat").text
+
+
+def test_the_table_says_what_heads_put_out_and_fits_a_narrow_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p.tsv").write_bytes(PAIRS)
+    heads = (*PAIR, "--head", "0.0", "--head", "cross.3.4")
+    told = {
+        ("--by", "zero"): "put out zeros",
+        ("--by", "mean"): "put out their mean over positions of the text",
+        (
+            "--by",
+            "mean",
+            "--reference",
+            tmp_path / "p.tsv",
+        ): "mean over positions of 3 reference texts",
+        (
+            "--by",
+            "resample",
+            "--reference",
+            tmp_path / "p.tsv",
+        ): "drawn by chance of 3 reference texts",
+    }
+    shown = {how: ablated(*heads, *how).text for how in told}
+    for how, text in shown.items():
+        assert told[how] in " ".join(text.split())
+    assert len({text[text.index("all of them") :] for text in shown.values()}) == 4
+    assert "put out" not in ablated(*PAIR, "--token", "red").text
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, ablated(*heads, "--token", "red").lines)) <= 60
+
+
+@pytest.mark.parametrize("each", ["heads", "layers", "links", "tokens"])
+def test_each_of_a_kind_is_measured_by_itself(each: str) -> None:
+    document = ablated("the cat", "le chat", "--each", each, "-q", "-f", "json").json()
+    assert {one["kind"] for one in document["effects"]} == {each.removesuffix("s")}
+    labels = [one["label"] for one in document["effects"]]
+    assert len(labels) == len(set(labels))
+    assert document["together"] is document["wrote"] is None
+
+
+def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path: Path) -> None:
+    places = {name: tmp_path / f"{name}.svg" for name in ("bars", "grid", "words")}
+    ablated(*PAIR, "--each", "heads", "--bars", places["bars"], "--grid", places["grid"], "-q")
+    ablated(*PAIR, "--each", "tokens", "--words", places["words"], "-q")
+    for name, path in places.items():
+        assert path.read_text().startswith("<?xml"), name
+
+
+def test_two_saved_runs_are_compared(tmp_path: Path) -> None:
+    a, b, c = tmp_path / "a.npz", tmp_path / "b.json", tmp_path / "c.json"
+    ablated(*PAIR, "--each", "layers", "-o", a, "-q", "-f", "none")
+    ablated(*PAIR, "--each", "layers", "--by", "mean", "-o", b, "-q", "-f", "none")
+    ablated(*PAIR, "--head", "0.0", "--token", "red", "-o", c, "-q", "-f", "none")
+    found = attnviz("compare", a, b, "-f", "json", "-q").json()
+    first, second = (read_effects(path.read_bytes(), "x") for path in (a, b))
+    assert first is not None
+    assert second is not None
+    for row, one, other in zip(found["effects"], first.effects, second.effects, strict=True):
+        assert (row["label"], row["a"], row["b"]) == (one.label, one.effect, other.effect)
+        assert row["change"] == other.effect - one.effect
+    values = np.array([(row["a"], row["b"]) for row in found["effects"]])
+    ranks = values.argsort(axis=0).argsort(axis=0)
+    assert found["rank_correlation"] == pytest.approx(np.corrcoef(ranks.T)[0, 1])
+    table = attnviz("compare", a, b, "--top", 2).text
+    assert "their rank correlation is" in " ".join(table.split())
+    assert "and 10 more" in table
+    header, *rows = attnviz("compare", a, b, "-f", "tsv").rows
+    assert (header, len(rows)) == (["kind", "label", "a_nats", "b_nats", "change_nats"], 12)
+    over = attnviz("compare", a, b, "--fail-above", 0.1, "-q")
+    assert (over.status, "effects differ by more than 0.1 nats: " in over.err) == (1, True)
+    assert attnviz("compare", a, b, "--fail-above", 99, "-q").status == 0
+    nothing = attnviz("compare", a, c)
+    assert (nothing.status, nothing.mistake) == (
+        1,
+        "the two ablations have no part in common that could be compared",
+    )
+
+
+def test_parts_of_only_one_run_are_told(tmp_path: Path) -> None:
+    for name, words in {
+        "a": ("--token", "red", "--head", "0.0"),
+        "b": ("--token", "red", "--token", "car"),
+    }.items():
+        ablated(*PAIR, *words, "-o", tmp_path / f"{name}.json", "-q", "-f", "none")
+    two = (tmp_path / "a.json", tmp_path / "b.json")
+    found = attnviz("compare", *two, "-f", "json").json()
+    assert (found["only_in_a"], found["only_in_b"]) == (["cross layer 0 head 0"], ["car (source)"])
+    assert found["rank_correlation"] is None
+    text = attnviz("compare", *two).text
+    assert "parts only in A: 1, only in B: 1" in " ".join(text.split())
+    rows = {row[1]: row[2:] for row in attnviz("compare", *two, "-f", "tsv").rows}
+    assert [bool(cell) for cell in rows["car (source)"]] == [False, True, False]
+
+
+def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path: Path) -> None:
+    a, lines = tmp_path / "a.npz", tmp_path / "b.jsonl"
+    ablated("the cat", "le chat", "--head", "0.0", "-o", a, "-q", "-f", "none")
+    ablated("--input", "-", "--head", "0.0", "-o", lines, "-q", "-f", "none", stdin=PAIRS)
+    for path in (a, lines):
+        done = attnviz("render", path)
+        assert (done.status, len(done.err.splitlines())) == (1, 1)
+        assert "holds effects of an ablation, no maps" in done.mistake
+    assert "holds the effects of 3 texts" in attnviz("compare", lines, a).mistake
+    assert (
+        "A holds effects of an ablation, and B does not" in attnviz("compare", a, "the cat").mistake
+    )
+    asked = attnviz("compare", a, lines.with_name("c.npz"), "--layer", 0)
+    assert "there is no file" in asked.mistake
+    ablated("the cat", "le chat", "--head", "0.0", "-o", asked_of := tmp_path / "c.npz", "-q")
+    asked = attnviz("compare", a, asked_of, "--layer", 0)
+    assert "effects are compared as they were saved" in asked.mistake
+    document = ablated("the cat", "le chat", "--head", "0.0", "-q", "-f", "json").json()
+    broken = tmp_path / "broken.json"
+    for field, value, told in (
+        ("by", "magic", "by: invalid enum value 'magic'"),
+        ("effects", [], "effects: expected 'array' of length >= 1"),
+        ("texts", "x", None),
+    ):
+        broken.write_text(json.dumps({**document, field: value}))
+        done = attnviz("compare", broken, a)
+        if told is None:
+            assert done.status == 0, done.err
+        else:
+            assert told in done.mistake
+
+
+def test_a_reference_of_single_texts_says_nothing_of_a_pair(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("the cat\n")
+    done = attnviz(
+        "ablate", *PAIR, "--head", "0.0", "--by", "mean", "--reference", tmp_path / "t.txt"
+    )
+    assert (done.status, "have no stream 'cross' to take from" in done.mistake) == (1, True)
+
+
+def test_a_link_that_leaves_nothing_to_see_has_no_value_anywhere(tmp_path: Path) -> None:
+    words = ("the cat", "le chat", "--link", "decoder:<fr>><fr>", "--head", "0.0")
+    saved = tmp_path / "a.npz"
+    done = ablated(*words, "-o", saved, "--bars", tmp_path / "b.svg")
+    (line,) = [line for line in done.lines if line.startswith("<fr> → <fr> (decoder)")]
+    assert line.endswith("–: nothing else was left to see")
+    assert "nan" not in done.text
+    document = ablated(*words, "-f", "json").json()
+    assert [one["effect"] is None for one in document["effects"]] == [False, True]
+    (row,) = [row for row in ablated(*words, "-f", "tsv").rows if row[0] == "link"]
+    assert row[-4:] == ["", "", "", "1"]
+    with np.load(saved) as found:
+        assert np.isnan(found["effect"]).tolist() == [False, True, True]
+    again = tmp_path / "b.npz"
+    ablated(*words, "--by", "mean", "-o", again, "-q", "-f", "none")
+    table = attnviz("compare", saved, again, "-q").text
+    assert "nan" not in table
+    assert [line.split("  ")[0] for line in table.splitlines()[-3:]] == [
+        "cross layer 0 head 0",
+        "<fr> → <fr> (decoder)",
+        "all of them together",
+    ]
+
+
+@pytest.mark.parametrize("command", [("lenses",), ("ablate", "--head", "2.0")])
+def test_a_line_that_is_no_text_is_named_once(command: tuple[str, ...]) -> None:
+    done = attnviz(*command, "--input", "-", stdin=b"a dog\tun chien\n\xff\tx\n")
+    assert done.err.count("line 2 of stdin") == 1, done.err

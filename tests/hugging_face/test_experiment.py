@@ -1,0 +1,156 @@
+"""Models with a text before them and parts switched off: what is asked, written and refused."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import CONFIG_MAPPING
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+from attnviz.core.effects import Change, HeadAt, TokenAt, log_probabilities
+from attnviz.core.errors import ModelError
+from attnviz.core.query import Query
+from attnviz.models.hugging_face import load_model
+from tests.hugging_face.tiny_families import FAMILIES
+from tests.hugging_face.tiny_heads import head_of
+from tests.hugging_face.tiny_models import WIDE, byte_pieces, save, word_pieces
+from tests.hugging_face.tiny_vision import picture
+from tests.invoke import attnviz
+
+TEXT = "The professor published the red paper"
+PAIR = Query("The red car is fast", "La voiture rouge", "cross")
+
+
+@pytest.fixture(scope="module")
+def model_of(folder_of):
+    """A tiny model with its head, by kind."""
+    return lambda kind, **how: load_model(str(folder_of(kind)), device="cpu", with_head=True, **how)
+
+
+def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(model_of):
+    model = model_of("gpt2")
+    experiment = model.experiment(Query(TEXT))
+    ids = model.tokenizer(TEXT, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        own = model.model.generate(ids, do_sample=False, max_new_tokens=20)[0, ids.shape[1] :]
+    written = experiment.write(Change())
+    assert written is not None
+    assert written.strip() == model.tokenizer.decode(own, skip_special_tokens=True).strip()
+    heads = tuple(HeadAt("causal", layer, head) for layer in "012" for head in range(4))
+    assert experiment.write(Change(heads)) != written
+    assert experiment.write(Change()) == written
+
+
+def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of):
+    model = model_of("t5")
+    experiment = model.experiment(PAIR, "all")
+    inputs = model.tokenizer(PAIR.text, return_tensors="pt")
+    with torch.no_grad():
+        own = model.model.generate(**inputs, do_sample=False, max_new_tokens=20, use_cache=False)
+    written = experiment.write(Change())
+    assert written is not None
+    assert written.startswith(model.tokenizer.decode(own[0], skip_special_tokens=True)[:10])
+    hidden = tuple(TokenAt("source", place) for place in range(3))
+    assert experiment.write(Change(tokens=hidden)) is not None
+    assert model_of("roberta").experiment(Query(TEXT)).write(Change()) is None
+
+
+def test_every_token_of_a_target_is_explained_together(model_of):
+    model = model_of("bart")
+    experiment = model.experiment(PAIR, "all")
+    single = [model.experiment(PAIR, str(one.position)) for one in experiment.outputs]
+    summed = [sum(layers) for layers in zip(*(one.gradients() for one in single), strict=True)]
+    for found, expected in zip(experiment.gradients(), summed, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_half_precision_measures_nearly_what_float32_does(model_of):
+    change = [Change(), *(Change((HeadAt("causal", "1", head),)) for head in range(4))]
+    rough, fine = (
+        log_probabilities(model_of("llama", dtype=dtype).experiment(Query(TEXT), "1"), change)
+        for dtype in ("bfloat16", "float32")
+    )
+    np.testing.assert_allclose(rough, fine, atol=0.5)
+
+
+def folder(tmp_path, name, tokenizer, config):
+    return save(tmp_path, name, tokenizer, config)
+
+
+def test_a_number_has_no_probability(tmp_path):
+    config = transformers.BertConfig(vocab_size=26, num_labels=1, **WIDE)
+    made = folder(tmp_path, "BertForSequenceClassification", word_pieces(), config)
+    model = load_model(str(made), device="cpu", with_head=True)
+    with pytest.raises(ModelError, match="predicts a number"):
+        model.experiment(Query(TEXT)).gradients()
+    assert model.gradients(Query(TEXT)).probability is None
+
+
+def test_tags_are_each_true_or_not(tmp_path):
+    config = transformers.BertConfig(
+        vocab_size=26,
+        id2label={0: "dull", 1: "fair"},
+        problem_type="multi_label_classification",
+        **WIDE,
+    )
+    made = folder(tmp_path, "BertForSequenceClassification", word_pieces(), config)
+    model = load_model(str(made), device="cpu", with_head=True)
+    experiment = model.experiment(Query(TEXT), "fair")
+    assert [experiment.spell(number) for number in range(2)] == ["dull", "fair"]
+    (scores,) = experiment.run([Change()])
+    ids = model.tokenizer(TEXT, return_tensors="pt")
+    with torch.no_grad():
+        expected = model.model(**ids).logits.sigmoid().log()
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_a_model_without_kernels_says_that_nothing_was_measured(tmp_path):
+    config = transformers.BloomConfig(vocab_size=340, hidden_size=32, n_layer=2, n_head=4)
+    made = folder(tmp_path, "BloomForCausalLM", byte_pieces(), config)
+    done = attnviz("self", TEXT, "--model", made, "--lens", "effect", "-f", "json")
+    assert done.status == 0, done.err
+    assert "none was measured: architecture 'bloom' calls no attention kernel" in done.err
+    settings = json.loads(done.out)["provenance"]["settings"]
+    assert settings["measured links"] == 0
+    refused = attnviz("ablate", TEXT, "--model", made, "--head", "0.0")
+    assert (refused.status, "'bloom' calls no attention kernel" in refused.mistake) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "says"),
+    [
+        ("splinter", "(SplinterModel) has no head that gives classes or tokens"),
+        ("xlnet", "'xlnet' gives out copies of its weights"),
+        ("canine", "'canine' has no attention weights between all tokens: its characters"),
+        ("vilt", "'vilt' cannot run on this text: You have to specify either pixel_values"),
+        ("clip_vision_model", "(CLIPVisionModel) has no head that gives classes"),
+        ("siglip_vision_model", "(SiglipVisionModel) has no head that gives classes"),
+        ("segformer", "(SegformerModel) has no head that gives classes"),
+        ("swin", "attends in windows, and --lens effect needs every token"),
+        ("vit_mae", "(ViTMAEModel) has no head that gives classes"),
+        ("yolos", "(YolosModel) has no head that gives classes"),
+    ],
+)
+def test_what_predicts_nothing_or_shows_no_heads_is_refused_in_one_line(family, says, tmp_path):
+    about, sizes = FAMILIES[family], deepcopy(dict(FAMILIES[family].sizes))
+    texts = about.kind in ("text", "joint")
+    config = CONFIG_MAPPING[family](**sizes | ({"vocab_size": 340} if texts else {}))
+    auto = getattr(transformers, head_of(family) or "AutoModel")
+    made = auto._model_mapping[type(config)]
+    torch.manual_seed(0)
+    made._from_config(config).save_pretrained(tmp_path / "model")
+    byte_pieces().save_pretrained(tmp_path / "model")
+    ViTImageProcessorPil(size={"height": 16, "width": 16}).save_pretrained(tmp_path / "model")
+    picture().save(tmp_path / "a.png")
+    read = ("self", TEXT) if texts else ("image", tmp_path / "a.png")
+    done = attnviz(*read, "--model", tmp_path / "model", "--lens", "effect")
+    assert (done.status, says in done.mistake) == (1, True), done.err
+    if read[0] == "self" and family != "xlnet":
+        ablated = attnviz("ablate", TEXT, "--model", tmp_path / "model", "--head", "0.0")
+        assert (ablated.status, ablated.mistake) == (1, done.mistake)

@@ -1,0 +1,435 @@
+"""What is switched off in each family, against hooks, softmaxes and gradients of the model's own.
+
+The oracles know nothing of kernels: a head is zeroed at the input of the projection that follows, a
+link is cut by −∞ in the softmax of transformers' own eager attention, and gradients are those that
+autograd has with respect to the weights that this attention hands over.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from transformers.modeling_utils import AttentionInterface
+from transformers.pytorch_utils import Conv1D
+
+from attnviz.analyses.lenses.effect import SINK, effects
+from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt
+from attnviz.core.errors import AttentionError, ModelError
+from attnviz.models.hugging_face.capture.kernel import watch_kernels
+from attnviz.models.hugging_face.experiment import (
+    EagerExperiment,
+    KernelExperiment,
+    experiment_of,
+)
+from attnviz.models.hugging_face.load.imports import quiet
+from tests.hugging_face.tiny_families import FAMILIES
+from tests.hugging_face.tiny_heads import asked, eager, head_of, make
+from tests.precision import allowed, apart, exact, in_float64
+
+FAST = ("bert", "gpt_oss", "t5")
+"""One with grouped heads, windows and sinks, one of two halves, and the plainest: the fast tier."""
+GATED = ("qwen3_next",)
+"""Between their kernel and the projection heads are scaled, so that only 0 stays what it is."""
+UNREAD = ("git", "xlnet")
+"""One needs a picture before its text; the other gives out copies of its weights."""
+SOFTMAXES = ("torch.nn.functional.softmax", "torch.softmax", "torch.Tensor.softmax")
+
+
+def families(route):
+    return [
+        pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+        for name, family in FAMILIES.items()
+        if family.route == route and head_of(name) and family.kind != "windows"
+    ]
+
+
+@pytest.fixture(autouse=True)
+def silence():
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def said(question, model, outputs):
+    """Log p of each output's choices, straight from the model."""
+    with torch.no_grad():
+        logits = model(**question.inputs).logits
+    logits = logits[:, None] if logits.ndim == 2 else logits
+    rows = logits[0, [output.row for output in outputs]]
+    return rows.log_softmax(-1).numpy()
+
+
+@contextmanager
+def head_zeroed(model, number, head, instead=None):
+    """The slice of a head set at the input of the projection that follows the n-th kernel call."""
+    waiting, calls = [], []
+
+    def look(call):
+        if len(calls) == number:
+            _, _, heads, size = call.output.shape
+            waiting.append((heads, size))
+        calls.append(call)
+
+    def before(module, given):
+        if not waiting:
+            return None
+        heads, size = waiting[0]
+        (rows,) = given
+        if rows.shape[-1] != heads * size:
+            return None
+        waiting.clear()
+        rows = rows.clone().unflatten(-1, (heads, size))
+        rows[..., head, :] = 0 if instead is None else torch.as_tensor(instead)
+        return rows.flatten(-2)
+
+    hooks = [
+        module.register_forward_pre_hook(before)
+        for module in model.modules()
+        if isinstance(module, torch.nn.Linear | Conv1D)
+    ]
+    try:
+        with watch_kernels(look):
+            yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        assert not waiting
+
+
+@contextmanager
+def scores_changed(shapes, change):
+    """The n-th attention softmax of a block of code is that of `change(n, scores)`."""
+    counts, own = [0], torch.softmax
+
+    def softmax(scores, dim=-1, *_, dtype=None, **__):
+        number = counts[0]
+        shape = shapes[number] if number < len(shapes) else None
+        attends = scores.ndim == 4 and dim in (-1, 3) and shape is not None
+        if attends and (*scores.shape[:3],) == shape[:3] and scores.shape[3] - shape[3] in (0, 1):
+            counts[0] += 1
+            scores = change(number, scores)
+        return own(scores, dim, dtype=dtype)
+
+    with ExitStack() as patches:
+        for name in SOFTMAXES:
+            patches.enter_context(patch(name, softmax))
+        yield
+    assert counts[0] == len(shapes)
+
+
+def links_of(experiment):
+    """In each map's first and last layer a link that is neither all nor nothing, by its place."""
+    for item in experiment.attention.maps:
+        for place in {0, len(item.layers) - 1}:
+            weights = item.weights[place].copy()
+            weights[weights > 0.8] = 0
+            head, query, key = np.unravel_index(weights.argmax(), weights.shape)
+            if weights.max() > 0:
+                yield LinkAt(item.stream, int(query), int(key), item.layers[place], int(head))
+
+
+def shapes_of(model, question):
+    calls = []
+    with torch.no_grad(), watch_kernels(calls.append):
+        model(**question.inputs)
+    return [(*call.query.shape[:3], call.key.shape[2]) for call in calls]
+
+
+def heads_of(experiment):
+    """The first layer's first head and the last layer's last one, of each map."""
+    for item in experiment.attention.maps:
+        yield HeadAt(item.stream, item.layers[0], 0)
+        yield HeadAt(item.stream, item.layers[-1], item.weights.shape[1] - 1)
+
+
+@pytest.fixture
+def doubled():
+    """Models that compute some of it in float32, whatever they are loaded as, do not here."""
+    own, share = {name: getattr(torch.Tensor, name) for name in ("to", "type")}, torch.softmax
+
+    def kept(name):
+        def convert(self, *given, **named):
+            if self.dtype == torch.float64:
+                given = [torch.float64 if item is torch.float32 else item for item in given]
+                if named.get("dtype") is torch.float32:
+                    named["dtype"] = torch.float64
+            return own[name](self, *given, **named)
+
+        return convert
+
+    def softmax(scores, dim=None, *_, dtype=None, **__):
+        scores = scores if dtype is None or scores.dtype == torch.float64 else scores.to(dtype)
+        return share(scores, dim)
+
+    with in_float64(), ExitStack() as patches:
+        for name in own:
+            patches.enter_context(patch(f"torch.Tensor.{name}", kept(name)))
+        patches.enter_context(patch("torch.Tensor.float", lambda self: self.to(torch.float32)))
+        for name in SOFTMAXES:
+            patches.enter_context(patch(name, softmax))
+        yield
+
+
+def in_double(name):
+    model = exact(make(name))
+    return model, asked(name, model)
+
+
+@pytest.mark.usefixtures("doubled")
+@pytest.mark.parametrize("name", families("probe"))
+def test_a_head_is_switched_off_as_at_the_input_of_the_projection_that_follows(name):
+    model, question = in_double(name)
+    experiment = KernelExperiment(question)
+    heads = list(heads_of(experiment))
+    means = {
+        place: rows.mean(axis=1, keepdims=True) for place, rows in experiment.head_outputs().items()
+    }
+    for instead in (None, means) if name not in GATED else (None,):
+        found = experiment.run([Change(heads=(at,)) for at in heads], instead)
+        for at, scores in zip(heads, found, strict=True):
+            number = experiment.places.index((at.stream, at.layer))
+            mean = None if instead is None else means[at.stream, at.layer][at.head]
+            with head_zeroed(model, number, at.head, mean):
+                expected = said(question, model, experiment.outputs)
+            assert np.isfinite(expected).all()
+            np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-10)
+            assert np.abs(scores - said(question, model, experiment.outputs)).max() > 1e-6
+
+
+@pytest.mark.usefixtures("doubled")
+@pytest.mark.parametrize("name", families("probe"))
+def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softmax(name):
+    model, question = in_double(name)
+    experiment = KernelExperiment(question)
+    own, shapes = exact(eager(make(name))), shapes_of(model, question)
+    changes = [Change(links=(link,)) for link in links_of(experiment)]
+    assert changes
+    sides = {item.key_side: len(item.key_tokens) for item in experiment.attention.maps}
+    changes += [Change(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
+    changes.append(changes[0] + changes[-1] + Change((next(heads_of(experiment)),)))
+    found = list(experiment.run(changes))
+    for change, scores in zip(changes[:-1], found, strict=False):
+
+        def hide(number, given, change=change):
+            place = experiment.places[number]
+            if place is None:
+                return given
+            given = given.clone()
+            for link in change.links:
+                if (link.stream, link.layer) == place:
+                    given[0, link.head, link.query, link.key] = -torch.inf
+            for token in change.tokens:
+                query_side, key_side = experiment.sides[place[0]]
+                if token.side == key_side:
+                    kept = given[:, :, token.position, token.position].clone()
+                    given[..., token.position] = -torch.inf
+                    if query_side == key_side:
+                        given[:, :, token.position, token.position] = kept
+            return given
+
+        with scores_changed(shapes, hide):
+            expected = said(question, own, experiment.outputs)
+        assert np.isfinite(expected).all()
+        np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-10)
+    assert np.abs(found[-1] - found[0]).max() > 1e-6
+
+
+@pytest.mark.usefixtures("doubled")
+@pytest.mark.parametrize("name", families("probe"))
+def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
+    model, question = in_double(name)
+    experiment = KernelExperiment(question)
+    own, shapes = exact(eager(make(name))), shapes_of(model, question)
+    slopes, logit = experiment.gradients(), experiment.explained()
+    maps = list(zip(experiment.attention.maps, slopes, strict=True))
+    weights = handed_over(own, question, experiment, shapes, log=True)
+    alone = handed_over(own, question, experiment, shapes, log=False)
+    for item, slope in zip(experiment.attention.maps, logit.gradients, strict=True):
+        for place, layer in enumerate(item.layers):
+            direct = alone[item.stream, layer][1]
+            np.testing.assert_allclose(slope[place], direct, rtol=1e-9, atol=1e-10)
+    for item, slope in maps:
+        for place, layer in enumerate(item.layers):
+            value, direct = weights[item.stream, layer]
+            np.testing.assert_allclose(slope[place], direct, rtol=1e-9, atol=1e-10)
+            pull = (value * direct).sum(-1, keepdims=True)
+            lost = 1 - value.sum(-1, keepdims=True)
+            known = (value < 0.999) & ((lost < 1e-12) | (lost > SINK))
+            by_hand = value[known] * (direct - pull)[known] / (1 - value[known])
+            estimated = effects(value, direct)[known]
+            np.testing.assert_allclose(estimated, by_hand, rtol=1e-9, atol=1e-10)
+    for link in links_of(experiment):
+        value, direct = weights[link.stream, link.layer]
+        row, pull = value[link.head, link.query], direct[link.head, link.query]
+        steps = []
+        for step in (1e-4, -1e-4):
+
+            def move(number, scores, step=step, link=link):
+                if experiment.places[number] == (link.stream, link.layer):
+                    scores = scores.clone()
+                    scores[0, link.head, link.query, link.key] += step
+                return scores
+
+            with scores_changed(shapes, move):
+                rows = said(question, own, experiment.outputs)
+            numbers = [output.number for output in experiment.outputs]
+            steps.append(rows[range(len(numbers)), numbers].sum())
+        slope = (steps[0] - steps[1]) / 2e-4
+        expected = row[link.key] * (pull[link.key] - row @ pull)
+        np.testing.assert_allclose(expected, slope, rtol=1e-4, atol=1e-7)
+
+
+def handed_over(own, question, experiment, shapes, *, log):
+    """transformers' own eager weights, and by them the gradients of log p or of the first logit."""
+    with scores_changed(shapes, lambda _, scores: scores), torch.enable_grad():
+        output = own(**question.inputs, output_attentions=True)
+        logits = output.logits[:, None] if output.logits.ndim == 2 else output.logits
+        scores = logits[0].log_softmax(-1) if log else logits[0]
+        outputs = experiment.outputs if log else experiment.outputs[:1]
+        total = sum(scores[one.row, one.number] for one in outputs)
+        names = {"cross": "cross_attentions", "encoder": "encoder_attentions"}
+        layers = {}
+        for item in experiment.attention.maps:
+            field = names.get(item.stream, "decoder_attentions")
+            given = getattr(output, field, None) if "cross" in sum_streams(experiment) else None
+            given = output.attentions if given is None else given
+            places = [p for p in experiment.places if p and p[0] == item.stream]
+            given = [layer for layer in given if layer is not None]
+            layers |= dict(zip(places, given, strict=True))
+        slopes = torch.autograd.grad(total, list(layers.values()), allow_unused=True)
+    return {
+        place: (
+            layer[0].detach().numpy(),
+            (torch.zeros_like(layer) if slope is None else slope)[0].numpy(),
+        )
+        for (place, layer), slope in zip(layers.items(), slopes, strict=True)
+    }
+
+
+def sum_streams(experiment):
+    return {item.stream for item in experiment.attention.maps}
+
+
+def hooks_of(model):
+    return [
+        (list(module._forward_hooks), list(module._forward_pre_hooks)) for module in model.modules()
+    ]
+
+
+def changes_of(experiment):
+    """Heads and links of each map, a token of each side, and all of it at once."""
+    found = [Change(heads=(at,)) for at in heads_of(experiment)]
+    found += [Change(links=(link,)) for link in links_of(experiment)]
+    sides = {item.key_side: len(item.key_tokens) for item in experiment.attention.maps}
+    found += [Change(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
+    together = Change()
+    for change in found:
+        together += change
+    return [Change(), *found, together]
+
+
+@pytest.mark.parametrize("name", families("probe"))
+def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name):
+    """Float32 is bounded by the model's own rounding, not by that of an experiment.
+
+    Let e be the largest error that float32 makes in log p of the model as it is, measured against
+    the same model in float64. Of each change the log-probabilities of all choices in float32 lie
+    within 4 e + 32 · 2⁻²³ (4e-6 nats) of those of the same change in float64.
+    """
+    model = make(name)
+    question = asked(name, model)
+    before, kept = dict(AttentionInterface._global_mapping), AttentionInterface.get_interface
+    said(question, model, ())  # transformers puts hooks of its own where it first needs them
+    hooks = hooks_of(model)
+    experiment = KernelExperiment(question)
+    plain = said(question, model, experiment.outputs)
+    changes = changes_of(experiment)
+    experiment.gradients()
+    found = [next(experiment.run([Change()])), *experiment.run(changes)]
+    with pytest.raises(ModelError):
+        list(experiment.run(changes, {}))
+    after = dict(AttentionInterface._global_mapping), AttentionInterface.get_interface
+    assert (before, kept) == after
+    assert hooks_of(model) == hooks
+    assert not any("forward" in vars(module) for module in model.modules())
+    np.testing.assert_array_equal(said(question, model, experiment.outputs), plain)
+    with in_float64():
+        true = list(KernelExperiment(asked(name, exact(model))).run(changes))
+    limit = allowed([plain], true[:1])
+    assert apart(found, [true[0], *true]) < limit
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_what_fails_in_the_middle_or_is_nested_leaves_everything_as_it_was(name):
+    model = make(name)
+    question = asked(name, model)
+    experiment = KernelExperiment(question)
+    changes = changes_of(experiment)
+    found, kept = list(experiment.run(changes)), AttentionInterface.get_interface
+    last = [module for module in model.modules() if isinstance(module, torch.nn.Linear)][-1]
+
+    def fail(*_):
+        raise RuntimeError("in the middle")
+
+    with last.register_forward_hook(fail), pytest.raises(ModelError, match="in the middle"):
+        list(experiment.run(changes))
+    assert AttentionInterface.get_interface is kept
+    assert not any("forward" in vars(module) for module in model.modules())
+    seen = []
+    with watch_kernels(seen.append):
+        inside = AttentionInterface.get_interface
+        nested = list(experiment.run(changes))
+        other = list(KernelExperiment(question).run(changes))
+        assert AttentionInterface.get_interface is inside
+    assert seen
+    assert AttentionInterface.get_interface is kept
+    for one, two, three in zip(found, nested, other, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+
+
+@pytest.mark.usefixtures("doubled")
+@pytest.mark.parametrize("name", [one for one in families("eager") if one.values[0] not in UNREAD])
+def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_off(name):
+    model, question = in_double(name)
+    own = exact(eager(make(name)))
+    experiment = experiment_of(question)
+    assert isinstance(experiment, EagerExperiment)
+    with pytest.raises(AttentionError, match=f"'{model.config.model_type}' calls no attention"):
+        next(experiment.run([Change()]))
+    slopes = experiment.gradients()
+    items = list(zip(experiment.attention.maps, slopes, strict=True))
+    assert [slope.shape for _, slope in items] == [item.weights.shape for item, _ in items]
+    if len(items) > 1 or name == "xglm":  # whose softmax has its heads in the batch
+        return
+    ((item, slope),) = items
+    shapes = [(1, *weights.shape) for weights in item.weights]
+    for link in links_of(experiment):
+        place = item.layers.index(link.layer)
+        row = item.weights[place, link.head, link.query]
+        pull = slope[place, link.head, link.query]
+        steps = []
+        for step in (1e-4, -1e-4):
+
+            def move(number, scores, step=step, link=link, place=place):
+                if number == place:
+                    scores = scores.clone()
+                    scores[0, link.head, link.query, link.key] += step
+                return scores
+
+            with scores_changed(shapes, move):
+                rows = said(question, own, experiment.outputs)
+            numbers = [output.number for output in experiment.outputs]
+            steps.append(rows[range(len(numbers)), numbers].sum())
+        expected = row[link.key] * (pull[link.key] - row @ pull)
+        np.testing.assert_allclose(expected, (steps[0] - steps[1]) / 2e-4, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_that_no_gradient_reaches_are_refused_in_one_line():
+    with pytest.raises(AttentionError, match="'xlnet' gives out copies of its weights"):
+        experiment_of(asked("xlnet", make("xlnet"))).gradients()

@@ -1,0 +1,54 @@
+"""How faithful lenses are for transformers models: the rows explained, the tokens hidden."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import transformers
+
+from attnviz.analyses.effects.faithfulness import faithfulness
+from attnviz.core.query import Query
+from attnviz.core.registry import LENSES
+from attnviz.models.hugging_face import load_model
+from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
+from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
+from tests.invoke import attnviz
+
+TEXT = Query("The professor published the red paper")
+PAIR = Query("The red car is fast", "La voiture rouge", "cross")
+
+
+def scores(folder, query):
+    source = load_model(str(folder), device="cpu", with_head=True)
+    explained = explained_by(open_experiment(source, query))
+    return scores_of(explained, partial(ask_source, source, query))
+
+
+@pytest.mark.parametrize(("kind", "query"), [("gpt2", TEXT), ("bart", PAIR)])
+def test_every_lens_is_judged(folder_of, kind, query):
+    found = scores(folder_of(kind), query)
+    assert ([*found.scores], found.left_out) == (["raw", *LENSES], {})
+    judged = faithfulness(found)
+    assert all(np.isfinite(measures).all() for measures in judged.measures.values())
+    assert np.count_nonzero([told["knock_out"] for told in judged.tokens]) == len(found.tokens)
+
+
+def test_a_class_that_is_read_from_the_last_token_explains_its_row(tmp_path):
+    config = transformers.LlamaConfig(vocab_size=340, num_labels=3, **WIDE, **ENDS)
+    folder = save(tmp_path, "LlamaForSequenceClassification", byte_pieces(), config)
+    found = scores(folder, TEXT)
+    item = found.explained.attention.main
+    assert found.explained.positions == (len(item.key_tokens) - 1,)
+    raw = item.weights[:, :, -1, :-1].mean(axis=(0, 1))
+    np.testing.assert_allclose(found.scores["raw"], raw, atol=1e-7)
+
+
+def test_a_model_without_a_head_is_told_and_a_long_text_has_no_flow(folder_of):
+    done = attnviz("lenses", TEXT.text, "--model", folder_of("bert"))
+    assert (done.status, "has no head" in done.mistake) == (1, True)
+    found = scores(folder_of("bart"), Query("the " * 40, "the " * 40, "cross"))
+    (left_out,) = found.left_out.items()
+    assert left_out[0] == "flow"
+    assert "maximum-flow problems of" in left_out[1]

@@ -1,0 +1,276 @@
+"""The pocket model with heads, links and tokens switched off, against passes changed elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.analyses.effects.links import effects_of, measure_links, rank_correlation
+from attnviz.analyses.lenses.effect import effect, effects
+from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt, log_probabilities
+from attnviz.core.errors import UsageError
+from attnviz.core.query import Query
+from attnviz.mechanisms import dot_product
+from attnviz.mechanisms.arrays import Array
+from attnviz.models.lens import explained_by, open_experiment
+from attnviz.models.pocket import Pocket, load_pocket, network
+
+PAIR = Query("The red car is fast.", "La voiture rouge est rapide.", "cross")
+CALLS = {"encoder": 0, "decoder": 4, "cross": 5}
+"""The first attention of a pass of each stream; the decoder's two alternate."""
+EXACT = {"rtol": 0, "atol": 1e-10}
+
+
+@pytest.fixture(scope="module")
+def pocket() -> Pocket:
+    return load_pocket(dtype="float64")
+
+
+def number_of(stream: str, layer: int) -> int:
+    """When an attention is called in a pass over a pair."""
+    return CALLS[stream] + layer * (1 if stream == "encoder" else 2)
+
+
+def masked(monkeypatch: pytest.MonkeyPatch, hide: Callable[[int, Any], None]) -> None:
+    """Let `hide` set scores of each attention, by its number, before the softmax."""
+    numbers = iter(range(10_000))
+
+    def multi_head(query: Array, key: Array, value: Array, mask: Array, *, heads: int) -> Any:
+        parts = [dot_product.split_heads(array, heads) for array in (query, key, value)]
+        scores = parts[0] @ parts[1].swapaxes(-1, -2) / parts[0].shape[-1] ** 0.5
+        if mask is not None:
+            scores = np.where(mask, scores, -np.inf)
+        hide(next(numbers), scores)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights = weights / weights.sum(-1, keepdims=True)
+        return dot_product.join_heads(weights @ parts[2]), weights
+
+    monkeypatch.setattr(network, "multi_head", multi_head)
+
+
+def whole_pass(pocket: Pocket, query: Query = PAIR) -> np.ndarray:
+    """log p of each token of the target, by a plain pass."""
+    inputs = pocket._encode(query)  # cached: to guess its language again would count as passes
+    memory, _ = network.encode(pocket.weights, pocket.sizes, pocket.embed(inputs.source_ids))
+    target = pocket.embed(inputs.target_ids)
+    states, *_ = network.decode(pocket.weights, pocket.sizes, target, memory)
+    scores = network.predict(pocket.weights, states[:-1])
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    chosen = shares / shares.sum(-1, keepdims=True)
+    return np.log(chosen[np.arange(len(chosen)), inputs.target_ids[1:]])
+
+
+@pytest.mark.parametrize(
+    ("stream", "layer", "head"), [("encoder", 3, 5), ("cross", 0, 2), ("decoder", 1, 4)]
+)
+def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
+    stream: str, layer: int, head: int, pocket: Pocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = open_experiment(pocket, PAIR)
+    off = Change(heads=(HeadAt(stream, str(layer), head),))
+    plain, found = log_probabilities(experiment, [Change(), off])
+    np.testing.assert_allclose(plain, whole_pass(pocket), **EXACT)
+    side, kind = ("encoder", "self") if stream == "encoder" else ("decoder", stream)
+    name = f"{side}.{layer}.{kind.replace('decoder', 'self')}_attention.output.weight"
+    size = pocket.sizes.size // pocket.sizes.heads
+    zeroed = pocket.weights[name].copy()
+    zeroed[:, head * size : (head + 1) * size] = 0
+    monkeypatch.setitem(pocket.weights.converted, name, zeroed)
+    np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
+    assert abs(found - plain).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("stream", "layer", "head", "query", "key"),
+    [("encoder", 0, 1, 2, 1), ("cross", 2, 1, 3, 1), ("decoder", 1, 2, 4, 3)],
+)
+def test_a_link_that_is_cut_is_one_whose_score_is_minus_infinity(
+    stream: str,
+    layer: int,
+    head: int,
+    query: int,
+    key: int,
+    pocket: Pocket,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = open_experiment(pocket, PAIR)
+    cut = Change(links=(LinkAt(stream, query, key, str(layer), head),))
+    (found,) = log_probabilities(experiment, [cut])
+
+    def hide(number: int, scores: Any) -> None:
+        if number == number_of(stream, layer):
+            scores[head, query, key] = -np.inf
+
+    masked(monkeypatch, hide)
+    np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
+
+
+def test_a_token_that_is_hidden_is_seen_by_none_but_itself(
+    pocket: Pocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = open_experiment(pocket, PAIR)
+    tokens = Change(tokens=(TokenAt("source", 1), TokenAt("target", 2)))
+    (found,) = log_probabilities(experiment, [tokens])
+
+    def hide(number: int, scores: Any) -> None:
+        stream = "encoder" if number < 4 else ("decoder", "cross")[number % 2]
+        key = 2 if stream == "decoder" else 1
+        own = scores[:, key, key].copy()
+        scores[:, :, key] = -np.inf
+        if stream != "cross":
+            scores[:, key, key] = own
+
+    masked(monkeypatch, hide)
+    np.testing.assert_allclose(found, whole_pass(pocket), **EXACT)
+
+
+def test_changes_made_together_are_not_made_in_their_neighbours(pocket: Pocket) -> None:
+    experiment = open_experiment(pocket, PAIR)
+    changes = [
+        Change(),
+        Change(heads=(HeadAt("cross", "0", 2),)),
+        Change(links=(LinkAt("encoder", 2, 1),), heads=(HeadAt("decoder", "0", 2),)),
+        Change(tokens=(TokenAt("source", 4),)),
+    ]
+    at_once = log_probabilities(experiment, changes)
+    alone = [log_probabilities(experiment, [change])[0] for change in changes]
+    np.testing.assert_allclose(at_once, alone, **EXACT)
+    assert len({tuple(row) for row in at_once.round(9)}) == 4
+
+
+def test_a_head_can_put_out_its_mean_instead(pocket: Pocket) -> None:
+    experiment = open_experiment(pocket, PAIR)
+    outputs = experiment.head_outputs()
+    assert outputs["cross", "0"].shape == (6, 7, 32)
+    off = Change(heads=(HeadAt("cross", "0", 2),))
+    # What it puts out anyway changes nothing; its mean does, and otherwise than zeros.
+    (plain,), (same,) = (
+        log_probabilities(experiment, [c], i) for c, i in ((Change(), None), (off, outputs))
+    )
+    np.testing.assert_allclose(same, plain, **EXACT)
+    means = {place: rows.mean(1, keepdims=True) for place, rows in outputs.items()}
+    (mean,), (zero,) = (log_probabilities(experiment, [off], i) for i in (means, None))
+    assert abs(mean - zero).max() > 0.01
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_the_link(
+    causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pocket = load_pocket(dtype="float64", causal=causal)
+    query = Query("The red car is fast.") if causal else PAIR
+    experiment = open_experiment(pocket, query, "all")
+    stream, layer, head, row, key = ("causal" if causal else "cross"), 1, 3, 4, 2
+    at = [item.stream for item in experiment.attention.maps].index(stream)
+    item = experiment.attention.maps[at]
+    estimated = effects(item.weights, experiment.gradients()[at])[layer, head, row, key]
+    weights = item.weights[layer, head, row].astype(np.float64)
+    without = np.where(np.arange(len(weights)) == key, 0, weights) / (1 - weights[key])
+    step = 1e-4
+    originals = network.multi_head
+    numbers = iter(range(10_000))
+
+    def moved(sign: float) -> float:
+        nonlocal numbers
+        numbers = iter(range(10_000))
+        call = number_of("decoder" if causal else "cross", layer)
+
+        def multi_head(query: Array, key: Array, value: Array, mask: Array, *, heads: int) -> Any:
+            output, shares = originals(query, key, value, mask, heads=heads)
+            if next(numbers) != call:
+                return output, shares
+            values = dot_product.split_heads(value, heads)
+            apart = dot_product.split_heads(output, heads) + 0
+            apart[..., head, row, :] += (
+                sign * step * ((without - weights) @ values[..., head, :, :])
+            )
+            return dot_product.join_heads(apart), shares
+
+        monkeypatch.setattr(network, "multi_head", multi_head)
+        (found,) = log_probabilities(experiment, [Change()])
+        return float(found.sum())
+
+    slope = (moved(1) - moved(-1)) / (2 * step)
+    assert estimated == pytest.approx(-slope, abs=1e-5)
+    assert abs(slope) > 1e-4
+
+
+def test_a_link_beside_which_nothing_is_seen_has_no_value() -> None:
+    experiment = open_experiment(load_pocket(), PAIR)
+    found = effect(explained_by(experiment))
+    decoder = found.map_of("decoder").weights
+    assert np.isnan(decoder[:, :, 0, 0]).all()
+    assert np.isfinite(decoder[:, :, 1:]).all()
+    assert found.main.values == "signed"
+    assert found.main.weights.shape == (4, 6, 7, 7)
+    cut = Change(links=(LinkAt("decoder", 0, 0),))
+    assert np.isnan(effects_of(experiment, [cut])).all()
+
+
+def test_the_largest_estimates_are_measured_one_by_one() -> None:
+    experiment = open_experiment(load_pocket(), PAIR)
+    estimated = effect(explained_by(experiment))
+    measured = measure_links(experiment, estimated, 5)
+    sizes = sorted(
+        (
+            abs(float(value))
+            for item in estimated.maps
+            for value in item.weights.ravel()
+            if value == value
+        ),
+        reverse=True,
+    )
+    assert [abs(one.estimated) for one in measured] == pytest.approx(sizes[:5], rel=1e-6)
+    first = measured[0]
+    link = LinkAt(
+        first.stream,
+        first.link.query_position,
+        first.link.key_position,
+        first.link.layer,
+        int(first.link.head),
+    )
+    assert effects_of(experiment, [Change(links=(link,))]).sum() == pytest.approx(first.measured)
+
+
+def test_estimates_rank_links_as_measurements_do() -> None:
+    experiment = open_experiment(load_pocket(), PAIR)
+    estimated = effect(explained_by(experiment))
+    for item in estimated.maps:
+        raw = next(one for one in experiment.attention.maps if one.stream == item.stream)
+        cells = np.argwhere((raw.weights > 0.02) & np.isfinite(item.weights))[::3]
+        links = [
+            LinkAt(item.stream, q, k, item.layers[layer], head)
+            for layer, head, q, k in cells.tolist()
+        ]
+        exact = effects_of(experiment, [Change(links=(link,)) for link in links]).sum(1)
+        near = item.weights[tuple(cells.T)].astype(float)
+        assert rank_correlation(near, exact) > 0.9
+        assert rank_correlation(abs(raw.weights[tuple(cells.T)]), abs(exact)) < 0.8
+
+
+def test_a_rank_correlation_is_that_of_ranks() -> None:
+    assert rank_correlation(np.array([1.0, 2, 3]), np.array([10.0, 100, 1000])) == pytest.approx(1)
+    assert rank_correlation(np.array([1.0, 2, 3]), np.array([3.0, 2, 1])) == pytest.approx(-1)
+    # Ties share their ranks: 1, 2.5, 2.5, 4 against 1, 2, 3, 4.
+    tied = rank_correlation(np.array([0.0, 5, 5, 9]), np.array([1.0, 2, 3, 4]))
+    assert tied == pytest.approx(4.5 / np.sqrt(4.5 * 5))
+    assert np.isnan(rank_correlation(np.array([1.0, 1, 1]), np.array([1.0, 2, 3])))
+    assert np.isnan(rank_correlation(np.array([1.0, np.nan, 2]), np.array([1.0, 2, 3])))
+
+
+def test_the_encoder_predicts_one_masked_word_only() -> None:
+    pocket = load_pocket()
+    (output,) = open_experiment(pocket, Query("The red car is fast")).outputs
+    assert (output.name, output.position, output.row) == ("fast", 4, 4)
+    with pytest.raises(UsageError, match=r"--target all needs a model that predicts every token"):
+        open_experiment(pocket, Query("The red car is fast"), "all")
+
+
+def test_it_writes_otherwise_without_a_word() -> None:
+    experiment = open_experiment(load_pocket(), PAIR)
+    assert experiment.write(Change()) == "La voiture rouge est rapide."
+    assert experiment.write(Change(tokens=(TokenAt("source", 1),))) == "La voiture est rapide."
+    assert open_experiment(load_pocket(), Query("The red car")).write(Change()) is None

@@ -1,0 +1,136 @@
+"""Effects and what has no value in every format and picture: shown as such, never as 0."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError
+from attnviz.core.options import Choice
+from attnviz.renderers import Display
+from attnviz.renderers.blocks import strongest
+from attnviz.renderers.colors import NO_VALUE, color_of, colors_of, limits_of, scale_of
+from attnviz.renderers.figures.grid import grid
+from attnviz.renderers.figures.heatmap import heatmap
+from attnviz.renderers.figures.links import lines_of, links
+from attnviz.renderers.figures.panels import panels
+from attnviz.runs.outputs import as_bytes, make_renderer, views_of
+from attnviz.storage.saved import read_any
+from tests.samples import effects, effects_map, notes_of, same, self_map
+
+GREY = "grey: no value, the query sees nothing else"
+
+
+def shown(name: str, found: Attention, display: Display | None = None) -> bytes:
+    renderer = make_renderer(name, display or Display())
+    views = views_of(found, Choice(layer="0", head="1") if len(found.main.heads) == 1 else None)
+    return b"".join(map(as_bytes, (renderer.add(found, views), renderer.finish())))
+
+
+def one_head() -> Attention:
+    found = effects()
+    item = found.main
+    chosen = item.with_weights(item.weights[:1, 1:2], layers=("0",), heads=("1",))
+    return replace(found, maps=(chosen,))
+
+
+def test_no_value_is_grey_and_takes_no_part_in_the_scale() -> None:
+    item = effects_map()
+    assert color_of(np.nan, (-1.0, 1.0)) == NO_VALUE
+    assert colors_of(np.array([[np.nan, 0.0]]), (-1.0, 1.0))[0, 0].tolist() == [*NO_VALUE]
+    assert color_of(-1.0, (-1.0, 1.0)) != NO_VALUE
+    filled = item.with_weights(np.nan_to_num(item.weights))
+    assert scale_of(item) == scale_of(filled)
+    assert limits_of(np.full((2, 2), np.nan, np.float32), "signed") == (-1.0, 1.0)
+
+
+def test_a_block_shows_its_strongest_value_and_none_where_it_has_none() -> None:
+    values = np.array([[np.nan, -3, np.nan, np.nan], [1, 2, np.nan, np.nan]], np.float32)
+    found = strongest(values, 2, 2)
+    assert found[0, 0] == -3
+    assert np.isnan(found[0, 1])
+
+
+@pytest.mark.parametrize("name", ["json", "jsonl", "npz", "parquet"])
+def test_files_give_back_effects_and_the_links_beside_them(name: str) -> None:
+    (found,) = read_any(shown(name, effects()), "x")
+    assert same(found, effects())
+    assert found.lens_name == "effect"
+
+
+def test_json_spells_no_value_as_null_and_csv_as_nothing() -> None:
+    document = json.loads(shown("json", effects()))
+    assert document["maps"][0]["weights"][0][0][0] == [None, 0.0, 0.0, 0.0]
+    assert document["measured"][0]["link"]["query"] == "sat"
+    assert document["decisive"][0]["measured"] is None
+    rows = list(csv.DictReader(io.StringIO(shown("csv", effects()).decode())))
+    assert sum(row["weight"] == "" for row in rows) == 7
+    assert np.isfinite([float(row["weight"]) for row in rows if row["weight"]]).all()
+    assert b"nan" not in shown("tsv", effects())
+
+
+@pytest.mark.parametrize("spoilt", [None, "1", [1.0]])
+def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt: object) -> None:
+    document = json.loads(shown("json", effects()))
+    document["maps"][0]["weights"][0][0][1][1] = spoilt
+    if spoilt is None:
+        document["maps"][0]["values"] = "share"
+    with pytest.raises(InputError):
+        list(read_any(json.dumps(document).encode(), "x"))
+
+
+def test_the_table_has_a_dash_the_sizes_of_each_head_and_the_links() -> None:
+    lines = shown("table", effects()).decode().splitlines()
+    row = next(line for line in lines if line.startswith("<s>"))
+    assert row.split() == ["<s>", "–", ".00", ".00", ".00"]
+    text = "\n".join(lines)
+    assert "–: no value, the query sees nothing else" in text
+    assert "entropy" not in text
+    assert "strongest" in text
+    assert "sat → cat  layer 0 head 1     .90     +0.250    +0.500" in text
+    idle = text[text.index("strong but idle") : text.index("weak but decisive")]
+    assert "sat → cat" in idle
+    assert "cat → <s>  layer 1 head 2     .05     +0.250" in text[text.index("weak but dec") :]
+
+
+@pytest.mark.parametrize("colors", [None, "standard", "256", "truecolor"])
+@pytest.mark.parametrize("name", ["heatmap", "grid"])
+def test_a_terminal_picture_tells_no_value_from_zero(name: str, colors: str | None) -> None:
+    text = shown(name, effects(), Display(colors=colors)).decode()
+    assert "no value, the query sees nothing else" in " ".join(text.split())
+    zero = replace(effects(), maps=(effects_map().with_weights(np.nan_to_num(effects().weights)),))
+    other = shown(name, zero, Display(colors=colors)).decode()
+    picture, plain = (part[: part.rindex("nats")] for part in (text, other))
+    assert picture != plain
+    assert ("–" in picture.partition("0 <s>")[2]) == (colors is None) or name == "grid"
+
+
+def test_pictures_draw_no_value_grey_and_say_so() -> None:
+    found = one_head().main
+    figure = heatmap(found, title="x")
+    assert GREY in notes_of(figure)
+    axes = figure.axes[0]
+    assert "–" in {text.get_text() for text in axes.texts}
+    image = axes.images[0]
+    grey = np.array([*NO_VALUE, 255]) / 255
+    np.testing.assert_allclose(image.cmap(image.norm(image.get_array()))[0, 0], grey)
+    assert any(GREY in note for note in notes_of(grid(effects_map(), title="x")))
+    assert np.isfinite(lines_of(found).weights).all()
+    assert "nan" not in " ".join(notes_of(links(found, title="x")))
+
+
+def test_beside_shares_effects_have_a_signed_scale_of_their_own() -> None:
+    effect = one_head().main
+    raw = replace(self_map(["<s>", "the", "cat", "sat"]), stream="raw")
+    raw = replace(raw, query_tokens=effect.query_tokens, key_tokens=effect.key_tokens)
+    drawn = panels([raw, replace(effect, stream="effect")], title="x")
+    limits = {axes.get_label(): axes.images[0].get_clim() for axes in drawn.axes if axes.images}
+    assert limits["raw"] == (0, 1)
+    assert limits["effect"] == scale_of(effect)
+    assert any(note.startswith("effect has its own scale: from −") for note in notes_of(drawn))

@@ -1,0 +1,129 @@
+"""The pages of docs/, run as a reader would run them, like the README's blocks.
+
+What stands under `$ command` must be what it prints, and a ```text block what the ```python block
+above it prints. Numbers may differ by one in their last digit, and bars by what follows from it:
+other processors round otherwise. ```sh blocks are not run.
+`python -m tests.test_docs` writes what is printed now into the pages.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.test_readme import ROOT, furnish, printed
+
+pytestmark = pytest.mark.slow
+
+PAGES = [ROOT / "docs" / "effects.md"]
+BLOCK = re.compile(
+    r"^```console\n(?P<console>.*?)^```$"
+    r"|^```python\n(?P<code>.*?)^```$(?:\n\n^```text\n(?P<text>.*?)^```$)?",
+    re.DOTALL | re.MULTILINE,
+)
+NUMBER = re.compile(r"[+−-]?\d*\.?\d+")
+BARS = re.compile(r" *[▏▎▍▌▋▊▉█]+")
+
+
+def steps(page: Path) -> list[tuple[str, str, bool]]:
+    """Each command or script of a page, what it prints, and whether it is a command."""
+    found = []
+    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if block["code"]:
+            found.append((block["code"], block["text"] or "", False))
+            continue
+        for part in re.split(r"^\$ ", block["console"], flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output, True))
+    return found
+
+
+def run(step: str, folder: Path, *, command: bool) -> str:
+    """What a command or a script prints in a folder."""
+    if command:
+        return printed(step, folder)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", step],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def alike(expected: str, found: str) -> bool:
+    """Whether two outputs say the same, numbers within one in their last digit."""
+    expected, found = (BARS.sub("", text.strip("\n")) for text in (expected, found))
+    words = [NUMBER.sub("#", text).split() for text in (expected, found)]
+    numbers = [NUMBER.findall(text) for text in (expected, found)]
+    return words[0] == words[1] and all(map(close, *numbers))
+
+
+def close(one: str, other: str) -> bool:
+    """Whether two numbers differ by one in the last digit at most."""
+    digits = [len(number.partition(".")[2]) for number in (one, other)]
+    values = [float(number.replace("−", "-")) for number in (one, other)]
+    return digits[0] == digits[1] and abs(values[0] - values[1]) < 1.5 * 10.0 ** -digits[0]
+
+
+def test_numbers_may_differ_by_one_in_the_last_digit_and_nothing_else_may() -> None:
+    assert alike("a +0.74  ██\n", "a +0.75  ██▎\n")
+    assert alike("a  −0.00\n", "a +0.01")
+    assert not alike("a +0.74", "a +0.76")
+    assert not alike("a +0.74", "b +0.74")
+    assert not alike("a +0.74", "a +0.7")
+    assert not alike("a 1 b 2", "a 1 b 4")
+    assert not alike("a 1", "a 1 2")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sample inputs."""
+    place = tmp_path_factory.mktemp("docs")
+    furnish(place, models=False)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("step", "expected", "command"),
+    [pytest.param(*one, id=one[0].split("\n")[0]) for page in PAGES for one in steps(page)],
+)
+def test_a_page_shows_what_is_printed(
+    step: str, expected: str, command: bool, folder: Path
+) -> None:
+    found = run(step, folder, command=command)
+    assert not expected or alike(expected, found), found
+
+
+def test_every_block_of_a_page_is_one_that_is_known() -> None:
+    for page in PAGES:
+        kinds = re.findall(r"^```(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(kinds) <= {"console", "python", "text", "sh"}
+        assert [step for step, _, _ in steps(page)]
+
+
+def update() -> None:
+    """Write into the pages what every command and script prints now."""
+    with tempfile.TemporaryDirectory() as place:
+        furnish(Path(place), models=False)
+        for page in PAGES:
+            text = page.read_text(encoding="utf-8")
+            for step, expected, command in steps(page):
+                found = run(step, Path(place), command=command).strip("\n") + "\n"
+                if command:
+                    text = text.replace(f"$ {step}\n{expected}", f"$ {step}\n{found}", 1)
+                else:
+                    above = f"{step}```\n\n```text\n"
+                    text = text.replace(above + expected, above + found, 1)
+            page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    update()

@@ -1,0 +1,346 @@
+"""The commands as functions of Python, with models, texts and results in memory."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz import attend, attend_many
+from attnviz.cli.app import COMMANDS
+from attnviz.cli.functions import FUNCTIONS, PRINTED, Findings, described, spelt
+from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.options import Choice, Origin
+from attnviz.core.registry import LENSES
+from tests.hugging_face.tiny_models import bert, gpt2
+from tests.invoke import attnviz as run
+from tests.stub import STUB, stub
+
+TEXT = "The cat sat on the mat."
+PAIRS = [
+    ("The red car is fast.", "La voiture rouge est rapide."),
+    ("I see a dog.", "Je vois un chien."),
+]
+WITHOUT_A_FUNCTION = {
+    "self": "attend",
+    "cross": "attend",
+    "co": "attend",
+    "render": "load",
+    "models": "",
+    "mechanisms": "",
+}
+"""Commands that are another function of Python; lists of names need none."""
+
+
+def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:
+    for command, entry in COMMANDS.items():
+        if command in WITHOUT_A_FUNCTION:
+            assert not (name := WITHOUT_A_FUNCTION[command]) or callable(getattr(attnviz, name))
+            continue
+        function = getattr(attnviz, command)
+        taken = inspect.signature(function).parameters
+        for item in inspect.signature(entry.load()).parameters.values():
+            name = spelt(item)
+            hidden = any(getattr(about, "hidden", False) for about in item.annotation.__metadata__)
+            assert (name in taken) is not (name in PRINTED or hidden), (command, name)
+    for name in ("attend", "attend_many"):
+        options = inspect.signature(getattr(attnviz, name)).parameters
+        wanted = set(Origin.__dataclass_fields__) | set(Choice.__dataclass_fields__)
+        assert wanted | {"command", "tokenizer", "processor"} <= set(options)
+
+
+def test_editors_see_the_options_as_they_are() -> None:
+    assert STUB.read_text("utf-8") == stub()
+
+
+def test_every_option_has_its_type_default_and_words() -> None:
+    for name in (*FUNCTIONS, "attend"):
+        signature, told = described(name)
+        for item in list(signature.parameters.values())[2:]:
+            assert item.annotation is not inspect.Parameter.empty
+            assert item.default is not inspect.Parameter.empty
+            assert f"{item.name}: " in told or item.name in ("b", "command", "target"), item.name
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["heads", TEXT], lambda: attnviz.heads(TEXT)),
+        (["heads", TEXT, "--sort", "entropy"], lambda: attnviz.heads(TEXT, sort="entropy")),
+        (["steps", "The cat sat"], lambda: attnviz.steps("The cat sat")),
+        (["lesson", "scaling"], lambda: attnviz.lesson("scaling")),
+    ],
+)
+def test_a_function_finds_what_the_shell_prints(words: list[str], found: Any) -> None:
+    result = found()
+    assert isinstance(result, Findings)
+    assert result.to_json() == run(*words, "-f", "json").json()
+    assert result.table(80) == run(*words).text
+    assert result.value is not None
+    assert str(result) == result.table()
+
+
+def test_lists_of_texts_and_pairs_are_read_like_a_file(tmp_path: Path) -> None:
+    texts = [TEXT, "", "A dog ran."]
+    file = tmp_path / "texts.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    found = attnviz.corpus(texts)
+    printed = run("corpus", str(file), "-f", "json")
+    assert found.to_json() == printed.json()
+    assert [str(error) for error in found.errors] == ["text 1: the text is empty"]
+    aligned = attnviz.align(PAIRS)
+    assert aligned.table() == "0-0 2-1 1-2 3-3 4-4\n0-0 1-1 2-2 3-3\n"
+    assert repr(aligned) == "<Findings align · 2 results>"
+    assert len(aligned.value) == 2
+
+
+def test_errors_come_in_the_place_of_their_texts() -> None:
+    first, second, third = attend_many([TEXT, " ", PAIRS[0][0]])
+    assert isinstance(second, InputError)
+    assert str(second) == "text 1: the text is empty"
+    for found, text in ((first, TEXT), (third, PAIRS[0][0])):
+        assert isinstance(found, attnviz.Result)
+        np.testing.assert_allclose(found.weights, attend(text).weights, atol=2e-6)
+        again = found.lens("rollout").weights
+        np.testing.assert_allclose(again, attend(text, lens="rollout").weights, atol=2e-6)
+    pair, other = attend_many(PAIRS)
+    assert [item.main.stream for item in (pair, other)] == ["cross", "cross"]
+
+
+def test_nothing_found_is_the_error_itself() -> None:
+    with pytest.raises(InputError, match="text 0: the text is empty"):
+        attnviz.heads([""])
+
+
+def test_results_are_measured_and_compared_as_they_are() -> None:
+    one, other = attend(TEXT), attend("The dog sat on the mat.")
+    measured = attnviz.heads([one, other])
+    assert measured.value.texts == 2
+    row = next(row for row in measured.to_rows() if (row["layer"], row["head"]) == ("1", "3"))
+    alone = next(
+        row
+        for row in attnviz.heads([TEXT, "The dog sat on the mat."], no_repeat=True).to_rows()
+        if (row["layer"], row["head"]) == ("1", "3")
+    )
+    assert float(row["entropy"]) == pytest.approx(float(alone["entropy"]), abs=1e-5)
+    compared = attnviz.compare(one, other)
+    assert compared.value.map.weights.shape == one.weights.shape
+    assert "The dog sat" in compared.table()
+
+
+def test_pictures_show_themselves_in_a_notebook() -> None:
+    for figure in (
+        attend(TEXT).heatmap(),
+        attend(TEXT).links(),
+        attnviz.heads(TEXT).picture("scatter"),
+        attnviz.lesson("scaling").picture(),
+    ):
+        assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+
+
+def test_findings_are_saved_drawn_and_made_frames(tmp_path: Path) -> None:
+    found = attnviz.heads(TEXT)
+    found.save(tmp_path / "heads.json")
+    assert json.loads((tmp_path / "heads.json").read_text()) == found.to_json()
+    found.picture("overview", tmp_path / "heads.png")
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    assert found._repr_html_().startswith("<pre>")
+    with pytest.raises(UsageError, match="unknown picture 'overvew'"):
+        found.picture("overvew")
+    with pytest.raises(UsageError, match="names no data format"):
+        found.save(tmp_path / "heads.doc")
+    with pytest.raises(UsageError, match="align draws no picture"):
+        attnviz.align(PAIRS).picture()
+    pandas = pytest.importorskip("pandas")
+    frame = found.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert len(frame) == 24
+    assert frame["entropy"].dtype == float
+
+
+def test_notes_come_along_and_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    found = attnviz.heads(TEXT)
+    assert found.notes == [
+        "induction and duplicate are read off 24 random words said twice (horse water king …); "
+        "--no-repeat leaves them out"
+    ]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: attnviz.heads(TEXT, srt="x"), "unknown option 'srt'"),
+        (lambda: attnviz.heads(TEXT, sort="rle"), "Did you mean 'role'"),
+        (lambda: attnviz.heads(TEXT, TEXT), "heads takes text, and then options"),
+        (lambda: attend(TEXT, size=0), "size=0 is out of range: at least 1"),
+        (lambda: attend(TEXT, seed=2**64), "out of range: 0 to 18446744073709551615"),
+        (lambda: attend(TEXT, causal=1), "causal=1 is no bool"),
+        (lambda: attend(TEXT, layer=1.5), "layer=1.5 is no str"),
+        (lambda: attend(TEXT, device="gpu"), "unknown device 'gpu'"),
+        (lambda: attend([TEXT]), "the text is a list: of several, attend_many"),  # type: ignore[arg-type]
+        (lambda: attend(TEXT, tokenizer=object()), "is for a model from Python: model=…"),
+        (lambda: attend(TEXT, model=object(), tokenizer=object()), "is no model of transformers"),
+    ],
+)
+def test_a_wrong_name_or_type_is_one_line(ask: Any, message: str) -> None:
+    with pytest.raises(AttnvizError) as caught:
+        ask()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_result_says_what_it_is_and_gives_parts_of_itself() -> None:
+    found = attend(*PAIRS[0])
+    assert repr(found) == "<Result cross · pocket · 4 layers × 6 heads · 7 × 7 tokens · 3 streams>"
+    assert found.select(layer=2, head=[0, 1]).weights.shape == (1, 2, 7, 7)
+    assert found.select(2, 0).main == attend(*PAIRS[0], layer=2, head=0).main
+    assert found.words().main == attend(*PAIRS[0], words=True).main
+    assert found.stream("encoder").weights.shape == (4, 6, 7, 7)
+    assert found.lens("gradient").main == attend(*PAIRS[0], lens="gradient").main
+    assert [link.key for link in found.strongest(1)] == ["car"]
+    with pytest.raises(UsageError, match="layer 9 does not exist"):
+        found.select(layer=9)
+    (again,) = [attnviz.from_dict(found.to_dict())]
+    for name in LENSES:
+        if name in ("rollout", "flow"):
+            assert again.lens(name).lens_name == name
+        else:
+            with pytest.raises(UsageError):
+                again.lens(name)
+
+
+def test_attention_compares_by_value_and_travels_without_loss(tmp_path: Path) -> None:
+    found = attend(*PAIRS[0])
+    changed = found.weights.copy()
+    changed[0, 0, 0, 0] += 1e-3
+    assert found == attend(*PAIRS[0])
+    assert found.main != found.main.with_weights(changed)
+    assert found != attend(*PAIRS[1])
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert attnviz.from_dict(found.to_dict()) == found
+    for suffix in (".npz", ".json", ".jsonl"):
+        found.save(tmp_path / f"a{suffix}")
+        assert attnviz.load(tmp_path / f"a{suffix}") == [found]
+    kept = attend(TEXT, keep_qk=True)
+    assert kept == attend(TEXT, keep_qk=True) != attend(TEXT)
+
+
+def test_datasets_of_xarray_are_read_and_written() -> None:
+    found = attend(*PAIRS[0])
+    xarray = pytest.importorskip("xarray")
+    dataset = xarray.Dataset.from_dict(found.to_dict())
+    assert dataset["cross"].dims == ("cross_layer", "cross_head", "cross_query", "cross_key")
+    assert attnviz.from_dict(dataset.to_dict(data="array")) == found
+    with pytest.raises(InputError, match="the dataset has no 'attrs' with 'attnviz'"):
+        attnviz.from_dict({"attrs": {}, "data_vars": {}})
+
+
+def test_numbers_of_ones_own_become_a_result() -> None:
+    found = attnviz.from_numpy(np.full((2, 3, 4), 0.25), "abc", "wxyz")
+    assert (found.main.stream, found.weights.shape, found.tokens) == (
+        "cross",
+        (1, 2, 3, 4),
+        ("a", "b", "c"),
+    )
+    assert [token.text for token in attnviz.from_numpy(np.eye(2)).main.key_tokens] == ["0", "1"]
+    assert attnviz.from_numpy(-np.eye(2), values="signed").main.values == "signed"
+    for wrong in (2 * np.eye(3), np.eye(3) * 1j, np.zeros(3), np.full((2, 2), np.nan)):
+        with pytest.raises(InputError):
+            attnviz.from_numpy(wrong)
+    with pytest.raises(InputError, match="2 query"):
+        attnviz.from_numpy(np.eye(3), "ab")
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = gpt2(tmp_path_factory.mktemp("python"))
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    return model, AutoTokenizer.from_pretrained(folder), folder
+
+
+def test_a_model_in_memory_is_read_and_left_as_it_was(loaded: tuple[Any, Any, Path]) -> None:
+    model, tokenizer, folder = loaded
+    model.train()
+    model.transformer.h[0].eval()
+    before = {name: part.training for name, part in model.named_modules()}
+    numbers = {name: value.clone() for name, value in model.state_dict().items()}
+    found = attend("the cat sat", model=model, tokenizer=tokenizer)
+    assert found.weights.tolist() == attend("the cat sat", model=folder).weights.tolist()
+    assert found.provenance.trained is None
+    attend("the cat sat", model=model, tokenizer=tokenizer, lens="gradient")
+    attnviz.heads(["the cat sat"], model=model, tokenizer=tokenizer)
+    with pytest.raises(UsageError):
+        attend("the cat sat", model=model, tokenizer=tokenizer, layer=99)
+    assert {name: part.training for name, part in model.named_modules()} == before
+    assert model.config._attn_implementation == "sdpa"
+    assert all((value == numbers[name]).all() for name, value in model.state_dict().items())
+    assert all(value.grad is None and value.requires_grad for value in model.parameters())
+    model.eval()
+
+
+def test_a_model_that_learned_is_read_anew(loaded: tuple[Any, Any, Path]) -> None:
+    model, tokenizer, _ = loaded
+    import torch
+
+    given = {"model": model, "tokenizer": tokenizer}
+    before = [attend("the cat sat", **given, lens=lens) for lens in ("raw", "gradient")]
+    weight = model.transformer.h[0].attn.c_attn.weight
+    learned = weight.detach().clone()
+    with torch.no_grad():
+        weight.mul_(1.5)
+    after = [attend("the cat sat", **given, lens=lens) for lens in ("raw", "gradient")]
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+    with torch.no_grad():
+        weight.copy_(learned)
+
+
+def test_a_model_from_python_stays_in_its_process(loaded: tuple[Any, Any, Path]) -> None:
+    model, tokenizer, _ = loaded
+    with pytest.raises(UsageError, match="GPT2LMHeadModel is in this process alone"):
+        attnviz.heads(["a cat", "a dog"], model=model, tokenizer=tokenizer, workers=2)
+    with pytest.raises(UsageError, match="needs its tokenizer or processor"):
+        attend("a cat", model=model)
+
+
+def test_wrapped_models_are_reached(loaded: tuple[Any, Any, Path]) -> None:
+    import torch
+
+    model, tokenizer, folder = loaded
+    wrapped = torch.nn.DataParallel(model)
+    found = attend("the cat sat", model=wrapped, tokenizer=tokenizer)
+    assert found.weights.tolist() == attend("the cat sat", model=folder).weights.tolist()
+    assert found.provenance.settings["wrapped"] == "module"
+
+
+def test_models_stay_loaded_until_they_are_let_go(tmp_path: Path) -> None:
+    from attnviz.runs.many_texts import KEPT, kept
+
+    attnviz.unload()
+    folder = bert(tmp_path)
+    for _ in range(2):
+        attend("the cat sat", model=folder)
+    assert (kept.cache_info().misses, kept.cache_info().hits) == (1, 1)
+    assert kept.cache_info().maxsize == KEPT
+    attnviz.unload()
+    assert kept.cache_info().currsize == 0
+
+
+def test_functions_of_the_shipped_model_wait_for_no_torch() -> None:
+    import subprocess
+
+    code = (
+        f"import sys, attnviz; attnviz.heads({TEXT!r}); list(attnviz.attend_many([{TEXT!r}]));"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
