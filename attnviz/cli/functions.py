@@ -168,8 +168,9 @@ def _attend(text: str, target: str | None = None, **options: Any) -> Result:
     Raises:
         AttnvizError: what the shell would say in one line.
     """
-    if not isinstance(text, str):
-        raise UsageError(f"the text is a {type(text).__name__}: of several, attend_many")
+    for what, given in (("text", text), ("target", target or "")):
+        if not isinstance(given, str):
+            raise UsageError(f"the {what} is of type {type(given).__name__}: of several, attend_many")
     command, origin, choice = _asked(options, "self" if target is None else "cross")
     if origin.weights is None:
         check_text(text)
@@ -271,14 +272,22 @@ def evaluated(origin: Origin) -> Iterator[None]:
 
 
 def records_of(texts: Texts) -> list[Text | BadText]:
-    """Texts from Python as records; one that cannot be used keeps its place."""
+    """Texts from Python as records; one that cannot be used keeps its place.
+
+    Raises:
+        UsageError: they are no list, or hold something that is neither a text nor a pair.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise UsageError(f"a list of texts is needed, and {texts!r:.60} is none")
     found = list[Text | BadText]()
     for number, one in enumerate(texts):
         where = f"text {number}"
-        source, target = (one, None) if isinstance(one, str | Text) else one
-        if isinstance(source, Text):
-            found.append(source)
+        if isinstance(one, Text):
+            found.append(one)
             continue
+        source, target = one if isinstance(one, list | tuple) and len(one) == 2 else (one, None)
+        if not isinstance(source, str) or not isinstance(target, str | None):
+            raise UsageError(f"{where} is {one!r:.60}: give a text, or a pair of two")
         try:
             check_text(source)
             if target is not None:
@@ -311,6 +320,8 @@ def call(name: str, *arguments: Any, **options: Any) -> Any:
         for option, value in values.items()
     }
     values |= _many(values, parameters, positional)
+    if _would_read_stdin(values, parameters, positional):
+        raise UsageError(f"{name} needs texts: a list of them, or the name of a file")
     given = {item.name: item.default for item in parameters.values()} | {
         option: checked(option, value, parameters[option].annotation)
         for option, value in values.items()
@@ -345,6 +356,15 @@ def spelt(parameter: inspect.Parameter) -> str:
     return parameter.name if name == "target" else name  # which is the second text here
 
 
+def _would_read_stdin(
+    values: Mapping[str, Any], parameters: Mapping[str, Any], positional: Sequence[str]
+) -> bool:
+    """Whether the shell would read texts from stdin, since none were given."""
+    files = ("input_file", "weights", "treebank")
+    reads = "input_file" in parameters or any(parameters[one].default == "-" for one in positional)
+    return reads and all(values.get(one) is None for one in (positional[0], *files))
+
+
 def _is_argument(parameter: inspect.Parameter) -> bool:
     return any(isinstance(one, typer.models.ArgumentInfo) for one in get_args(parameter.annotation))
 
@@ -371,8 +391,10 @@ def _many(
         return {one: Given(f"result {one}", values[one]) for one in positional if one in values}
     if value is None or isinstance(value, str | Path):
         return {}
-    value = list(value)
-    if value and all(isinstance(one, Attention) for one in value):
+    value = list(value) if isinstance(value, Iterable) else value
+    if value == []:
+        raise InputError("no text was given: the list is empty")
+    if isinstance(value, list) and all(isinstance(one, Attention) for one in value):
         texts = [Text(one.id, one.text or one.source or "", one.target) for one in value]
         return {
             first: None,
