@@ -15,7 +15,7 @@ import pytest
 import attnviz
 from attnviz import attend, attend_many
 from attnviz.cli.app import COMMANDS
-from attnviz.cli.functions import FUNCTIONS, PRINTED, Findings, described, spelt
+from attnviz.cli.functions import FUNCTIONS, PRINTED, Findings, described, python_name
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import Choice, Origin
 from attnviz.core.registry import LENSES
@@ -47,7 +47,7 @@ def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:
         function = getattr(attnviz, command)
         taken = inspect.signature(function).parameters
         for item in inspect.signature(entry.load()).parameters.values():
-            name = spelt(item)
+            name = python_name(item)
             hidden = any(getattr(about, "hidden", False) for about in item.annotation.__metadata__)
             assert (name in taken) is not (name in PRINTED or hidden), (command, name)
     for name in ("attend", "attend_many"):
