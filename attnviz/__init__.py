@@ -39,7 +39,7 @@ _HOMES = {
     "Attention": "core.attention_map",
     "AttentionMap": "core.attention_map",
     "AttnvizError": "core.errors",
-    "Findings": "cli.functions",
+    "Findings": "cli.findings",
     "Focus": "core.attention_map",
     "Provenance": "core.attention_map",
     "Result": "runs.pipeline",

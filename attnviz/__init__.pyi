@@ -8,7 +8,7 @@ from typing import Any, Literal
 from attnviz.core.attention_map import Attention as Attention
 from attnviz.core.attention_map import AttentionMap as AttentionMap
 from attnviz.core.errors import AttnvizError as AttnvizError
-from attnviz.cli.functions import Findings as Findings
+from attnviz.cli.findings import Findings as Findings
 from attnviz.core.attention_map import Focus as Focus
 from attnviz.core.attention_map import Provenance as Provenance
 from attnviz.runs.pipeline import Result as Result

@@ -15,7 +15,7 @@ import pytest
 import attnviz
 from attnviz import attend, attend_many
 from attnviz.cli.app import COMMANDS
-from attnviz.cli.functions import FUNCTIONS, PRINTED, Findings, described, spelt
+from attnviz.cli.functions import FUNCTIONS, PRINTED, Findings, described, python_name
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import Choice, Origin
 from attnviz.core.registry import LENSES
@@ -48,7 +48,7 @@ def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:
         function = getattr(attnviz, command)
         taken = inspect.signature(function).parameters
         for item in inspect.signature(entry.load()).parameters.values():
-            name = spelt(item)
+            name = python_name(item)
             hidden = any(getattr(about, "hidden", False) for about in item.annotation.__metadata__)
             assert (name in taken) is not (name in PRINTED or hidden), (command, name)
     for name in ("attend", "attend_many"):
@@ -186,7 +186,17 @@ def test_notes_come_along_and_nothing_is_printed(capfd: pytest.CaptureFixture[st
         (lambda: attend(TEXT, causal=1), "causal=1 is no bool"),
         (lambda: attend(TEXT, layer=1.5), "layer=1.5 is no str"),
         (lambda: attend(TEXT, device="gpu"), "unknown device 'gpu'"),
-        (lambda: attend([TEXT]), "the text is a list: of several, attend_many"),  # type: ignore[arg-type]
+        (lambda: list(attend_many(TEXT)), "a list of texts is needed"),  # type: ignore[arg-type]
+        (lambda: list(attend_many([1])), "text 0 is 1: give a text"),  # type: ignore[list-item]
+        (lambda: list(attend_many([("a", "b", "c")])), "a pair of two"),  # type: ignore[list-item]
+        (lambda: attend(TEXT, 3), "the target is of type int"),  # type: ignore[arg-type]
+        (lambda: attnviz.heads(42), "a list of texts is needed, and 42 is none"),
+        (lambda: attnviz.heads([]), "no text was given"),
+        (lambda: attnviz.heads(), "heads needs texts"),
+        (lambda: attnviz.align(), "align needs texts"),
+        (lambda: attnviz.ablate(*PAIRS[0], by="mean", reference=5), "a list of texts is needed"),
+        (lambda: attend(TEXT).select(foo=1), "unknown option 'foo'"),
+        (lambda: attend([TEXT]), "the text is of type list: of several, attend_many"),  # type: ignore[arg-type]
         (lambda: attend(TEXT, tokenizer=object()), "is for a model from Python: model=…"),
         (lambda: attend(TEXT, model=object(), tokenizer=object()), "is no model of transformers"),
     ],

@@ -7,36 +7,28 @@ being printed. A model may be one that is loaded already, texts may be a list, m
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
 from attnviz.cli.app import COMMANDS
+from attnviz.cli.findings import Findings
 from attnviz.cli.options import DECLARED
-from attnviz.cli.output import write_file
-from attnviz.cli.sinks import Item, renderer_of
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in_words
 from attnviz.core.options import Choice, Given, Origin, names_in
-from attnviz.core.registry import Command, DataKind
+from attnviz.core.registry import Command
 from attnviz.models.lens import needs_head
 from attnviz.models.open import check_origin
-from attnviz.renderers import Display
-from attnviz.renderers.reports import Data, as_bytes, format_of, formats_of, picture_suffix
 from attnviz.runs.engines import open_engine
 from attnviz.runs.many_texts import AttendChunk, attend_all, kept, opened
 from attnviz.runs.pipeline import Result, as_result, attend_one, check_choice, check_kept
 from attnviz.storage.texts import BadText, Text, check_text, chunks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 Texts = Iterable[str | tuple[str, str | None] | Text]
 """Texts, or pairs of a source and its target."""
@@ -48,108 +40,6 @@ FUNCTIONS = (
 PRINTED = ("format", "quiet", "verbose", "open")
 """Options of the shell that mean nothing where nothing is printed."""
 OPENERS = ("model", "tokenizer", "processor")
-
-
-class Findings:
-    """What a command found, in every form that the shell could have written it.
-
-    Attributes:
-        value: the report itself, with its fields; of several results a list.
-        notes: what a reader must know.
-        errors: why records came to nothing.
-    """
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-        self.kind: DataKind = "listing"
-        self.items: list[Item] = []
-        self.notes: list[str] = []
-        self.errors: list[AttnvizError] = []
-
-    def add(self, item: Item) -> None:
-        """Take one more result in."""
-        self.items.append(item)
-
-    def finish(self) -> None:
-        """Nothing more: every result is complete."""
-
-    @property
-    def value(self) -> Any:
-        """The report with its fields; a list where there are several."""
-        values = [item.data.value if isinstance(item.data, Data) else None for item in self.items]
-        return values[0] if len(values) == 1 else values
-
-    def table(self, width: int = 100, rows: int = 0) -> str:
-        """A table for the eye, at most so many columns wide; `rows` at most, 0: all."""
-        return self._written("table", Display(width, many=len(self.items) > 1, rows=rows)).decode()
-
-    def to_json(self) -> Any:
-        """Everything as plain values: what the shell writes as JSON."""
-        return json.loads(self._written("json"))
-
-    def to_rows(self) -> list[dict[str, str]]:
-        """The rows that the shell writes, by column."""
-        header, *rows = (line.split("\t") for line in self._written("tsv").decode().splitlines())
-        return [dict(zip(header, row, strict=True)) for row in rows]
-
-    def to_pandas(self) -> DataFrame:
-        """The rows as a data frame, numbers as numbers.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
-        try:
-            import pandas
-        except ImportError as error:
-            raise UsageError("to_pandas() needs pandas: pip install pandas") from error
-        import io
-
-        tsv = io.BytesIO(self._written("tsv"))
-        return pandas.read_csv(tsv, sep="\t", quoting=3, keep_default_na=False, na_values=[""])
-
-    def picture(self, name: str = "", file: str | Path | None = None) -> Figure:
-        """A picture by its name, by default the first, also written to a file if given."""
-        figures = self.items[0].figures if self.items else {}
-        if not figures:
-            raise UsageError(f"{self.command} draws no picture")
-        figure = figures[choose(name or next(iter(figures)), figures, "picture")]()
-        if file is not None:
-            from attnviz.renderers.figures.figure import figure_bytes
-
-            write_file(Path(file), figure_bytes(figure, picture_suffix(Path(file), name)))
-        return figure
-
-    def save(self, file: str | Path) -> None:
-        """Write the data; the suffix names the format.
-
-        Raises:
-            UsageError: a suffix that is no format's.
-        """
-        write_file(Path(file), self._written(format_of(Path(file), self.kind)))
-
-    def _written(self, name: str, display: Display | None = None) -> bytes:
-        formats = formats_of(self.kind)
-        if name == "table":
-            name = next(iter(formats))
-        if name not in formats:
-            raise UsageError(f"{self.command} gives no {name}, but {in_words(formats)}")
-        many = len(self.items) > 1
-        renderer = renderer_of(name, self.kind, display or Display(many=many))
-        parts = [renderer.add(item.data, item.views) for item in self.items]  # type: ignore[arg-type]
-        return b"".join(map(as_bytes, (*parts, renderer.finish())))
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def __repr__(self) -> str:
-        told = f"{len(self.items)} result{'s' * (len(self.items) != 1)}"
-        failed = f" · {len(self.errors)} failed" if self.errors else ""
-        return f"<Findings {self.command} · {told}{failed}>"
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(self.table())}</pre>"
 
 
 def _attend(text: str, target: str | None = None, **options: Any) -> Result:
@@ -169,8 +59,11 @@ def _attend(text: str, target: str | None = None, **options: Any) -> Result:
     Raises:
         AttnvizError: what the shell would say in one line.
     """
-    if not isinstance(text, str):
-        raise UsageError(f"the text is a {type(text).__name__}: of several, attend_many")
+    for what, given in (("text", text), ("target", target or "")):
+        if not isinstance(given, str):
+            raise UsageError(
+                f"the {what} is of type {type(given).__name__}: of several, attend_many"
+            )
     command, origin, choice = _asked(options, "self" if target is None else "cross")
     if origin.weights is None:
         check_text(text)
@@ -222,7 +115,7 @@ def unload() -> None:
 def _asked(options: dict[str, Any], usual: Command) -> tuple[Command, Origin, Choice]:
     command: Command = options.pop("command", None) or usual
     choose(command, ("self", "cross", "co"), "command")
-    options = _opened(options)
+    options = _with_model(options)
     for name in options:
         choose(name, sorted({*DECLARED[Origin], *DECLARED[Choice]}), "option")
 
@@ -244,7 +137,7 @@ def _asked(options: dict[str, Any], usual: Command) -> tuple[Command, Origin, Ch
     return command, origin, choice
 
 
-def _opened(options: Mapping[str, Any]) -> dict[str, Any]:
+def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with a model's name in the place of the model, which brings it along."""
     model, *readers = (options.get(name) for name in OPENERS)
     reader = next((one for one in readers if one is not None), None)
@@ -272,14 +165,22 @@ def evaluated(origin: Origin) -> Iterator[None]:
 
 
 def records_of(texts: Texts) -> list[Text | BadText]:
-    """Texts from Python as records; one that cannot be used keeps its place."""
+    """Texts from Python as records; one that cannot be used keeps its place.
+
+    Raises:
+        UsageError: they are no list, or hold something that is neither a text nor a pair.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise UsageError(f"a list of texts is needed, and {texts!r:.60} is none")
     found = list[Text | BadText]()
     for number, one in enumerate(texts):
         where = f"text {number}"
-        source, target = (one, None) if isinstance(one, str | Text) else one
-        if isinstance(source, Text):
-            found.append(source)
+        if isinstance(one, Text):
+            found.append(one)
             continue
+        source, target = one if isinstance(one, list | tuple) and len(one) == 2 else (one, None)
+        if not isinstance(source, str) or not isinstance(target, str | None):
+            raise UsageError(f"{where} is {one!r:.60}: give a text, or a pair of two")
         try:
             check_text(source)
             if target is not None:
@@ -301,8 +202,8 @@ def call(name: str, *arguments: Any, **options: Any) -> Any:
     positional = [item.name for item in parameters.values() if _is_argument(item)]
     if len(arguments) > len(positional):
         raise UsageError(f"{name} takes {in_words(positional) or 'no values'}, and then options")
-    values = dict(zip(positional, arguments, strict=False)) | _opened(options)
-    known = {spelt(item): item.name for item in parameters.values()}
+    values = dict(zip(positional, arguments, strict=False)) | _with_model(options)
+    known = {python_name(item): item.name for item in parameters.values()}
     for option in values:
         choose(option, [item for item in known if item not in PRINTED], "option")
     values = {
@@ -311,7 +212,9 @@ def call(name: str, *arguments: Any, **options: Any) -> Any:
         else value
         for option, value in values.items()
     }
-    values |= _many(values, parameters, positional)
+    values |= _from_memory(values, parameters, positional)
+    if _would_read_stdin(values, parameters, positional):
+        raise UsageError(f"{name} needs texts: a list of them, or the name of a file")
     given = {item.name: item.default for item in parameters.values()} | {
         option: checked(option, value, parameters[option].annotation)
         for option, value in values.items()
@@ -334,7 +237,7 @@ JOINTS = {"head": ".", "link": ">"}
 """What stands between the parts of a value that Python may give as a tuple: (3, 5), ("a", "b")."""
 
 
-def spelt(parameter: inspect.Parameter) -> str:
+def python_name(parameter: inspect.Parameter) -> str:
     """What a command's parameter is called in Python: as its option is."""
     _, about = plain(parameter.annotation) or (None, None)
     # Without a default typer takes an option's first name for one.
@@ -346,11 +249,20 @@ def spelt(parameter: inspect.Parameter) -> str:
     return parameter.name if name == "target" else name  # which is the second text here
 
 
+def _would_read_stdin(
+    values: Mapping[str, Any], parameters: Mapping[str, Any], positional: Sequence[str]
+) -> bool:
+    """Whether the shell would read texts from stdin, since none were given."""
+    files = ("input_file", "weights", "treebank")
+    reads = "input_file" in parameters or any(parameters[one].default == "-" for one in positional)
+    return reads and all(values.get(one) is None for one in (positional[0], *files))
+
+
 def _is_argument(parameter: inspect.Parameter) -> bool:
     return any(isinstance(one, typer.models.ArgumentInfo) for one in get_args(parameter.annotation))
 
 
-def _many(
+def _from_memory(
     values: Mapping[str, Any], parameters: Mapping[str, Any], positional: Sequence[str]
 ) -> dict[str, Any]:
     """Lists of texts and results of `attend` as what the command takes for a file of them."""
@@ -372,8 +284,10 @@ def _many(
         return {one: Given(f"result {one}", values[one]) for one in positional if one in values}
     if value is None or isinstance(value, str | Path):
         return {}
-    value = list(value)
-    if value and all(isinstance(one, Attention) for one in value):
+    value = list(value) if isinstance(value, Iterable) else value
+    if value == []:
+        raise InputError("no text was given: the list is empty")
+    if isinstance(value, list) and all(isinstance(one, Attention) for one in value):
         texts = [Text(one.id, one.text or one.source or "", one.target) for one in value]
         return {
             first: None,
@@ -473,7 +387,7 @@ def described(name: str) -> tuple[inspect.Signature, str]:
         parameters, told = [], {}
         for item in inspect.signature(command).parameters.values():
             kind, about = plain(item.annotation) or (item.annotation, None)
-            if spelt(item) in PRINTED or getattr(about, "hidden", False):
+            if python_name(item) in PRINTED or getattr(about, "hidden", False):
                 continue
             first = not parameters and _is_argument(item)
             kind = Any if first else kind
@@ -481,7 +395,7 @@ def described(name: str) -> tuple[inspect.Signature, str]:
             parameters.append(
                 item.replace(annotation=kind, default=default)
                 if _is_argument(item)
-                else _keyword(spelt(item), kind, default)
+                else _keyword(python_name(item), kind, default)
             )
             told[parameters[-1].name] = getattr(about, "help", "") or ""
         summary = COMMANDS[name].summary

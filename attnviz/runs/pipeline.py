@@ -64,6 +64,8 @@ class Result(Attention):
                 return which
             return ",".join(map(str, np.atleast_1d(which)))
 
+        for name in choice:
+            choose(name, [item.name for item in fields(Choice)], "option")
         made = Choice(layer=spelt(layer), head=spelt(head), **choice)
         check_choice(made)
         return replace(apply_choice(self, made), again=self.again)
