@@ -50,7 +50,7 @@ _HOMES = {
     "align": "cli.functions",
     "attend": "cli.functions",
     "attend_many": "cli.functions",
-    "callbacks": "runs.callbacks",
+    "callbacks": "callbacks",
     "compare": "cli.functions",
     "corpus": "cli.functions",
     "from_dict": "runs.pipeline",

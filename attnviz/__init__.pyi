@@ -15,7 +15,7 @@ from attnviz.runs.pipeline import Result as Result
 from attnviz.core.attention_map import Token as Token
 from attnviz.runs.watching import Watched as Watched
 from attnviz.models.hugging_face import ablated as ablated
-from attnviz.runs import callbacks as callbacks
+from attnviz import callbacks as callbacks
 from attnviz.runs.pipeline import from_dict as from_dict
 from attnviz.runs.pipeline import from_numpy as from_numpy
 from attnviz.runs.pipeline import load as load

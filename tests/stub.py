@@ -31,8 +31,10 @@ def stub() -> str:
         if name in (*FUNCTIONS, "attend", "attend_many"):
             functions.append(_function(name))
         else:
-            home = attnviz._HOMES[name].removesuffix(f".{name}")  # or it is that module
-            lines.append(f"from attnviz.{home} import {name} as {name}\n")
+            home = f"attnviz.{attnviz._HOMES[name]}".removesuffix(
+                f".{name}"
+            )  # or it is that module
+            lines.append(f"from {home} import {name} as {name}\n")
     lines.append("from attnviz.storage.texts import Text\n\n__version__: str\n__all__: list[str]\n")
     return "".join(lines) + "\n" + "\n".join(functions)
 

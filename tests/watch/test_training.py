@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from attnviz import callbacks, load, watch
+from attnviz.callbacks import Recorder, open_loggers, sample_files
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.runs.callbacks import Recorder, open_loggers, sample_files
 
 TOKENS, LENGTH = 9, 6
 PROBE = torch.arange(LENGTH)[None]

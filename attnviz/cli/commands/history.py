@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from attnviz.analyses.history import HistoryStudy
+from attnviz.callbacks import read_sample, sample_files
 from attnviz.cli.commands.compare import judge
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.report import Report
@@ -22,7 +23,6 @@ from attnviz.core.measures import DRIFT, History
 from attnviz.core.options import Options, opt
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.history import history_json, history_table, history_tsv
-from attnviz.runs.callbacks import read_sample, sample_files
 from attnviz.runs.pipeline import apply_choice, check_choice
 
 if TYPE_CHECKING:

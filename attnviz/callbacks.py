@@ -270,7 +270,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in CLASSES:
-        raise AttributeError(f"module 'attnviz.runs.callbacks' has no attribute '{name}'")
+        raise AttributeError(f"module 'attnviz.callbacks' has no attribute '{name}'")
     events, packages, base = CLASSES[name]
     # A program that has imported one of several packages means that one.
     for package in sorted(packages, key=lambda one: one not in sys.modules):
