@@ -136,6 +136,17 @@ def test_results_are_measured_and_compared_as_they_are() -> None:
     assert "The dog sat" in compared.table()
 
 
+def test_a_table_in_a_notebook_is_text_and_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = attnviz.heads(TEXT).table()
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    found = attnviz.heads(TEXT)
+    assert found.table() == plain
+    assert "<pre>pocket" in found._repr_html_()
+    assert capsys.readouterr() == ("", "")
+
+
 def test_pictures_show_themselves_in_a_notebook() -> None:
     for figure in (
         attend(TEXT).heatmap(),

@@ -20,7 +20,7 @@ def advancing(total: int | None = None) -> Iterator[Callable[[int], None]]:
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[remaining]}"),
-        console=Console(stderr=True),
+        console=Console(stderr=True, force_jupyter=False),
         transient=True,
     )
     task = progress.add_task("texts", total=total, done="0", rate="", remaining="")

@@ -254,7 +254,8 @@ def display_of_stdout(*, many: bool) -> Display:
     """
     from rich.console import Console
 
-    console = Console(force_terminal=True if os.environ.get("FORCE_COLOR") else None)
+    forced = True if os.environ.get("FORCE_COLOR") else None
+    console = Console(force_terminal=forced, force_jupyter=False)
     colors = None if console.no_color or not console.is_terminal else console.color_system
     named = {"windows": "standard"}.get(colors or "", colors)
     if not sys.stdout.isatty() and os.environ.get("FORCE_COLOR") and colors is None:

@@ -125,6 +125,13 @@ class Watched:
         """As `Result.save`."""
         self.attention().save(file)
 
+    def __repr__(self) -> str:
+        told = f"{sum(self.seen.calls.values())} calls of {len(self.seen.calls)} modules seen"
+        return f"<Watched {self._facts[0]} · {told}>"
+
+    def _repr_html_(self) -> str | None:
+        return self.attention()._repr_html_() if self.seen.kept else None
+
 
 @contextmanager
 def watch(  # noqa: PLR0913 - what a caller may choose, by name

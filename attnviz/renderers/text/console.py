@@ -54,6 +54,7 @@ def console_of(display: Display) -> Console:
         force_terminal=display.colors is not None,
         no_color=display.colors is None,
         legacy_windows=False,
+        force_jupyter=False,  # which would print into the cell
         highlight=False,
         emoji=False,
         markup=False,
