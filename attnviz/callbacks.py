@@ -137,6 +137,7 @@ class Recorder:
         write_file(path, dump_archive([result]))
         if loggers := open_loggers(self.loggers):
             figure = result.grid()
+            figure.set_dpi(100)  # a board shows small pictures, and drawing is what logging costs
             for logger in loggers:
                 _log(logger, number, self._scalars(number), figure)
         return path
