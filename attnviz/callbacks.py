@@ -17,6 +17,8 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnviz.analyses.history import HistoryStudy
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError
@@ -211,8 +213,9 @@ def _log(logger: Any, step: int, values: Mapping[str, float], figure: Figure) ->
     elif hasattr(logger, "log_metrics"):
         logger.log_metrics(dict(values), step=step)
     else:  # the run counts its steps in its own way, and says when one is complete
-        image = getattr(sys.modules.get("wandb"), "Image", lambda figure: figure)
-        logger.log({**values, "attention/step": step, PICTURE: image(figure)}, commit=False)
+        image = getattr(sys.modules.get("wandb"), "Image", lambda picture: picture)
+        picture = image(_pixels(figure))
+        logger.log({**values, "attention/step": step, PICTURE: picture}, commit=False)
     writer = inner or logger
     if hasattr(writer, "add_figure"):
         writer.add_figure(PICTURE, figure, step)
@@ -220,7 +223,13 @@ def _log(logger: Any, step: int, values: Mapping[str, float], figure: Figure) ->
         run = [logger.run_id] if inner else []
         writer.log_figure(*run, figure, f"{PICTURE}-{step:08d}.png")
     elif hasattr(logger, "log_image"):
-        logger.log_image(PICTURE, [figure], step)
+        logger.log_image(PICTURE, [_pixels(figure)], step)
+
+
+def _pixels(figure: Any) -> Any:
+    """What Weights & Biases takes, which knows matplotlib's own figures alone by their class."""
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())
 
 
 class _Callback:

@@ -283,7 +283,7 @@ def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path: Path) -> No
     assert writer.figures["attention/heads"][0]._repr_png_()[:4] == b"\x89PNG"
     (first, _), (second, commit) = wandb.logged
     assert (second[NAME], second["attention/step"], commit) == (drift, 2, False)
-    assert "attention/heads" in second
+    assert second["attention/heads"].shape[2] == 4  # pixels, which its pictures are made of
     assert NAME not in first  # there was nothing to drift from
     assert not any(math.isnan(one) for one in list(first.values()) if isinstance(one, float))
     assert [step for _, step in mlflow.metrics] == [0, 2]
@@ -293,6 +293,20 @@ def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path: Path) -> No
     assert lightning[0].experiment.figures["attention/heads"][1] == 2
     assert client.files[0] == ("a", "attention/heads-00000000.png")
     assert lightning[2].images == [("attention/heads", 0), ("attention/heads", 2)]
+
+
+@pytest.mark.slow
+def test_weights_and_biases_itself_takes_what_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with wandb.init(mode="offline", dir=tmp_path) as logged:
+        recorder = Recorder(Small(), PROBE, tmp_path / "samples", every=1)
+        for step in range(2):
+            recorder.step(step)
+            logged.log({"loss": 1.0}, step=step)
+    assert len([*tmp_path.glob("wandb/offline-*/files/media/images/attention/*.png")]) == 2
 
 
 def test_names_are_of_characters_that_mlflow_allows(tmp_path: Path) -> None:
