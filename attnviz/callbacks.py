@@ -215,6 +215,8 @@ def _log(logger: Any, step: int, values: Mapping[str, float], figure: Figure) ->
     else:  # the run counts its steps in its own way, and says when one is complete
         image = getattr(sys.modules.get("wandb"), "Image", lambda picture: picture)
         picture = image(_pixels(figure))
+        if hasattr(logger, "define_metric"):
+            logger.define_metric("attention/*", step_metric="attention/step")
         logger.log({**values, "attention/step": step, PICTURE: picture}, commit=False)
     writer = inner or logger
     if hasattr(writer, "add_figure"):

@@ -302,8 +302,8 @@ def test_weights_and_biases_itself_takes_what_is_logged(
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
     with wandb.init(mode="offline", dir=tmp_path) as logged:
-        recorder = Recorder(Small(), PROBE, tmp_path / "samples", every=1)
-        for step in range(2):
+        recorder = Recorder(Small(), PROBE, tmp_path / "samples", every=2)
+        for step in range(4):
             recorder.step(step)
             logged.log({"loss": 1.0}, step=step)
     assert len([*tmp_path.glob("wandb/offline-*/files/media/images/attention/*.png")]) == 2
