@@ -44,6 +44,7 @@ def ablate(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     causal: bool = False,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
@@ -80,6 +81,7 @@ def ablate(
         grid: All heads coloured by effect, with --each heads: a picture.
         words: Text coloured by effect, with --each tokens: a picture.
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         causal: Hide every later token.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
@@ -109,6 +111,7 @@ def align(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
     dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
@@ -139,6 +142,7 @@ def align(
         against: A decoder row stands for the token it has read (input) or predicts (output).
         score: Lines of correct links (0-0 sure, 1?1 possible): score every layer and head.
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -171,6 +175,7 @@ def attend(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     mechanism: str | None = None,
     weights: Path | None | str = None,
     causal: bool = False,
@@ -222,6 +227,7 @@ def attend(
 
     Options:
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         causal: Hide every later token.
@@ -266,6 +272,7 @@ def attend_many(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     mechanism: str | None = None,
     weights: Path | None | str = None,
     causal: bool = False,
@@ -305,6 +312,7 @@ def attend_many(
 
     Options:
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         causal: Hide every later token.
@@ -348,6 +356,8 @@ def compare(
     model_b: str | None = None,
     revision_a: str | None = None,
     revision_b: str | None = None,
+    adapter_a: str | None = None,
+    adapter_b: str | None = None,
     layer_a: str | None = None,
     layer_b: str | None = None,
     head_a: str | None = None,
@@ -357,6 +367,7 @@ def compare(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     mechanism: str | None = None,
     causal: bool = False,
     size: int = 64,
@@ -396,6 +407,8 @@ def compare(
         model_b: Model of B, instead of --model.
         revision_a: Revision of A's model.
         revision_b: Revision of B's model.
+        adapter_a: Adapter of A's model.
+        adapter_b: Adapter of B's model.
         layer_a: Layers of A, instead of --layer.
         layer_b: Layers of B, instead of --layer.
         head_a: Heads of A, instead of --head.
@@ -403,6 +416,7 @@ def compare(
         top: Heads and links to name.
         fail_above: Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         causal: Hide every later token.
         size: Features of an own layer.
@@ -450,6 +464,7 @@ def corpus(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     mechanism: str | None = None,
     causal: bool = False,
     size: int = 64,
@@ -494,6 +509,7 @@ def corpus(
         overview: Every head's positions, classes and measures as a picture: .png, .svg or .pdf.
         prune_curve: Loss while heads are switched off one after another, with --effect: a picture.
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         causal: Hide every later token.
         size: Features of an own layer.
@@ -543,6 +559,7 @@ def heads(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     mechanism: str | None = None,
     weights: Path | None | str = None,
     causal: bool = False,
@@ -589,6 +606,7 @@ def heads(
         overview: Roles and measures of all heads as a picture: .png, .svg or .pdf.
         scatter: Heads in a plane, near where they look alike, as a picture.
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         causal: Hide every later token.
@@ -662,6 +680,7 @@ def image(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
     dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
@@ -692,6 +711,7 @@ def image(
         lens: What to make of the weights first: raw, rollout, flow, gradient, effect or norm.
         overlay: One head, or the mean over a layer's heads, over the picture: .png, .svg, .pdf.
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -722,6 +742,7 @@ def lenses(
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
+    adapter: str | None = None,
     causal: bool = False,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
@@ -748,6 +769,7 @@ def lenses(
         input: Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.
         seed: Seed of the random scores.
         model: Model of transformers, its name or folder, or 'pocket'.
+        adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         causal: Hide every later token.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).

@@ -292,9 +292,14 @@ class Provenance:
     @property
     def title(self) -> str:
         """The model as a title names it: a folder by its own name, and whether it is untrained."""
-        is_path = self.model.startswith((".", "/", "~")) or self.model.count("/") > 1
-        name = self.model.rstrip("/").rpartition("/")[2] if is_path else self.model
+        adapter = self.settings.get("adapter")
+        name = " + ".join(map(_short, [self.model, *([str(adapter)] if adapter else [])]))
         return name + (" (untrained)" if self.trained is False else "")
+
+
+def _short(model: str) -> str:
+    is_path = model.startswith((".", "/", "~")) or model.count("/") > 1
+    return model.rstrip("/").rpartition("/")[2] if is_path else model
 
 
 def typed_facts(provenance: Provenance) -> dict[str, Any]:

@@ -102,6 +102,11 @@ class Origin:
     """Where attention comes from."""
 
     model: str | None = opt("model", "--model -m ID_OR_FOLDER", "Hugging Face model, or 'pocket'.")
+    adapter: str | None = opt(
+        "model",
+        "--adapter ID_OR_FOLDER",
+        "Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.",
+    )
     mechanism: str | None = opt(
         "mechanism",
         "--mechanism NAME",

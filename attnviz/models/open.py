@@ -12,7 +12,7 @@ from attnviz.core.registry import Command
 from attnviz.models import Source
 
 POCKET = "pocket"
-LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map")
+LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
 """What of an origin says how a model is loaded."""
 
 
@@ -36,9 +36,8 @@ def check_origin(origin: Origin, command: Command) -> None:
             seeds_inputs = name == "seed" and origin.weights is not None
             if getattr(origin, name) != getattr(usual, name) and not seeds_inputs:
                 raise UsageError(f"--{name} is for own layers: add --mechanism NAME")
-    if origin.device_map and origin.model in (None, POCKET):
-        raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
-    if (origin.generate or origin.chat) and origin.model in (None, POCKET):
+    _check_loading(origin, named)
+    if (origin.generate or origin.chat) and is_shipped(origin):
         option = "--generate" if origin.generate else "--chat"
         raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
     if origin.keep_qk and (origin.weights is not None or command == "co"):
@@ -51,11 +50,32 @@ def check_origin(origin: Origin, command: Command) -> None:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
 
 
+def _check_loading(origin: Origin, named: list[str]) -> None:
+    if origin.adapter is not None and (origin.model == POCKET or named not in ([], ["--model"])):
+        raise UsageError("--adapter changes a Hugging Face model: --model ID_OR_FOLDER")
+    if origin.device_map and is_shipped(origin):
+        raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
+
+
+def is_shipped(origin: Origin) -> bool:
+    """True where the model that came with attnviz answers, if a model does."""
+    return origin.model == POCKET or (origin.model is None and origin.adapter is None)
+
+
+def name_of(origin: Origin) -> str:
+    """The Hugging Face model, if need be by the adapter that is for it."""
+    if origin.model is not None:
+        return origin.model
+    from attnviz.models.hugging_face.load.adapters import base_of
+
+    return base_of(str(origin.adapter))
+
+
 def _check_extent(origin: Origin, command: Command) -> None:
     parts = {"--rows": origin.rows, "--window": origin.window}
     asked = {"--max-size": origin.max_size, **parts}
     given = [option for option, value in asked.items() if value is not None]
-    if given and origin.model in (None, POCKET):
+    if given and is_shipped(origin):
         raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER")
     if None not in parts.values():
         raise UsageError("--rows and --window contradict each other: give one")
@@ -93,7 +113,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         from attnviz.models.own import OwnLayer
 
         return OwnLayer(origin, command)
-    if origin.model is None or origin.model == POCKET:
+    if is_shipped(origin):
         from attnviz.models.pocket import load_pocket
 
         return load_pocket(
@@ -108,7 +128,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
 
     terms = (*LOADING, "generate", "chat")
     loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
-    model = load_model(origin.model, **loading, with_head=with_head)
+    model = load_model(name_of(origin), **loading, with_head=with_head)
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )

@@ -74,6 +74,8 @@ def compare(
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
     revision_a: str | None = opt(ORIGIN, "--revision-a NAME", "Revision of A's model."),
     revision_b: str | None = opt(ORIGIN, "--revision-b NAME", "Revision of B's model."),
+    adapter_a: str | None = opt(ORIGIN, "--adapter-a ID_OR_FOLDER", "Adapter of A's model."),
+    adapter_b: str | None = opt(ORIGIN, "--adapter-b ID_OR_FOLDER", "Adapter of B's model."),
     layer_a: str | None = opt(CHOICE, "--layer-a WHICH", "Layers of A, instead of --layer."),
     layer_b: str | None = opt(CHOICE, "--layer-b WHICH", "Layers of B, instead of --layer."),
     head_a: str | None = opt(CHOICE, "--head-a WHICH", "Heads of A, instead of --head."),
@@ -99,15 +101,17 @@ def compare(
     attnviz compare before.npz after.npz --heatmap change.png
     """
 
-    def side(text: str, model: str | None, revision: str | None, *which: str | None) -> Side:
-        shared, part, (layer, head) = options.origin, options.choice, which
-        origin = replace(shared, model=model or shared.model, revision=revision or shared.revision)
+    def side(text: str, own: dict[str, str | None], layer: str | None, head: str | None) -> Side:
+        shared, part = options.origin, options.choice
+        origin = replace(shared, **{name: one for name, one in own.items() if one is not None})
         choice = replace(part, layer=layer or part.layer, head=head or part.head)
         return Side(text, origin, choice)
 
+    of_a = {"model": model_a, "revision": revision_a, "adapter": adapter_a}
+    of_b = {"model": model_b, "revision": revision_b, "adapter": adapter_b}
     sides = (
-        side(a, model_a, revision_a, layer_a, head_a),
-        side(a if b is None else b, model_b, revision_b, layer_b, head_b),
+        side(a, of_a, layer_a, head_a),
+        side(a if b is None else b, of_b, layer_b, head_b),
     )
     check_sides(sides)
     saved = _saved_effects(sides, options)

@@ -37,7 +37,7 @@ from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import apply_lens, ask_source
-from attnviz.models.open import LOADING
+from attnviz.models.open import LOADING, is_shipped, name_of
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.texts import check_text
 
@@ -118,7 +118,7 @@ def image(
         picture = Picture(read_picture(path), size, patch, lens)
         terms = {name: getattr(options.origin, name) for name in LOADING}
         load = load_vision_model if text is None else load_picture_text_model
-        source: Source = load(str(options.origin.model), **terms)
+        source: Source = load(name_of(options.origin), **terms)
         query = Query(text or "", kind="picture", picture=picture)
         attention = look_through(source, query, options.choice, patch)
         settings = {**attention.provenance.settings, "picture": path.name}
@@ -158,7 +158,7 @@ def check_request(
 ) -> None:
     """Find out before a model loads whether everything can be done."""
     output, origin, lens = options.output, options.origin, options.choice.lens
-    if origin.model is None or origin.model == "pocket":
+    if is_shipped(origin):
         raise UsageError("'attnviz image' needs a vision model: --model ID_OR_FOLDER")
     check_choice(options.choice)
     if patch is not None and patch != ALL:

@@ -107,9 +107,16 @@ def _projection_of(module: Any, inputs: Any, joined: Tensor) -> Tensor | None:
     import torch
     from transformers.pytorch_utils import Conv1D
 
-    if not isinstance(module, torch.nn.Linear | Conv1D) or not isinstance(inputs, torch.Tensor):
+    adapted = hasattr(module, "base_layer")  # by peft, whose own weights are added to it
+    linear = adapted or isinstance(module, torch.nn.Linear | Conv1D)
+    if not linear or not isinstance(inputs, torch.Tensor):
         return None
     if inputs.shape != joined.shape or not torch.equal(inputs, joined):
         return None
+    if adapted:
+        with torch.no_grad():
+            ones = torch.eye(inputs.shape[-1], dtype=inputs.dtype, device=inputs.device)
+            mapped: Tensor = module(ones[None]) - module(torch.zeros_like(ones)[None])
+        return mapped[0]
     weight: Tensor = module.weight.detach()
     return weight.T if isinstance(module, torch.nn.Linear) else weight

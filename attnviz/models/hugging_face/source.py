@@ -159,6 +159,7 @@ def load_model(
     allow_pickle: bool = False,
     allow_code: bool = False,
     device_map: str | None = None,
+    adapter: str | None = None,
     generate: int | None = None,
     chat: bool = False,
     with_head: bool = False,
@@ -170,7 +171,7 @@ def load_model(
             return writer_class(config, name)
         return model_class(config, with_head=with_head)
 
-    options = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map)
+    options = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map, adapter)
     load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=allow_code)
     parts = load_parts(name, options, load_reader, kind_of)
     model, provenance = parts.model, parts.provenance

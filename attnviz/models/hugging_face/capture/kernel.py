@@ -162,6 +162,20 @@ def match_stream(stream: str, wanted: Collection[str]) -> str | None:
 _COPIES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
+INSIDE = re.compile(r"\.(base_layer|original_module)(?=\.)")
+"""What peft calls a layer inside the one that it puts in its place."""
+
+
+def adapted_parts(model: Any) -> dict[str, Any]:
+    """The layers that peft has put in place of the model's own, by name."""
+    found = dict[str, Any]()
+    for name, part in model.named_modules():
+        inside = any(name.startswith(f"{outer}.") for outer in found)
+        if not inside and (hasattr(part, "base_layer") or hasattr(part, "original_module")):
+            found[name] = part
+    return found
+
+
 def eager_copy(model: Any) -> Any:
     """The model itself where it runs eagerly, else another around the same weights that does.
 
@@ -178,7 +192,11 @@ def eager_copy(model: Any) -> Any:
         config = deepcopy(model.config)
         with no_init_weights():
             copy = type(model)._from_config(config, attn_implementation="eager", dtype=model.dtype)
-        copy.load_state_dict(model.state_dict(), assign=True)
+        plain = {INSIDE.sub("", name): one for name, one in model.state_dict().items()}
+        plain = {name: plain[name] for name in copy.state_dict().keys() & plain.keys()}
+        copy.load_state_dict(plain, assign=True)
+        for name, part in adapted_parts(model).items():
+            copy.set_submodule(name, part)
         _COPIES[model] = copy.to(model.device).eval()
     return _COPIES[model]
 

@@ -73,7 +73,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     try:
         for file in files:
             _check_file(file)
-        headers = [] if pickled else [_read_header(file) for file in files]
+        headers = [] if pickled else [read_header(file) for file in files]
     except OSError as error:
         raise ModelError(f"the weights in '{folder}' cannot be read: {error.strerror}") from error
     tensors = [tensor for header in headers for tensor in header.values()]
@@ -132,7 +132,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(
             f"'{folder}' is not a model's folder, it has no config.json: {hint(folder)}"
         )
-    config = _read_json(path)
+    config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")
     named = config.get("architectures") or []
@@ -147,7 +147,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def hint(folder: Path) -> str:
     """What to do about a folder that is not a model's."""
     if (folder / "adapter_config.json").is_file():
-        return "it holds an adapter only; merge it into its model and load that"
+        return f"it holds an adapter only: --adapter {folder}"
     deeper = sorted(path.parent for path in folder.glob("*/config.json"))
     return f"did you mean '{deeper[0]}'?" if deeper else contents(folder)
 
@@ -159,7 +159,8 @@ def contents(folder: Path) -> str:
     return listed if names else "it is empty"
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """A small JSON file of a model."""
     deep = f"'{path}' is nested deeper than {DEEPEST_JSON} levels: it is no model's"
     try:
         if (size := path.stat().st_size) > LONGEST_JSON:
@@ -186,7 +187,7 @@ def _read_json(path: Path) -> Any:
 
 def shards(index: Path) -> list[Path]:
     """The files that an index names, which must lie in its folder."""
-    found = _read_json(index)
+    found = read_json(index)
     weight_map = found.get("weight_map") if isinstance(found, dict) else None
     named = weight_map.values() if isinstance(weight_map, dict) else []
     if not all(isinstance(name, str) for name in named):
@@ -229,7 +230,7 @@ def _check_file(file: Path) -> None:
         raise ModelError(f"'{file}' is a Git LFS pointer, not the weights: run 'git lfs pull'")
 
 
-def _read_header(file: Path) -> dict[str, dict[str, Any]]:
+def read_header(file: Path) -> dict[str, dict[str, Any]]:
     """The dtype and shape of every tensor in a safetensors file, by name."""
     size = file.stat().st_size
     with file.open("rb") as stream:

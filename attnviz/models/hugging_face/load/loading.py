@@ -15,6 +15,7 @@ from typing import Any
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean
 from attnviz.core.options import Given
+from attnviz.models.hugging_face.load.adapters import find_adapter, merged
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
 from attnviz.models.hugging_face.load.devices import (
     BYTES,
@@ -43,6 +44,7 @@ class LoadOptions:
     allow_pickle: bool = False  # whether weights may come from a pickle, which can hide code
     allow_code: bool = False  # whether Python code that comes with the model may run
     device_map: str | None = None  # how accelerate spreads a model over devices
+    adapter: str | None = None  # a folder or hub id of what is merged into the weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +72,9 @@ def load_parts(
     if isinstance(name, Given):
         return given_parts(*name.things)
     check_device_map(options.device_map, options.device)
+    adapter = None
+    if options.adapter is not None:
+        adapter = find_adapter(options.adapter, allow_pickle=options.allow_pickle)
     folder = locate(name, options.revision, allow_code=options.allow_code)
     checkpoint = check_folder(folder, allow_pickle=options.allow_pickle)
     with quick_imports():
@@ -109,6 +114,10 @@ def load_parts(
         "stored_as": ", ".join(checkpoint.dtypes) or None,
     }
     notes = []
+    if adapter is not None:
+        with quiet():
+            model, notes = merged(model, adapter)
+        stored["adapter"] = display_name(adapter.name, {})
     if left_over := left_over_layers(report, model):
         notes.append(
             f"the checkpoint holds {left_over} weights of layers that its configuration leaves out"

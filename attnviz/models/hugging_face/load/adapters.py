@@ -1,0 +1,124 @@
+"""An adapter (LoRA and its like) merged into the model that it was trained for, by peft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnviz.core.errors import ModelError
+from attnviz.models.hugging_face.load.checkpoint import read_header, read_json
+from attnviz.models.hugging_face.load.errors import foreign
+from attnviz.models.hugging_face.load.locate import locate
+
+CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
+PREFIX = "base_model.model."
+"""What peft puts before the names of a model's own weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter's files, complete.
+
+    Attributes:
+        name: as it was asked for.
+        base: the model that it was trained for, as its configuration names it; may be "".
+    """
+
+    name: str
+    folder: Path
+    base: str
+
+
+def find_adapter(name: str, *, allow_pickle: bool = False) -> Adapter:
+    """The adapter in a folder, or of a hub id; only its small files are read.
+
+    Raises:
+        ModelError: there is none, it is incomplete, or its weights are a pickle.
+    """
+    folder = locate(name)
+    if not (folder / CONFIG).is_file():
+        raise ModelError(f"'{name}' is no adapter: it has no {CONFIG}")
+    config = read_json(folder / CONFIG)
+    if (folder / WEIGHTS).is_file():
+        read_header(folder / WEIGHTS)
+    elif not (folder / PICKLED).is_file():
+        raise ModelError(f"'{name}' holds an adapter's configuration but no {WEIGHTS}")
+    elif not allow_pickle:
+        raise ModelError(
+            f"'{name}' holds its weights as a pickle ('{PICKLED}'), which can hide code: give "
+            "--allow-pickle if you trust it, or use an adapter with safetensors"
+        )
+    base = config.get("base_model_name_or_path") if isinstance(config, dict) else None
+    return Adapter(name, folder, base if isinstance(base, str) else "")
+
+
+def base_of(adapter: str) -> str:
+    """The model that an adapter names as its own.
+
+    Raises:
+        ModelError: it names none.
+    """
+    if base := find_adapter(adapter, allow_pickle=True).base:
+        return base
+    raise ModelError(f"'{adapter}' does not say which model it is for: give --model ID_OR_FOLDER")
+
+
+def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
+    """The model with the adapter in its weights, and what a reader must know of it.
+
+    Raises:
+        ModelError: the adapter is not for this model, or cannot be merged.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise ModelError(
+            "--adapter needs the package peft: pip install 'attnviz[adapters]'"
+        ) from error
+    with foreign(f"the adapter '{adapter.name}' cannot be loaded"):
+        config = peft.PeftConfig.from_pretrained(str(adapter.folder))
+        weights = peft.load_peft_weights(str(adapter.folder), device="cpu")
+    if config.is_prompt_learning:
+        raise ModelError(
+            f"'{adapter.name}' learns a prompt ({config.peft_type.value}), whose tokens no text "
+            "has: adapters that change weights (LoRA and its like) are read"
+        )
+    modules = {name for name, _ in model.named_modules() if "." in name}
+    weights = {name.removeprefix(PREFIX): one for name, one in weights.items()}
+    named = _in_words_of(model, weights, modules)
+    found = {name: _module_of(name, modules) for name in named}
+    if isinstance(config.target_modules, str):  # a pattern, perhaps of the whole model's names
+        config.target_modules = sorted(set(filter(None, found.values())))
+    # Heads that are not there, as where a classifier was trained and attention is wanted.
+    heads = sorted({name.split(".")[0] for name, module in found.items() if module is None})
+    config.modules_to_save, config.inference_mode = None, True
+    given = {PREFIX + name: named[name] for name, module in found.items() if module}
+    with foreign(f"the adapter '{adapter.name}' does not fit the model"):
+        whole = peft.PeftModel(model, config)
+        own = peft.get_peft_model_state_dict(whole, save_embedding_layers=False)
+    if odd := sorted(given.keys() ^ own.keys()):
+        raise ModelError(
+            f"the adapter '{adapter.name}' does not fit the model: {len(odd)} weights are only on "
+            f"one side ({odd[0].removeprefix(PREFIX)})"
+        )
+    with foreign(f"the adapter '{adapter.name}' does not fit the model"):
+        peft.set_peft_model_state_dict(whole, given)
+        whole = whole.merge_and_unload(safe_merge=True)
+    left_out = f"the adapter also trained {', '.join(heads)}, which is left out"
+    return whole.eval(), [left_out] * bool(heads)
+
+
+def _in_words_of(model: Any, weights: dict[str, Any], modules: set[str]) -> dict[str, Any]:
+    """Weights by their names in this model, which may be the body of the one that was trained."""
+    body = f"{model.base_model_prefix}."
+    ways = weights, {n.removeprefix(body): x for n, x in weights.items()}, {}
+    ways[2].update({body + name: x for name, x in weights.items()})
+    return max(ways, key=lambda way: sum(_module_of(name, modules) is not None for name in way))
+
+
+def _module_of(weight: str, modules: set[str]) -> str | None:
+    """The module of the model that a weight of an adapter changes."""
+    parts = weight.split(".")
+    names = (".".join(parts[:length]) for length in range(len(parts) - 1, 1, -1))
+    return next((name for name in names if name in modules), None)
