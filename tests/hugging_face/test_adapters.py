@@ -127,7 +127,7 @@ def test_what_cannot_be_merged_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--adapter changes a Hugging Face model"):
         attnviz.attend(TEXT, adapter=str(adapter), model="pocket")
     (adapter / "adapter_model.safetensors").write_bytes(b"not tensors")
-    with pytest.raises(ModelError, match="is not a complete safetensors file|is damaged"):
+    with pytest.raises(ModelError, match=r"is not a complete safetensors file|is damaged"):
         attnviz.attend(TEXT, model=str(base), adapter=str(adapter))
     (adapter / "adapter_model.safetensors").unlink()
     with pytest.raises(ModelError, match="holds an adapter's configuration but no"):

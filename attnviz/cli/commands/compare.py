@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -101,7 +101,7 @@ def compare(
     attnviz compare before.npz after.npz --heatmap change.png
     """
 
-    def side(text: str, own: dict[str, str | None], layer: str | None, head: str | None) -> Side:
+    def side(text: str, own: dict[str, Any], layer: str | None, head: str | None) -> Side:
         shared, part = options.origin, options.choice
         origin = replace(shared, **{name: one for name, one in own.items() if one is not None})
         choice = replace(part, layer=layer or part.layer, head=head or part.head)

@@ -112,8 +112,11 @@ def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
 def _in_words_of(model: Any, weights: dict[str, Any], modules: set[str]) -> dict[str, Any]:
     """Weights by their names in this model, which may be the body of the one that was trained."""
     body = f"{model.base_model_prefix}."
-    ways = weights, {n.removeprefix(body): x for n, x in weights.items()}, {}
-    ways[2].update({body + name: x for name, x in weights.items()})
+    ways = (
+        weights,
+        {name.removeprefix(body): one for name, one in weights.items()},
+        {body + name: one for name, one in weights.items()},
+    )
     return max(ways, key=lambda way: sum(_module_of(name, modules) is not None for name in way))
 
 

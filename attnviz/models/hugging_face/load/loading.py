@@ -113,7 +113,7 @@ def load_parts(
         "revision": folder.name if folder.parent.name == "snapshots" else None,
         "stored_as": ", ".join(checkpoint.dtypes) or None,
     }
-    notes = []
+    notes = list[str]()
     if adapter is not None:
         with quiet():
             model, notes = merged(model, adapter)
