@@ -178,6 +178,7 @@ def attend(
     adapter: str | None = None,
     mechanism: str | None = None,
     weights: Path | None | str = None,
+    qk: Path | None | str = None,
     causal: bool = False,
     size: int = 64,
     heads: int = 4,
@@ -230,6 +231,7 @@ def attend(
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
+        qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
         size: Features of an own layer.
         heads: Heads of an own layer.
@@ -275,6 +277,7 @@ def attend_many(
     adapter: str | None = None,
     mechanism: str | None = None,
     weights: Path | None | str = None,
+    qk: Path | None | str = None,
     causal: bool = False,
     size: int = 64,
     heads: int = 4,
@@ -315,6 +318,7 @@ def attend_many(
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
+        qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
         size: Features of an own layer.
         heads: Heads of an own layer.
@@ -562,6 +566,7 @@ def heads(
     adapter: str | None = None,
     mechanism: str | None = None,
     weights: Path | None | str = None,
+    qk: Path | None | str = None,
     causal: bool = False,
     size: int = 64,
     heads: int = 4,
@@ -609,6 +614,7 @@ def heads(
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
+        qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
         size: Features of an own layer.
         heads: Heads of an own layer.

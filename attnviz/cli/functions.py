@@ -24,7 +24,7 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in
 from attnviz.core.options import Choice, Given, Origin, names_in
 from attnviz.core.registry import Command
 from attnviz.models.lens import needs_head
-from attnviz.models.open import check_origin
+from attnviz.models.open import brings_tokens, check_origin
 from attnviz.runs.engines import open_engine
 from attnviz.runs.many_texts import AttendChunk, attend_all, kept, opened
 from attnviz.runs.pipeline import Result, as_result, attend_one, check_choice, check_kept
@@ -65,7 +65,7 @@ def _attend(text: str, target: str | None = None, **options: Any) -> Result:
                 f"the {what} is of type {type(given).__name__}: of several, attend_many"
             )
     command, origin, choice = _asked(options, "self" if target is None else "cross")
-    if origin.weights is None:
+    if not brings_tokens(origin):
         check_text(text)
         if target is not None:
             check_text(target, "target")
@@ -253,7 +253,7 @@ def _would_read_stdin(
     values: Mapping[str, Any], parameters: Mapping[str, Any], positional: Sequence[str]
 ) -> bool:
     """Whether the shell would read texts from stdin, since none were given."""
-    files = ("input_file", "weights", "treebank")
+    files = ("input_file", "weights", "qk", "treebank")
     reads = "input_file" in parameters or any(parameters[one].default == "-" for one in positional)
     return reads and all(values.get(one) is None for one in (positional[0], *files))
 

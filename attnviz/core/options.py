@@ -118,6 +118,11 @@ class Origin:
         "--weights FILE",
         "Your own matrices or a saved map: .npz, .safetensors or .json.",
     )
+    qk: Path | None = opt(
+        "weights",
+        "--qk FILE",
+        "Queries and keys that another program dumped: .npz, .safetensors or .json.",
+    )
     causal: bool = opt("causal", "--causal", "Hide every later token.")
     size: int = opt("layer", "--size N", "Features of an own layer.", default=64, min=1)
     heads: int = opt("layer", "--heads N", "Heads of an own layer.", default=4, min=1)

@@ -22,6 +22,7 @@ def check_origin(origin: Origin, command: Command) -> None:
         "--model": origin.model,
         "--mechanism": origin.mechanism,
         "--weights": origin.weights,
+        "--qk": origin.qk,
     }
     named = [option for option, value in origins.items() if value is not None]
     if len(named) > 1:
@@ -59,7 +60,12 @@ def _check_loading(origin: Origin, named: list[str]) -> None:
 
 def is_shipped(origin: Origin) -> bool:
     """True where the model that came with attnviz answers, if a model does."""
-    return origin.model == POCKET or (origin.model is None and origin.adapter is None)
+    return origin.model == POCKET or (origin.model, origin.adapter, origin.qk) == (None,) * 3
+
+
+def brings_tokens(origin: Origin) -> bool:
+    """True of a file that can name the tokens of its weights, so that no text is needed."""
+    return origin.weights is not None or origin.qk is not None
 
 
 def name_of(origin: Origin) -> str:
@@ -76,7 +82,7 @@ def _check_extent(origin: Origin, command: Command) -> None:
     asked = {"--max-size": origin.max_size, **parts}
     given = [option for option, value in asked.items() if value is not None]
     if given and is_shipped(origin):
-        raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER")
+        raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER, or --qk")
     if None not in parts.values():
         raise UsageError("--rows and --window contradict each other: give one")
     for option, part in parts.items():
@@ -109,6 +115,10 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         return OwnCoLayer(origin)
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
+    if origin.qk is not None:
+        from attnviz.models.queries_keys import QueriesAndKeys
+
+        return QueriesAndKeys(origin, origin.qk)
     if origin.mechanism is not None:
         from attnviz.models.own import OwnLayer
 

@@ -137,11 +137,10 @@ def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
 
 def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
     """The arrays of a file by name, and the lists of words in its metadata."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
+    from safetensors import SafetensorError, deserialize
 
     try:
-        tensors: dict[str, Any] = dict(load(data))
+        tensors = {name: _tensor(item) for name, item in deserialize(data)}
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"'{path}' cannot be read as .safetensors: {error}") from error
     # The format keeps text in its header only: its first 8 bytes give the header's length.
@@ -150,6 +149,16 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
     return tensors | {
         name: parse_json(words[name], f"'{name}' in '{path}'") for name in TEXTS if name in words
     }
+
+
+def _tensor(item: Mapping[str, Any]) -> NDArray[Any]:
+    """An array of .safetensors; bfloat16, which numpy does not have, as float32."""
+    kind, shape = item["dtype"], item["shape"]
+    if kind == "BF16":
+        wide = np.frombuffer(item["data"], "<u2").astype("<u4") << 16
+        return wide.view("<f4").reshape(shape)
+    numpy_kind = "?" if kind == "BOOL" else f"<{kind[0].lower()}{int(kind[1:]) // 8}"
+    return np.frombuffer(item["data"], numpy_kind).reshape(shape)
 
 
 def _numbers(value: Any, name: str, path: Path) -> NDArray[np.float64]:

@@ -41,10 +41,11 @@ def cross(
     attnviz cross --input pairs.jsonl -f jsonl | jq .id
     """
     from attnviz.cli.run import run_texts
+    from attnviz.models.open import brings_tokens
     from attnviz.storage.texts import Text
 
     given = [text for text in (source, target) if text is not None]
-    if options.origin.weights is not None and not given and input_file is None:
+    if brings_tokens(options.origin) and not given and input_file is None:
         raise typer.Exit(run_texts("cross", [Text("0", "")], many=False, options=options))
     aligned = options.output.format == "pharaoh" or score is not None
     texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned, **reading(options))

@@ -23,7 +23,7 @@ from attnviz.core.measures import EFFECT
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models import Source
-from attnviz.models.open import check_origin, open_source
+from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.data.heads import measures_json, measures_tsv
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.heads import (
@@ -141,7 +141,7 @@ def heads(
     what = options.origin, options.choice, command, options.many.batch_size
     work = EffectChunk(*what, by) if effect else AttendChunk(*what)
     wants_roles = not similar or overview or scatter
-    repeat = not (no_repeat or cross) and options.origin.weights is None and bool(wants_roles)
+    repeat = not (no_repeat or cross) and not brings_tokens(options.origin) and bool(wants_roles)
     total = partial(count_texts, input_file, command, options) if many else None
     pictures = {"overview": overview, "scatter": scatter}
     with _report(options, pictures, command) as report, open_engine(*sharing(options)) as engine:
@@ -170,7 +170,7 @@ def _texts(
     if cross and len(arguments) > 2:
         raise UsageError("--cross takes one source and one target: give more by --input FILE")
     # A file of weights can bring its own tokens.
-    if options.origin.weights is not None and not arguments and file is None:
+    if brings_tokens(options.origin) and not arguments and file is None:
         return [Text("0", "")], False
     return texts_of(arguments, file, pairs=cross, **reading(options))
 

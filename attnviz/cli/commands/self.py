@@ -36,7 +36,7 @@ def self_command(
     echo "The cat sat" | attnviz self - -f tsv | sort -t$'\t' -k9 -gr | head
     """
     from attnviz.cli.run import run_texts
-    from attnviz.models.open import is_shipped
+    from attnviz.models.open import brings_tokens, is_shipped
     from attnviz.storage.texts import Text, check_text
 
     if pair is not None:
@@ -46,7 +46,7 @@ def self_command(
             raise UsageError("--pair needs a model that reads sentence pairs: --model ID_OR_FOLDER")
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
         raise typer.Exit(run_texts("self", [both], many=False, options=options))
-    if options.origin.weights is not None and not text and input_file is None:
+    if brings_tokens(options.origin) and not text and input_file is None:
         # A file of weights can bring its own tokens.
         raise typer.Exit(run_texts("self", [Text("0", "")], many=False, options=options))
     texts, many = texts_of(text or [], input_file, **reading(options))

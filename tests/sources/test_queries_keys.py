@@ -1,0 +1,170 @@
+"""Queries and keys that another program dumped: the weights are those that it had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import transformers
+
+import attnviz
+from attnviz.core.errors import InputError, UsageError
+from attnviz.models.hugging_face.capture.kernel import watch_kernels
+from tests.invoke import attnviz as shell
+
+BASE: dict[str, Any] = {
+    "vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+    "max_position_embeddings": 64, "attn_implementation": "eager",
+}  # fmt: skip
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("Llama", {}),
+    "gemma2": (
+        "Gemma2",
+        {"sliding_window": 5, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 3,
+         "layer_types": ["sliding_attention"] * 2},
+    ),
+    "gpt-oss": (
+        "GptOss",
+        {"sliding_window": 4, "layer_types": ["sliding_attention"] * 2,
+         "num_local_experts": 2, "num_experts_per_tok": 1},
+    ),
+}  # fmt: skip
+
+
+def dumped(family: str) -> tuple[dict[str, Any], Any]:
+    """What a hook of a causal model sees, and the weights that transformers gives out."""
+    name, more = FAMILIES[family]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**BASE, **more)
+    model = getattr(transformers, f"{name}Model")(config).eval()
+    with torch.no_grad():
+        for one in model.parameters():
+            one.normal_(std=0.4)
+        calls = []
+        with watch_kernels(calls.append):
+            found = model(torch.arange(12)[None], output_attentions=True).attentions
+    kept: dict[str, Any] = {
+        "query": torch.stack([call.query[0] for call in calls]),
+        "key": torch.stack([call.key[0] for call in calls]),
+        "scale": torch.tensor(calls[0].options["scaling"]),
+        "causal": torch.tensor(1),
+    }
+    if "sliding_window" in more:
+        kept["window"] = torch.tensor(more["sliding_window"])
+    if family == "gemma2":
+        kept["soft_cap"] = torch.tensor(config.attn_logit_softcapping)
+    if family == "gpt-oss":
+        kept["sinks"] = torch.stack([layer.self_attn.sinks for layer in model.layers]).detach()
+    return kept, torch.cat(found).numpy()
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_are_those_of_the_program_that_dumped(tmp_path: Path, family: str) -> None:
+    kept, weights = dumped(family)
+    path = tmp_path / "dump.safetensors"
+    safetensors.torch.save_file({name: one.contiguous() for name, one in kept.items()}, path)
+    found = attnviz.attend("", qk=path)
+    assert found.main.stream == "causal"
+    np.testing.assert_allclose(found.weights, weights, atol=2e-6)
+
+
+def test_heads_may_stand_side_by_side_and_numbers_may_be_bfloat16(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    query, key = torch.randn(5, 4 * 8).bfloat16(), torch.randn(5, 2 * 8).bfloat16()
+    path = tmp_path / "dump.safetensors"
+    numbers = {"heads": torch.tensor(4), "groups": torch.tensor(2)}
+    safetensors.torch.save_file({"query": query, "key": key, **numbers}, path)
+    found = attnviz.attend("a b c d e", qk=path)
+    query = query.double().view(5, 4, 8).transpose(0, 1)
+    key = key.double().view(5, 2, 8).transpose(0, 1).repeat_interleave(2, 0)
+    wanted = (query @ key.mT / 8**0.5).softmax(-1)
+    np.testing.assert_allclose(found.weights[0], wanted.numpy(), atol=1e-6)
+    assert found.tokens == ("a", "b", "c", "d", "e")
+
+
+def arrays(folder: Path, name: str = "dump.npz", **more: Any) -> Path:
+    rng = np.random.default_rng(0)
+    made = {"query": rng.normal(size=(3, 40, 4)), "key": rng.normal(size=(3, 40, 4))}
+    np.savez(folder / name, **{**made, **more})
+    return folder / name
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_long_dumps_are_pooled_with_exact_links(
+    tmp_path: Path, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = arrays(tmp_path, bias=np.random.default_rng(1).normal(size=(3, 40, 40)))
+    whole = attnviz.attend("", qk=path, causal=causal).weights
+    monkeypatch.setattr("attnviz.models.queries_keys.TILE", 280)  # seven rows at a time
+    pooled = attnviz.attend("", qk=path, causal=causal, max_size=6, top=5)
+    wanted = np.zeros((1, 3, 6, 6))
+    for row in range(40):
+        for column in range(40):
+            size = min(7, 40 - row // 7 * 7)
+            wanted[:, :, row // 7, column // 7] += whole[:, :, row, column] / size
+    np.testing.assert_allclose(pooled.weights, wanted, atol=1e-6)
+    for head in range(3):
+        there = whole[0, head] * (1 - np.eye(40))
+        there[:, 0] *= not causal
+        best = np.sort(there.ravel())[::-1][:5]
+        links = [link for link in pooled.main.links if link.head == str(head)]
+        np.testing.assert_allclose([link.weight for link in links], best, rtol=1e-6)
+        assert all(
+            link.weight == pytest.approx(whole[0, head, link.query_position, link.key_position])
+            for link in links
+        )
+    part = attnviz.attend("", qk=path, causal=causal, rows="10-12").weights
+    np.testing.assert_array_equal(part, whole[:, :, 10:13])
+
+
+def test_queries_that_follow_a_cache_are_the_last_positions(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    key = rng.normal(size=(2, 6, 4))
+    query = rng.normal(size=(2, 6, 4))
+    np.savez(tmp_path / "whole.npz", query=query, key=key, causal=1)
+    np.savez(tmp_path / "last.npz", query=query[:, 4:], key=key, causal=1, tokens=[*"abcdef"])
+    whole, last = (attnviz.attend("", qk=tmp_path / f"{n}.npz") for n in ("whole", "last"))
+    np.testing.assert_array_equal(last.weights, whole.weights[:, :, 4:])
+    assert [token.text for token in last.main.query_tokens] == ["e", "f"]
+    done = shell("cross", "--qk", tmp_path / "last.npz", "-f", "json")
+    assert done.json()["maps"][0]["stream"] == "cross"
+
+
+def test_the_shell_reads_them_and_measures_their_heads(tmp_path: Path) -> None:
+    path = arrays(tmp_path, causal=1)
+    done = shell("self", "--qk", path, "--head", "0", "-f", "json")
+    assert done.json()["provenance"]["settings"]["weights"] == "computed from queries and keys"
+    assert len(shell("heads", "--qk", path, "-f", "tsv").rows) == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"key": np.ones((2, 40, 4))}, "do not meet queries"),
+        ({"key": np.ones((3, 39, 4))}, "do not meet queries"),
+        ({"query": np.ones(4)}, "has the shape .4,., not"),
+        ({"heads": 3}, "cannot be split into 3 heads"),
+        ({"window": 0}, "'window' in .* must be one number above 0"),
+        ({"sinks": np.ones(2)}, "'sinks' .* does not spread to .1, 3."),
+        ({"query": np.full((3, 40, 4), 1e200), "key": np.full((3, 40, 4), 1e200)}, "finite"),
+        ({"tokens": ["a", "b"]}, "has 40 key tokens, and 2 are named: a b"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(tmp_path: Path, more: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        attnviz.attend("", qk=arrays(tmp_path, **more))
+
+
+def test_other_origins_and_missing_arrays_are_refused(tmp_path: Path) -> None:
+    path = arrays(tmp_path)
+    with pytest.raises(UsageError, match="--model and --qk name two origins"):
+        attnviz.attend("", qk=path, model="pocket")
+    np.savez(tmp_path / "other.npz", query=np.ones((1, 2, 2)))
+    with pytest.raises(InputError, match="holds no 'key'; it holds query"):
+        attnviz.attend("", qk=tmp_path / "other.npz")
