@@ -45,8 +45,10 @@ class QueriesAndKeys(OneByOne):
             raise InputError(
                 f"'{path}' holds no '{missing[0]}'; it holds {', '.join(self.found) or 'nothing'}"
             )
-        parts = (part and parse_part(part, "") for part in (origin.rows, origin.window))
-        self.region = Region(origin.max_size, *parts, links=origin.top)
+        rows, window = (
+            None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
+        )
+        self.region = Region(origin.max_size, rows, window, links=origin.top)
         self.numbers = {name: self._number(name) for name in SETTINGS if name in self.found}
         self.query = self._in_heads("query", self.numbers.get("heads"))
         groups = self.numbers.get("groups", self.numbers.get("heads"))

@@ -140,7 +140,8 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        tensors = {name: _tensor(item) for name, item in deserialize(data)}
+        found: Any = deserialize(data)  # type: ignore[no-untyped-call]
+        tensors = {name: _tensor(item) for name, item in found}
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"'{path}' cannot be read as .safetensors: {error}") from error
     # The format keeps text in its header only: its first 8 bytes give the header's length.
