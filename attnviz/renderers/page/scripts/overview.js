@@ -48,7 +48,7 @@ export function createOverview(element, store) {
       buttons.set(name, button);
     }
     effects.replaceChildren(...map.effects.flatMap(({ title, links: listed }) => [
-      make("h3", {}, [title]),
+      make("h2", {}, [title]),
       make("ol", {}, listed.map((link) => make("li", {}, [effectButton(link)]))),
     ]));
   }
@@ -170,7 +170,7 @@ export function createOverview(element, store) {
       button.addEventListener("click", () => point([layer, head, row, column]));
       return make("li", {}, [button]);
     });
-    const heading = make("h3", {}, ["strongest links, one a head"]);
+    const heading = make("h2", {}, ["strongest links, one a head"]);
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
   }
 
