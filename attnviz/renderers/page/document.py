@@ -55,7 +55,9 @@ SCRIPTS = (
     *("lines_painting", "lines", "text", "query_key", "image", "table", "controls", "save"),
     *("keyboard", "caption", "pane", "source", "sentence", "tour", "live", "main"),
 )
-LIVE_SCRIPTS = ("unicode", "tokenize", "network", "backward", "pocket", "worker")
+LIVE_SCRIPTS = (
+    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "worker"),
+)
 """The engine, which runs in a worker beside the page."""
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
