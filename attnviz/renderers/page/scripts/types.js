@@ -111,6 +111,7 @@
  * @property {Piece[]} pieces
  * @property {{written: string, pieces: Piece[], total: number, effect: number} | null} changed
  * @property {string[]} notes
+ * @property {number} [seconds]
  * @typedef {object} Off what is switched off, by the names that the maps have
  * @property {[string, string, string][]} heads stream, layer, head
  * @property {[string, string, string, number, number][]} links and query, key
@@ -122,7 +123,7 @@
  * @property {string} lens
  * @property {Off} off
  * @property {string} [model]
- * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean,
+ * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
  *   stream?: string, values?: number[][]}} Reply
  * @typedef {object} Source where answers come from; older questions are forgotten
