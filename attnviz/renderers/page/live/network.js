@@ -11,8 +11,8 @@
  *   encoder_layers: number, decoder_layers: number}} Sizes */
 /** @typedef {ReturnType<typeof openModel>} Model */
 /** @typedef {Matrix[]} Shares of a layer, for each query (heads, keys) */
-/** @typedef {[string, string, number][]} HeadsOff stream, layer, head */
-/** @typedef {[string, string | null, number | null, number, number][]} LinksOff */
+/** @typedef {[string, string, string | number][]} HeadsOff stream, layer, head */
+/** @typedef {[string, string | null, string | number | null, number, number][]} LinksOff */
 /** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][]}} Off */
 /** @typedef {{kind: string, name: string, x: Matrix, [field: string]: any}[]} Tape what a backward pass needs of each block */
 
@@ -209,7 +209,7 @@ function attend(model, [stream, layer], query, key, value, { first, keys, causal
   const width = size / heads;
   const rows = query.length / size;
   const mixed = new Float64Array(query.length);
-  const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => at[2]));
+  const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => +at[2]));
   const shares = [];
   for (let row = 0; row < rows; row++) {
     const seen = causal ? first + row + 1 : keys;
@@ -253,7 +253,7 @@ function cutsOf(off, stream, layer, query) {
   /** @type {[number | null, number][]} */
   const found = [];
   for (const [own, at, head, row, key] of off.links) {
-    if (own === stream && (at === null || +at === layer) && row === query) found.push([head, key]);
+    if (own === stream && (at === null || +at === layer) && row === query) found.push([head === null ? null : +head, key]);
   }
   for (const [side, position] of off.tokens) {
     if (side === keys && !(queries === keys && position === query)) found.push([null, position]);
