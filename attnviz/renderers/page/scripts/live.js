@@ -144,9 +144,12 @@ export function createLive(fixed, store, off, pane) {
 
   function showTools() {
     const { lens, beside, model } = store.state;
+    if (chosenTools.dataset.shown === [lens, beside, model].join()) return;
+    chosenTools.dataset.shown = [lens, beside, model].join();
     const [lenses, models] = [fixed.lenses ?? ["raw", "rollout", "effect"], fixed.models ?? []];
     const examples = select("example", [["", "choose …"], ...EXAMPLES.map((text) => [text, text])], "", (text) => {
       if (text) store.set({ text, into: "", off: off.withoutPlaces() });
+      /** @type {HTMLSelectElement} */ (chosenTools.querySelector('[data-switch="example"]')).value = "";
     });
     const two = make("button", { type: "button", "aria-pressed": String(beside === "on"), title: "Two sentences (b)" }, ["Two sentences"]);
     two.addEventListener("click", besides);
