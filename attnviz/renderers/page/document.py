@@ -101,12 +101,18 @@ def live_page(title: str, packed: bytes) -> str:
 
     `packed` is what the engine in `live/` reads its weights and its tokenizer from.
     """
-    modules = {name: _read(f"live/{name}.js") for name in LIVE_SCRIPTS}
-    # A worker's messages wait for its script only, not for what that awaits: one function a module
-    # is done before the first of them.
-    worker = f"(async () => {{\n{joined(modules)}\n}})();"
-    blobs = {"worker": as_json(worker), "packed": deflated(packed)}
+    blobs = {"worker": as_json(live_worker()), "packed": deflated(packed)}
     return assemble(answering(title, ("raw", "rollout", "effect")), blobs, "live")
+
+
+def live_worker() -> str:
+    """The engine's script, for a worker.
+
+    A worker's messages wait for its script only, not for what that awaits: one function a module is
+    done before the first of them.
+    """
+    modules = {name: _read(f"live/{name}.js") for name in LIVE_SCRIPTS}
+    return f"(async () => {{\n{joined(modules)}\n}})();"
 
 
 def answering(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
