@@ -106,7 +106,7 @@ export function createSentence(pane, store, off) {
     /** @param {Answer | undefined} answer @param {PageDocument} page */
     show(answer, page) {
       failed.textContent = "";
-      element.classList.remove("waiting");
+      element.classList.remove("waiting", "outdated");
       showTokens(page);
       // What it says of an option is for the shell.
       notes.textContent = page.notes.map((note) => note.replace(/: --\w.*$/, "")).join("; ");
@@ -122,7 +122,9 @@ export function createSentence(pane, store, off) {
     },
     /** @param {string} error */
     fail(error) {
-      failed.textContent = error;
+      const before = tokens.firstChild ? ". What is shown is of the sentence before." : "";
+      failed.textContent = error.replace(/\.$/, "") + before;
+      element.classList.toggle("outdated", Boolean(before));
       element.classList.remove("waiting");
     },
     wait: () => element.classList.add("waiting"),
