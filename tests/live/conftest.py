@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.models.pocket.packed import packed, quantised
+from attnviz.models.pocket.packed import packed, parts_of, quantised
 from attnviz.models.pocket.source import Pocket
 from attnviz.renderers.page.document import live_worker
+from tests.renderers.page.conftest import browser as browser
 
 NODE = shutil.which("node")
 NOTHING: dict[str, list[Any]] = {"heads": [], "links": [], "tokens": []}
@@ -98,6 +99,7 @@ def pocket() -> Pocket:
     for name in model.weights:
         weight = np.asarray(model.weights[name])
         if weight.ndim == 2:
-            scales, codes = quantised(weight)
-            model.weights.converted[name] = (scales[:, None] * codes).astype(np.float32)
+            parts = [quantised(part, bits) for part, bits in parts_of(name, weight)]
+            rows = [scales[:, None] * codes for scales, codes in parts]
+            model.weights.converted[name] = np.concatenate(rows).astype(np.float32)
     return model
