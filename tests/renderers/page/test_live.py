@@ -405,4 +405,4 @@ def test_of_what_is_typed_faster_than_it_is_answered_only_the_last_is_answered(
         }"""
     )
     assert len(shown) <= 2
-    assert shown[-1].replace(" ", "").replace("▁", "").endswith("oldhouse29.<eos>")
+    assert shown[-1].replace(" ", "").replace("▁", "").endswith("oldhouse2##9.<eos>")
