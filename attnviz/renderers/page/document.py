@@ -66,7 +66,11 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 Source = Literal["", "live", "serve"]
-REACHES: Mapping[Source, str] = {"": "", "live": "; worker-src blob:", "serve": "; connect-src 'self'"}
+REACHES: Mapping[Source, str] = {
+    "": "",
+    "live": "; worker-src blob:",
+    "serve": "; connect-src 'self'",
+}
 """What a page may reach beside itself, by where its data come from."""
 
 
@@ -115,7 +119,12 @@ def answering(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> 
     """The document of a page whose maps come as answers: what no answer changes."""
     return {
         "title": printable(title),
-        "id": "0", "texts": [], "command": "", "notes": [], "provenance": [], "maps": [],
+        "id": "0",
+        "texts": [],
+        "command": "",
+        "notes": [],
+        "provenance": [],
+        "maps": [],
         "schemes": schemes(),
         "head_colors": head_colors(),
         "lenses": list(lenses),

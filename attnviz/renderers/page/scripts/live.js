@@ -144,9 +144,12 @@ export function createLive(fixed, store, off, pane) {
 
   function showTools() {
     const { lens, beside, model } = store.state;
+    if (chosenTools.dataset.shown === [lens, beside, model].join()) return;
+    chosenTools.dataset.shown = [lens, beside, model].join();
     const [lenses, models] = [fixed.lenses ?? ["raw", "rollout", "effect"], fixed.models ?? []];
     const examples = select("example", [["", "choose …"], ...EXAMPLES.map((text) => [text, text])], "", (text) => {
       if (text) store.set({ text, into: "", off: off.withoutPlaces() });
+      /** @type {HTMLSelectElement} */ (chosenTools.querySelector('[data-switch="example"]')).value = "";
     });
     const two = make("button", { type: "button", "aria-pressed": String(beside === "on"), title: "Two sentences (b)" }, ["Two sentences"]);
     two.addEventListener("click", besides);
@@ -167,7 +170,6 @@ export function createLive(fixed, store, off, pane) {
     undo.disabled = !off.canUndo;
     reset.disabled = !off.any;
     offBar.hidden = !off.any && !off.canUndo;
-    const all = readOff(store.state.off);
     const parts = off.parts();
     const heads = parts.filter((spelt) => spelt.split(":").length === 3);
     const others = parts.filter((spelt) => !heads.includes(spelt));
@@ -179,16 +181,17 @@ export function createLive(fixed, store, off, pane) {
     };
     const grouped = heads.length > NAMED
       ? [item(`${heads.length} heads`, () => off.restore(...heads))]
-      : all.heads.map(([stream, layer, head], place) => item(`${stream} layer ${layer} head ${head}`, () => off.restore(heads[place])));
+      : heads.map((spelt) => item(spellPart(spelt), () => off.restore(spelt)));
     offList.replaceChildren(
       make("li", {}, [off.any ? "Off:" : "Nothing is off."]), ...grouped,
       ...others.map((spelt) => item(spellPart(spelt), () => off.restore(spelt))),
     );
   }
 
-  /** A link or a token, in words. @param {string} spelt */
+  /** A head, a link or a token, in words. @param {string} spelt */
   function spellPart(spelt) {
-    const { links, tokens } = readOff(spelt);
+    const { heads, links, tokens } = readOff(spelt);
+    for (const [stream, layer, head] of heads) return `${stream} layer ${layer} head ${head}`;
     for (const [stream, layer, head, query, key] of links) {
       const map = pages[0]?.maps.find((item) => item.stream === stream);
       const [from, to] = [map?.queries.tokens[query]?.text ?? query, map?.keys.tokens[key]?.text ?? key];
@@ -273,6 +276,7 @@ export function createLive(fixed, store, off, pane) {
     },
     keys,
     showChoice,
+    switchedOff: () => off.parts().map(spellPart),
     get texts() {
       const given = store.state.into.trim();
       return { source: store.state.text, target: given ? store.state.into : answers[0]?.written };

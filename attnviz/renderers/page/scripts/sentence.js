@@ -29,10 +29,11 @@ export function createSentence(pane, store, off) {
   const written = make("p", { class: "running written", role: "group", "aria-label": "Tokens of the translation" });
   const score = make("p", { class: "score" });
   const changed = make("p", { class: "changed" });
+  const notes = make("p", { class: "hint" });
   const failed = make("p", { class: "failed", role: "alert" });
   const spoken = make("p", { class: "unseen", role: "status" });
   const element = make("div", { class: "sentence" }, [
-    make("div", { class: "side" }, [make("label", { for: text.id }, [pane ? "Sentence beside it " : "Sentence ", tongue]), text, tokens]),
+    make("div", { class: "side" }, [make("label", { for: text.id }, [pane ? "Sentence beside it " : "Sentence ", tongue]), text, tokens, notes]),
     make("div", { class: "side" }, [make("label", { for: into.id }, ["Translation ", other]), into, written, score, changed]),
     failed, spoken,
   ]);
@@ -43,7 +44,7 @@ export function createSentence(pane, store, off) {
     const area = make("textarea", { id: name, rows: 1, placeholder: hint, spellcheck: "false", autocomplete: "off" });
     area.value = store.state[name];
     // Positions in words that are no longer there would mean others.
-    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces() }));
+    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces(), row: -1, column: -1 }));
     return area;
   }
 
@@ -105,8 +106,10 @@ export function createSentence(pane, store, off) {
     /** @param {Answer | undefined} answer @param {PageDocument} page */
     show(answer, page) {
       failed.textContent = "";
-      element.classList.remove("waiting");
+      element.classList.remove("waiting", "outdated");
       showTokens(page);
+      // What it says of an option is for the shell.
+      notes.textContent = page.notes.map((note) => note.replace(/: --\w.*$/, "")).join("; ");
       if (!answer) return;
       tongue.textContent = answer.language ? LANGUAGES[answer.language] ?? answer.language : "";
       other.textContent = answer.to ? `${LANGUAGES[answer.to] ?? answer.to}${store.state[intoName].trim() ? ", as given" : ", written by the model"}` : "";
@@ -119,7 +122,9 @@ export function createSentence(pane, store, off) {
     },
     /** @param {string} error */
     fail(error) {
-      failed.textContent = error;
+      const before = tokens.firstChild ? ". What is shown is of the sentence before." : "";
+      failed.textContent = error.replace(/\.$/, "") + before;
+      element.classList.toggle("outdated", Boolean(before));
       element.classList.remove("waiting");
     },
     wait: () => element.classList.add("waiting"),
