@@ -1,6 +1,6 @@
 """The pocket model as bytes that a page carries: weights of few bits, pieces, merges, Unicode.
 
-A weight is a whole number of 9 to 12 bits times the scale of its row, the more bits the more of the
+A weight is a whole number of 10 to 12 bits times the scale of its row, the more bits the more of the
 output hangs on it (measured, part by part); vectors (biases, norms) stay as they are. What Unicode
 says is taken from the tokenizer's own tables where it has any: they are of another version than
 Python's, and than each browser's.
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 FREQUENT = 2000
 """Pieces that merge first, so that they are the most frequent."""
 BITS: tuple[tuple[str, int], ...] = (
-    ("encoder.*.query.*", 9),
-    ("encoder.*.key.*", 9),
-    ("encoder.*", 10),
-    ("decoder.*.self_attention.query.*", 10),
-    ("decoder.*.self_attention.key.*", 10),
-    ("decoder.*", 11),
+    ("encoder.*.query.*", 10),
+    ("encoder.*.key.*", 10),
+    ("*.cross_attention.value.*", 12),
+    ("*.cross_attention.output.*", 12),
+    ("*", 11),
 )
-"""Bits of a weight by its matrix, the first that fits; of the embedding 12 and 9."""
+"""Bits of a weight by its matrix, the first that fits; of the embedding 12 and 10."""
 LAST = 0x110000
 SWAPPED = "\u0334", "\u0315"
 """Marks of the combining classes 1 and 232."""
@@ -77,7 +76,7 @@ def packed(folder: Path = FOLDER) -> bytes:
 def parts_of(name: str, array: NDArray[Any]) -> list[tuple[NDArray[Any], int]]:
     """Rows of a matrix that have as many bits a weight, and how many."""
     if name == "embedding.weight":
-        return [(array[:FREQUENT], 12), (array[FREQUENT:], 9)]
+        return [(array[:FREQUENT], 12), (array[FREQUENT:], 10)]
     return [(array, next(bits for pattern, bits in BITS if fnmatch(name, pattern)))]
 
 
