@@ -1,9 +1,9 @@
 """The pocket model as bytes that a page carries: weights of few bits, pieces, merges, Unicode.
 
-A weight is a whole number of 10 to 12 bits times the scale of its row, the more bits the more of the
-output hangs on it (measured, part by part); vectors (biases, norms) stay as they are. What Unicode
-says is taken from the tokenizer's own tables where it has any: they are of another version than
-Python's, and than each browser's.
+A weight is a whole number of 10 to 12 bits times the scale of its row, the more bits the more of
+the output hangs on it (measured, part by part); vectors (biases, norms) stay as they are. What
+Unicode says is taken from the tokenizer's own tables where it has any: they are of another version
+than Python's, and than each browser's.
 """
 
 from __future__ import annotations
