@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -67,21 +68,16 @@ def packed_model() -> bytes:
     return packed()
 
 
-@pytest.fixture(scope="session")
-def engine(
-    tmp_path_factory: pytest.TempPathFactory, packed_model: bytes, worker_script: str
-) -> Iterator[Engine]:
-    """The engine in node, with the shipped weights."""
-    if NODE is None:
-        pytest.skip("no node on this machine")
-    folder = tmp_path_factory.mktemp("engine")
+@contextmanager
+def started(folder: Path, script: str, data: bytes) -> Iterator[Engine]:
+    """The engine in node, with a packed model, from files that it leaves in a folder."""
     # What the page runs, but that the modules can be looked at.
-    script = worker_script.removesuffix("})();") + "return modules;\n})();"
-    (folder / "worker.js").write_text(script, encoding="utf-8")
-    (folder / "packed").write_bytes(packed_model)
-    command = [NODE, str(Path(__file__).with_name("engine.mjs"))]
+    looked_at = script.removesuffix("})();") + "return modules;\n})();"
+    files = folder / "worker.js", folder / "packed"
+    files[0].write_text(looked_at, encoding="utf-8")
+    files[1].write_bytes(data)
     with subprocess.Popen(
-        [*command, str(folder / "worker.js"), str(folder / "packed")],
+        [str(NODE), str(Path(__file__).with_name("engine.mjs")), *map(str, files)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -90,6 +86,17 @@ def engine(
         yield Engine(process)
         assert process.stdin is not None
         process.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def engine(
+    tmp_path_factory: pytest.TempPathFactory, packed_model: bytes, worker_script: str
+) -> Iterator[Engine]:
+    """The engine in node, with the shipped weights."""
+    if NODE is None:
+        pytest.skip("no node on this machine")
+    with started(tmp_path_factory.mktemp("engine"), worker_script, packed_model) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="session")

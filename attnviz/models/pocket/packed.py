@@ -1,16 +1,16 @@
 """The pocket model as bytes that a page carries: weights of few bits, pieces, merges, Unicode.
 
-A weight is a whole number of 9 to 12 bits times the scale of its row, the more bits the more of the
-output hangs on it (measured, part by part); vectors (biases, norms) stay as they are. What Unicode
-says is taken from the tokenizer's own tables where it has any: they are of another version than
-Python's, and than each browser's.
+A weight is a whole number of 10 to 12 bits times the scale of its row, the more bits the more of
+the output hangs on it (measured, part by part); vectors (biases, norms) stay as they are. What
+Unicode says is taken from the tokenizer's own tables where it has any: they are of another version
+than Python's, and than each browser's.
 """
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 FREQUENT = 2000
 """Pieces that merge first, so that they are the most frequent."""
 BITS: tuple[tuple[str, int], ...] = (
-    ("encoder.*.query.*", 9),
-    ("encoder.*.key.*", 9),
-    ("encoder.*", 10),
-    ("decoder.*.self_attention.query.*", 10),
-    ("decoder.*.self_attention.key.*", 10),
-    ("decoder.*", 11),
+    ("encoder.*.query.*", 10),
+    ("encoder.*.key.*", 10),
+    ("*.cross_attention.value.*", 12),
+    ("*.cross_attention.output.*", 12),
+    ("*", 11),
 )
-"""Bits of a weight by its matrix, the first that fits; of the embedding 12 and 9."""
+"""Bits of a weight by its matrix, the first that fits; of the embedding 12 and 10."""
 LAST = 0x110000
 SWAPPED = "\u0334", "\u0315"
 """Marks of the combining classes 1 and 232."""
@@ -77,7 +76,7 @@ def packed(folder: Path = FOLDER) -> bytes:
 def parts_of(name: str, array: NDArray[Any]) -> list[tuple[NDArray[Any], int]]:
     """Rows of a matrix that have as many bits a weight, and how many."""
     if name == "embedding.weight":
-        return [(array[:FREQUENT], 12), (array[FREQUENT:], 9)]
+        return [(array[:FREQUENT], 12), (array[FREQUENT:], 10)]
     return [(array, next(bits for pattern, bits in BITS if fnmatch(name, pattern)))]
 
 
@@ -117,11 +116,12 @@ def _unicode_facts() -> dict[str, list[int | str]]:
     """
     from tokenizers import normalizers, pre_tokenizers
 
-    categories = [unicodedata.category(chr(point)) for point in range(LAST)]
+    every = [chr(point) for point in range(LAST)]
+    categories = [*map(unicodedata.category, every)]
     known = [
-        chr(point)
-        for point, category in enumerate(categories)
-        if category not in ("Cn", "Co", "Cs") and point != ord("\n")
+        one
+        for one, category in zip(every, categories, strict=True)
+        if category not in ("Cn", "Co", "Cs") and one != "\n"
     ]
     plain = normalizers.NFKD().normalize_str("\n".join(known)).split("\n")
     changed = {old for old, new in zip(known, plain, strict=True) if old != new}
@@ -131,31 +131,31 @@ def _unicode_facts() -> dict[str, list[int | str]]:
     alone = {piece for piece, _ in pieces if len(piece) == 1}
     order = normalizers.NFD().normalize_str
 
-    def combining(one: str) -> int:
-        """The class of a mark; 0 where the tokenizer does not put it in order."""
-        found = unicodedata.combining(one)
-        if found == 0 or one in changed:
-            return found
+    def in_order(one: str) -> bool:
+        """Whether the tokenizer puts a mark in order, as Python does."""
         lower, higher = SWAPPED
-        pair = one + lower if found > 1 else higher + one
-        return found if order(pair) != pair else 0
+        pair = one + lower if unicodedata.combining(one) > 1 else higher + one
+        return one in changed or order(pair) != pair
 
+    classes = [*map(unicodedata.combining, every)]
+    marks = {one for one, found in zip(every, classes, strict=True) if found and in_order(one)}
+    widths = map(unicodedata.east_asian_width, every)
     return {
-        "category": _runs(categories.__getitem__),
-        "wide": _runs(lambda point: int(unicodedata.east_asian_width(chr(point)) in "WF")),
-        "combining": _runs(lambda point: combining(chr(point))),
-        "decomposes": _runs(lambda point: int(chr(point) in changed)),
-        "punctuation": _runs(lambda point: int(chr(point) in alone)),
+        "category": _runs(categories),
+        "wide": _runs(int(width in "WF") for width in widths),
+        "combining": _runs(
+            found if one in marks else 0 for one, found in zip(every, classes, strict=True)
+        ),
+        "decomposes": _runs(int(one in changed) for one in every),
+        "punctuation": _runs(int(one in alone) for one in every),
     }
 
 
-def _runs(value: Callable[[int], Any]) -> list[Any]:
-    def changes() -> Iterator[Any]:
-        before = None
-        for point in range(LAST):
-            now = value(point)
-            if now != before:
-                yield from (point, now)
-                before = now
-
-    return list(changes())
+def _runs(values: Iterable[int | str]) -> list[int | str]:
+    found: list[int | str] = []
+    before: int | str | None = None
+    for point, value in enumerate(values):
+        if value != before:
+            found += (point, value)
+            before = value
+    return found

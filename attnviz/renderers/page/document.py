@@ -37,6 +37,7 @@ from attnviz.renderers.page.data import (
     FINE_LEVELS,
     Patches,
     deflated,
+    dense,
     encode,
     gap,
     head_colors,
@@ -101,7 +102,7 @@ def live_page(title: str, packed: bytes) -> str:
 
     `packed` is what the engine in `live/` reads its weights and its tokenizer from.
     """
-    blobs = {"worker": as_json(live_worker()), "packed": deflated(packed)}
+    blobs = {"worker": as_json(live_worker()), "packed": dense(packed)}
     return assemble(answering(title, ("raw", "rollout", "effect")), blobs, "live")
 
 

@@ -1,6 +1,6 @@
 /** Where a page that answers has its answers from: the model in a worker beside it. */
 
-import { inflated } from "./decode.js";
+import { denseBytes, inflated } from "./decode.js";
 import { part } from "./surface.js";
 
 /** @typedef {import("./types.js").Question} Question */
@@ -45,7 +45,7 @@ export function createWorker() {
   worker.onmessage = ({ data }) => receive(data);
   worker.onerror = (event) => receive({ id: 0, error: event.message || "the model could not be started" });
   busy = 0;
-  inflated(part("packed").textContent ?? "").then((packed) => {
+  inflated(denseBytes(part("packed").textContent ?? "")).then((packed) => {
     worker.postMessage({ kind: "open", packed }, [packed.buffer]);
     busy = -1;
     next();
