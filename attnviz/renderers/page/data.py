@@ -74,6 +74,15 @@ def deflated(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
 
 
+def dense(data: bytes) -> str:
+    """The bytes packed by zlib, in base 85: a sixteenth shorter than in base 64.
+
+    A comma stands for "<", so that no text within a script element means anything.
+    """
+    packed = zlib.compress(data, 6)
+    return base64.b85encode(packed).translate(bytes.maketrans(b"<", b",")).decode("ascii")
+
+
 def _companded(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
     roots = np.sqrt(np.minimum(np.abs(weights) * np.float32(1 / scale), 1)) * np.float32(levels)
     signed = np.rint(np.copysign(roots, weights))

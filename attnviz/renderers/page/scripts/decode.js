@@ -17,12 +17,31 @@ export function bytesOf(text) {
   return bytes;
 }
 
+const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
+
 /**
- * @param {string} text base64 of what zlib packed
+ * @param {string} text base 85, five signs for four bytes
+ * @returns {Uint8Array}
+ */
+export function denseBytes(text) {
+  const values = new Uint8Array(128);
+  Array.from(DIGITS, (digit, value) => (values[digit.charCodeAt(0)] = value));
+  const whole = text.padEnd(Math.ceil(text.length / 5) * 5, "~");
+  const bytes = new DataView(new ArrayBuffer((whole.length / 5) * 4));
+  const digit = (/** @type {number} */ place) => values[whole.charCodeAt(place)];
+  for (let place = 0, at = 0; at < bytes.byteLength; at += 4, place += 5) {
+    const high = (digit(place) * 85 + digit(place + 1)) * 85 + digit(place + 2);
+    bytes.setUint32(at, (high * 85 + digit(place + 3)) * 85 + digit(place + 4));
+  }
+  return new Uint8Array(bytes.buffer, 0, Math.floor((text.length * 4) / 5));
+}
+
+/**
+ * @param {string | Uint8Array} packed what zlib packed, as bytes or in base64
  * @returns {Promise<Uint8Array>}
  */
-export async function inflated(text) {
-  const stream = new Blob([/** @type {any} */ (bytesOf(text))]).stream();
+export async function inflated(packed) {
+  const stream = new Blob([/** @type {any} */ (typeof packed === "string" ? bytesOf(packed) : packed)]).stream();
   const whole = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
   return new Uint8Array(await whole.arrayBuffer());
 }

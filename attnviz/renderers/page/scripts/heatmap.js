@@ -4,7 +4,7 @@ import { theme } from "./colors.js";
 import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
 } from "./grid_geometry.js";
-import { gridImage, paintBars, paintColumnLabel, paintGrid, paintRowLabel } from "./grid_painting.js";
+import { gridImage, paintBars, paintColumnLabel, paintCut, paintGrid, paintRowLabel } from "./grid_painting.js";
 import { clamp } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 
@@ -20,9 +20,10 @@ const HINT =
 /**
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @returns {import("./types.js").View}
  */
-export function createHeatmap(store, readout) {
+export function createHeatmap(store, readout, toggleLink) {
   const base = make("canvas", { "aria-hidden": "true" });
   const over = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "heat map" });
   const element = make("div", { class: "plot" }, [base, over]);
@@ -65,7 +66,7 @@ export function createHeatmap(store, readout) {
     surface.clearRect(0, 0, over.width, over.height);
     paintCrossing(surface, geometry, scene, current(), margins);
     const cell = current();
-    if (cell.row < 0 && cell.column < 0) readout.invite(HINT, scene.shown);
+    if (cell.row < 0 && cell.column < 0) readout.invite(toggleLink ? `${HINT} Alt + click cuts a link.` : HINT, scene.shown);
     else readout.show(scene.shown, cell.row, cell.column);
   };
   const repaintOver = onceAFrame(paintOver);
@@ -115,7 +116,8 @@ export function createHeatmap(store, readout) {
     const { x, y } = at(event);
     const cell = cellAt(geometry, scene.shown, x, y);
     const same = cell.row === scene.state.row && cell.column === scene.state.column;
-    if (held && !held.moved) store.set(same ? NOWHERE : cell);
+    if (held && !held.moved && toggleLink && event.altKey && cell.row >= 0 && cell.column >= 0) toggleLink(cell.row, cell.column);
+    else if (held && !held.moved) store.set(same ? NOWHERE : cell);
     held = null;
   });
   over.addEventListener("pointerleave", () => hover(NOWHERE));
@@ -251,6 +253,9 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   surface.strokeStyle = colors.accent;
   surface.lineWidth = 1;
   const band = [Math.max(cellWidth, 2), Math.max(cellHeight, 2)];
+  scene.cut.forEach(([at, to]) => paintCut(surface, x + (to + 0.5) * cellWidth, y + (at + 0.5) * cellHeight, Math.min(cellWidth, cellHeight) * 0.22));
+  surface.strokeStyle = colors.accent;
+  surface.lineWidth = 1;
   if (row >= 0) surface.strokeRect(left - 2, y + row * cellHeight - 0.5, width + 4, band[1]);
   if (column >= 0) surface.strokeRect(x + column * cellWidth - 0.5, top - 2, band[0], height + 4);
   surface.restore();

@@ -1,0 +1,161 @@
+"""The pocket model as bytes that a page carries: weights of few bits, pieces, merges, Unicode.
+
+A weight is a whole number of 10 to 12 bits times the scale of its row, the more bits the more of
+the output hangs on it (measured, part by part); vectors (biases, norms) stay as they are. What
+Unicode says is taken from the tokenizer's own tables where it has any: they are of another version
+than Python's, and than each browser's.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.models.pocket.card import FOLDER, read_config
+from attnviz.models.pocket.network import StoredWeights
+from attnviz.models.pocket.text import SPECIALS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FREQUENT = 2000
+"""Pieces that merge first, so that they are the most frequent."""
+BITS: tuple[tuple[str, int], ...] = (
+    ("encoder.*.query.*", 10),
+    ("encoder.*.key.*", 10),
+    ("*.cross_attention.value.*", 12),
+    ("*.cross_attention.output.*", 12),
+    ("*", 11),
+)
+"""Bits of a weight by its matrix, the first that fits; of the embedding 12 and 10."""
+LAST = 0x110000
+SWAPPED = "\u0334", "\u0315"
+"""Marks of the combining classes 1 and 232."""
+
+
+def packed(folder: Path = FOLDER) -> bytes:
+    """All that the page's engine reads: a length, facts as JSON, float32 numbers, then weights.
+
+    Numbers begin at a multiple of 4 bytes, in the order of the facts' `tensors`: of a matrix the
+    scale of each row, of a vector itself. The high bytes of all matrices follow, then the planes of
+    their low bits, the lowest first, eight weights to a byte.
+    """
+    weights = StoredWeights(folder / "weights.safetensors")
+    tensors, numbers, high, low = [], [], [], []
+    for name in weights:
+        array = weights.raw(name).astype(np.float32)
+        if array.ndim == 1:
+            tensors.append([name, len(array)])
+            numbers.append(array)
+            continue
+        for part, bits in parts_of(name, array):
+            scales, codes = quantised(part, bits)
+            tensors.append([name, *part.shape, bits])
+            numbers.append(scales)
+            high.append((codes >> (bits - 8)).astype(np.int8).tobytes())
+            planes = (codes.ravel() >> np.arange(bits - 8)[:, None]) & 1
+            low.append(np.packbits(planes.astype(np.uint8), axis=1, bitorder="little").tobytes())
+    config = read_config(folder)
+    facts = {
+        "tensors": tensors,
+        **{name: config[name] for name in ("sizes", "guided", "revision")},
+        **_tokenizer_facts(folder / "tokenizer.json"),
+    }
+    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)
+    floats = np.concatenate(numbers).astype("<f4").tobytes()
+    return b"".join((len(text).to_bytes(4, "little"), text, floats, *high, *low))
+
+
+def parts_of(name: str, array: NDArray[Any]) -> list[tuple[NDArray[Any], int]]:
+    """Rows of a matrix that have as many bits a weight, and how many."""
+    if name == "embedding.weight":
+        return [(array[:FREQUENT], 12), (array[FREQUENT:], 10)]
+    return [(array, next(bits for pattern, bits in BITS if fnmatch(name, pattern)))]
+
+
+def quantised(
+    array: NDArray[np.float32], bits: int
+) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
+    """The scale of each row, (rows,), and whole numbers of so many bits, (rows, columns)."""
+    top = (1 << (bits - 1)) - 1
+    scales = np.abs(array).max(axis=1) / np.float32(top)
+    divisors = np.where(scales > 0, scales, np.float32(1))
+    return scales, np.rint(array / divisors[:, None]).astype(np.int16)
+
+
+def _tokenizer_facts(path: Path) -> dict[str, Any]:
+    """Pieces in the order of their ids, merges as pairs of ids, and what normalises a text.
+
+    The steps themselves (NFKC, a mark before every word, punctuation apart) are written in
+    tokenize.js.
+    """
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    ids = stored["model"]["vocab"]
+    steps = stored["normalizer"]["normalizers"]
+    return {
+        "vocabulary": sorted(ids, key=ids.__getitem__),
+        "merges": [[ids[first], ids[second]] for first, second in stored["model"]["merges"]],
+        "specials": SPECIALS,
+        "replaced": [[step["pattern"]["String"], step["content"]] for step in steps[:-1]],
+        "unicode": _unicode_facts(),
+    }
+
+
+def _unicode_facts() -> dict[str, list[int | str]]:
+    """Runs [first, value, first, value, …] over all code points, by what they tell.
+
+    category: as in Unicode; wide: 1 for wide letters; combining: the class of a mark;
+    decomposes: 1 where NFKD changes it; punctuation: 1 for what stands alone.
+    """
+    from tokenizers import normalizers, pre_tokenizers
+
+    every = [chr(point) for point in range(LAST)]
+    categories = [*map(unicodedata.category, every)]
+    known = [
+        one
+        for one, category in zip(every, categories, strict=True)
+        if category not in ("Cn", "Co", "Cs") and one != "\n"
+    ]
+    plain = normalizers.NFKD().normalize_str("\n".join(known)).split("\n")
+    changed = {old for old, new in zip(known, plain, strict=True) if old != new}
+    # Letters are many and none stands alone, so they are not asked about.
+    signs = "".join(one for one in known if categories[ord(one)] not in ("Lo", "Lu", "Ll"))
+    pieces = pre_tokenizers.Punctuation("isolated").pre_tokenize_str(signs)
+    alone = {piece for piece, _ in pieces if len(piece) == 1}
+    order = normalizers.NFD().normalize_str
+
+    def in_order(one: str) -> bool:
+        """Whether the tokenizer puts a mark in order, as Python does."""
+        lower, higher = SWAPPED
+        pair = one + lower if unicodedata.combining(one) > 1 else higher + one
+        return one in changed or order(pair) != pair
+
+    classes = [*map(unicodedata.combining, every)]
+    marks = {one for one, found in zip(every, classes, strict=True) if found and in_order(one)}
+    widths = map(unicodedata.east_asian_width, every)
+    return {
+        "category": _runs(categories),
+        "wide": _runs(int(width in "WF") for width in widths),
+        "combining": _runs(
+            found if one in marks else 0 for one, found in zip(every, classes, strict=True)
+        ),
+        "decomposes": _runs(int(one in changed) for one in every),
+        "punctuation": _runs(int(one in alone) for one in every),
+    }
+
+
+def _runs(values: Iterable[int | str]) -> list[int | str]:
+    found: list[int | str] = []
+    before: int | str | None = None
+    for point, value in enumerate(values):
+        if value != before:
+            found += (point, value)
+            before = value
+    return found

@@ -1,0 +1,217 @@
+/**
+ * The engine's side of the messages: it answers questions about a sentence and its translation.
+ *
+ * Newer questions make older ones obsolete that wait for the same pane.
+ */
+
+import { effectsOf, rollout, slopesOf } from "./backward.js";
+import { gapOf, pageDocument, sidesOf } from "./maps.js";
+import { NOTHING, openModel } from "./network.js";
+import { createPocket, isNothing } from "./pocket.js";
+
+/** @typedef {import("./network.js").Off} Off */
+/**
+ * @typedef {object} Question
+ * @property {number} id
+ * @property {"attend" | "heads"} kind
+ * @property {number} [pane]
+ * @property {string} source
+ * @property {string | null} target
+ * @property {string} lens
+ * @property {Off} off
+ * @property {string | null} [to]
+ * @property {"all" | number | null} [explain]
+ */
+
+const RAW = "share of a row's attention";
+const scope = /** @type {any} */ (self);
+/** @type {import("./pocket.js").Pocket | null} */
+let pocket = null;
+/** @type {Question[]} */
+let waiting = [];
+let busy = false;
+
+/** @param {MessageEvent} event */
+scope.onmessage = (event) => {
+  const message = event.data;
+  if (message.kind === "open") {
+    answered(0, undefined, () => {
+      pocket = createPocket(openModel(message.packed));
+    });
+  } else {
+    const outdated = (/** @type {Question} */ one) => one.kind === "heads" || (message.kind === "attend" && one.pane === message.pane);
+    for (const { id, pane } of waiting.filter(outdated)) scope.postMessage({ id, pane, dropped: true });
+    waiting = [...waiting.filter((one) => !outdated(one)), message];
+  }
+  if (!busy) work();
+};
+
+/** Lets messages in. */
+const breath = () => new Promise((resolve) => setTimeout(resolve, 0));
+
+async function work() {
+  busy = true;
+  for (await breath(); pocket && waiting.length; await breath()) {
+    const question = /** @type {Question} */ (waiting.shift());
+    const engine = pocket;
+    if (question.kind === "heads") await headEffects(engine, question);
+    else answered(question.id, question.pane, () => attend(engine, question));
+  }
+  busy = false;
+}
+
+/** Runs a step and tells what went wrong. @param {number} id @param {number | undefined} pane @param {() => void} step */
+function answered(id, pane, step) {
+  try {
+    step();
+    return true;
+  } catch (error) {
+    scope.postMessage({ id, pane, error: error instanceof Error ? error.message : String(error) });
+    return false;
+  }
+}
+
+/** @param {import("./pocket.js").Pocket} engine @param {Question} question */
+function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = null, explain = null }) {
+  const started = performance.now();
+  const pair = engine.read(source, target, to);
+  const before = engine.logProbabilities(pair, pair.decoder);
+  let run = pair;
+  let changed = null;
+  if (!isNothing(off)) {
+    const other = engine.changed(pair, off);
+    run = { ...pair, ...other };
+    const after = engine.logProbabilities(pair, other.decoder);
+    changed = {
+      pieces: piecesOf(engine, pair, after),
+      total: sum(after),
+      effect: sum(before) - sum(after),
+    };
+  }
+  const seen = throughLens(engine, pair, run, lens, off, explain ?? "all");
+  const { document, codes } = pageDocument(engine, pair, seen.found, lens === "raw" ? "" : lens, seen);
+  if (changed) {
+    const { written } = engine.write(run.decoder, pair.source.ids.length + 1, pair.language);
+    Object.assign(changed, { written });
+  }
+  const answer = {
+    language: pair.language === "en" ? "fr" : "en",
+    to: pair.language,
+    written: pair.written,
+    pieces: piecesOf(engine, pair, before),
+    changed,
+    seconds: (performance.now() - started) / 1000,
+    notes: pair.notes,
+  };
+  scope.postMessage({ id, pane, document, codes, answer }, Array.from(codes.values(), (one) => one.buffer));
+}
+
+/** @param {number[]} numbers */
+const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
+
+/** @param {import("./pocket.js").Pocket} engine @param {import("./pocket.js").Read} pair @param {number[]} logs */
+function piecesOf(engine, pair, logs) {
+  const { points, tokens } = sidesOf(engine, pair).target;
+  return logs.map((logp, place) => {
+    return { text: tokens[place + 1].text, gap: gapOf(tokens[place], tokens[place + 1], points), logp };
+  });
+}
+
+const STREAMS = /** @type {const} */ (["cross", "encoder", "decoder"]);
+const EXTENSION = "rollout was defined for encoders: its use on cross-attention is an extension";
+
+/**
+ * The maps of a run through a lens, and what a reader must know of them.
+ * @param {import("./pocket.js").Pocket} engine
+ * @param {import("./pocket.js").Read} pair
+ * @param {Pick<import("./pocket.js").Read, "encoded" | "decoder">} run
+ * @param {string} lens
+ * @param {Off} off
+ * @param {"all" | number} explain
+ * @returns {{found: import("./maps.js").Found[], notes: string[], facts: [string, string][]}}
+ */
+function throughLens(engine, pair, run, lens, off, explain) {
+  const { model } = engine;
+  const rows = { encoder: run.encoded.shares, ...run.decoder.shares };
+  const { notes } = pair;
+  const raw = Object.fromEntries(STREAMS.map((stream) => [stream, rows[stream].map((layer) => byHead(layer, model.sizes.heads))]));
+  const [source, target] = [pair.source.ids.length + 1, pair.target.ids.length + 1];
+  if (lens === "rollout") {
+    const rolled = rollout(/** @type {any} */ (raw), source, target);
+    const unit = "share of an input's identity (rollout)";
+    const found = STREAMS.map((stream) => ({ stream, values: rolled[stream], kind: /** @type {const} */ ("share"), unit }));
+    return { found, notes: [...notes, EXTENSION], facts: [["steps", "lens rollout"]] };
+  }
+  if (lens === "effect") {
+    const places = explain === "all" ? pair.target.ids.map((_, place) => place) : [explain - 1];
+    if (!(places[0] in pair.target.ids)) throw new Error(`the target has no piece ${explain}: name one from 1 to ${target - 1}`);
+    /** @type {import("./network.js").Tape} */
+    const tape = [];
+    const { decoder } = engine.changed(pair, off, tape);
+    const states = new Float64Array(target * model.sizes.size);
+    decoder.read.forEach(({ state }, row) => states.set(state, row * model.sizes.size));
+    const outputs = places.map((place) => /** @type {[number, number]} */ ([place, pair.target.ids[place]]));
+    const slopes = slopesOf(model, tape, source, states, outputs);
+    const found = STREAMS.map((stream) => {
+      const values = rows[stream].map((layer, number) => {
+        const heads = byHead(layer, model.sizes.heads);
+        const steep = byHead(slopes[stream][number], model.sizes.heads);
+        const keys = heads[0].length / layer.length;
+        return heads.map((weights, head) => {
+          const effects = new Float64Array(weights.length);
+          for (let at = 0; at < weights.length; at += keys) {
+            effects.set(effectsOf(weights.subarray(at, at + keys), steep[head].subarray(at, at + keys)), at);
+          }
+          return effects;
+        });
+      });
+      return { stream, values, kind: /** @type {const} */ ("signed"), unit: "effect on log p of the output, nats (first order)" };
+    });
+    const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
+    return {
+      found,
+      notes: [...notes, "effects are first-order estimates"],
+      facts: [["output", output], ["read from", `[${places.join(", ")}]`], ["steps", "lens effect"]],
+    };
+  }
+  const found = STREAMS.map((stream) => ({ stream, values: raw[stream], kind: /** @type {const} */ ("share"), unit: RAW }));
+  return { found, notes, facts: [] };
+}
+
+/** Rows (heads, keys) as a matrix for each head. @param {Float64Array[]} rows @param {number} heads */
+function byHead(rows, heads) {
+  const columns = Math.max(...rows.map((row) => row.length / heads));
+  return Array.from({ length: heads }, (_, head) => {
+    const matrix = new Float64Array(rows.length * columns);
+    rows.forEach((row, place) => {
+      const seen = row.length / heads;
+      matrix.set(row.subarray(head * seen, (head + 1) * seen), place * columns);
+    });
+    return matrix;
+  });
+}
+
+/** The effect of each single head, stream by stream, until another message comes. @param {import("./pocket.js").Pocket} engine @param {Question} question */
+async function headEffects(engine, { id, pane, source, target, to = null, off = NOTHING }) {
+  const pair = engine.read(source, target, to);
+  const start = isNothing(off) ? pair : { ...pair, ...engine.changed(pair, off) };
+  const before = sum(engine.logProbabilities(pair, start.decoder));
+  const { heads, encoder_layers, decoder_layers } = engine.model.sizes;
+  for (const stream of ["cross", "encoder", "decoder"]) {
+    const values = [];
+    for (let layer = 0; layer < (stream === "encoder" ? encoder_layers : decoder_layers); layer++) {
+      values.push(/** @type {number[]} */ ([]));
+      for (let head = 0; head < heads; head++) {
+        await breath();
+        if (waiting.length) {
+          scope.postMessage({ id, pane, dropped: true });
+          return;
+        }
+        const more = { ...off, heads: [...off.heads, /** @type {[string, string, number]} */ ([stream, String(layer), head])] };
+        const { decoder } = engine.changed(pair, more);
+        values[layer].push(before - sum(engine.logProbabilities(pair, decoder)));
+      }
+    }
+    scope.postMessage({ id, pane, kind: "heads", stream, values });
+  }
+}
