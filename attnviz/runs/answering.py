@@ -70,7 +70,6 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         id: whatever the answer shall be known by.
-        page: who asks; a newer question of the same page makes its older ones obsolete.
         source: the text, or the source of a pair, or what is read with a picture.
         target: None: the model writes it, where it is one that does.
         command: "self" or "cross"; None: what the model is for.
@@ -81,7 +80,6 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
     source: Words = ""
     target: Words | None = None
     id: Number = 0
-    page: Name = ""
     lens: Literal[LENS_NAMES] = "raw"  # type: ignore[valid-type]
     off: Off = Off()
     model: Name | None = None

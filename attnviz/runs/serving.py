@@ -74,16 +74,17 @@ class Dropped(BaseException):
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A question on its way, from a page or, without a name, from a program."""
+    """A question on its way."""
 
-    page: str
-    lasting: bool
     dropped: bool = False
 
     def check(self) -> None:
         """End the work where nobody waits for it."""
         if self.dropped:
             raise Dropped
+
+
+Work = Callable[[Question], dict[str, Any]]
 
 
 class Desk:
@@ -101,35 +102,27 @@ class Desk:
         seconds = round(time.monotonic() - self.begun, 3) if doing else 0.0
         return {"doing": doing or None, "seconds": seconds, "waiting": max(len(self.jobs) - 1, 0)}
 
-    def put(self, question: Question, *, lasting: bool) -> tuple[Job, asyncio.Future[bytes | None]]:
-        """Take a question in, whose answer is None where it was dropped.
-
-        It makes older ones of its page obsolete; one about every head, which is `lasting`, only
-        others of its kind.
+    def put(self, work: Work, question: Question) -> tuple[Job, asyncio.Future[bytes]]:
+        """Take a question in, and say what will answer it.
 
         Raises:
             HTTPException: too many wait.
         """
-        if question.page:
-            for job in list(self.jobs):
-                if job.page == question.page and (job.lasting or not lasting):
-                    job.dropped = True
         if len(self.jobs) >= MOST_WAITING:
             raise HTTPException(429, f"{len(self.jobs)} questions wait: ask again later")
-        job = Job(question.page, lasting)
+        job = Job()
         self.jobs.append(job)
-        future = asyncio.get_running_loop().run_in_executor(self.one, self._answer, job, question)
+        future = asyncio.get_running_loop().run_in_executor(
+            self.one, self._answer, job, work, question
+        )
         future.add_done_callback(lambda done: done.exception())  # who asked may have gone
         return job, future
 
-    def _answer(self, job: Job, question: Question) -> bytes | None:
+    def _answer(self, job: Job, work: Work, question: Question) -> bytes:
         self.begun = time.monotonic()
-        work = self.answers.ablate if job.lasting else self.answers.attend
         try:
             with pausing(job.check):
                 return orjson.dumps(work(question))
-        except Dropped:
-            return None
         finally:
             self.answers.doing = ""
             self.jobs.remove(job)
@@ -175,9 +168,8 @@ class Door:
             return ""
         if not _same(request.cookies.get(self.cookie_name, ""), self.cookie):
             return "the token is missing: open the address that 'attnviz serve' has printed"
-        if request.method not in ("GET", "HEAD") and origin is None:
-            return "a browser says which page asks (Origin); a program sends the token itself"
-        return ""
+        silent = origin is None and request.method not in ("GET", "HEAD")
+        return "no page says that it asks (Origin); a program sends the token itself" * silent
 
     def knows(self, host: str) -> bool:
         """Whether a Host is a name of this machine, with the port."""
@@ -248,17 +240,15 @@ def application(desk: Desk, door: Door, page: str) -> Starlette:
     async def openapi(_: Request) -> Response:
         return as_json(files(__package__).joinpath("openapi.json").read_bytes())
 
-    def asked(*, lasting: bool) -> Callable[[Request], Awaitable[Response]]:
+    def asked(work: Work) -> Callable[[Request], Awaitable[Response]]:
         async def ask(request: Request) -> Response:
-            question = await read_question(request)
-            job, answer = desk.put(question, lasting=lasting)
+            job, answer = desk.put(work, await read_question(request))
             gone = asyncio.ensure_future(_gone(request))
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not gone.cancel():
                 job.dropped = True
                 return Response()
-            found = await answer
-            return as_json({"id": question.id, "dropped": True} if found is None else found)
+            return as_json(await answer)
 
         return ask
 
@@ -267,8 +257,8 @@ def application(desk: Desk, door: Door, page: str) -> Starlette:
         Route("/models", models),
         Route("/progress", progress),
         Route("/openapi.json", openapi),
-        Route("/attend", asked(lasting=False), methods=["POST"]),
-        Route("/ablate", asked(lasting=True), methods=["POST"]),
+        Route("/attend", asked(desk.answers.attend), methods=["POST"]),
+        Route("/ablate", asked(desk.answers.ablate), methods=["POST"]),
     ]
     handlers: dict[Any, Any] = {
         HTTPException: lambda _, error: refused(error.status_code, error.detail),

@@ -44,7 +44,8 @@ def serve(
     check_origin(options.origin, "self")
     if not _is_loopback(host) and not allow_network:
         raise UsageError(
-            f"--host {host} is no address of this machine alone: {MEANING}. Add --allow-network if that is meant"
+            f"--host {host} is no address of this machine alone: {MEANING}. Add --allow-network if "
+            "that is meant"
         )
     try:
         from attnviz.runs import serving
