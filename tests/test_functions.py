@@ -34,10 +34,11 @@ WITHOUT_A_FUNCTION = {
     "co": "attend",
     "render": "load",
     "watch": "watch",
+    "live": "",
     "models": "",
     "mechanisms": "",
 }
-"""Commands that are another function of Python; lists of names need none."""
+"""Commands that are another function of Python; lists of names and pages without a text need none."""
 
 
 def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:

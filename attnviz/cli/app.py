@@ -56,6 +56,10 @@ COMMANDS: dict[str, Entry] = {
     "lesson": Entry(
         "Teach one thing about attention in numbers.", "attnviz.cli.commands.lesson:lesson"
     ),
+    "live": Entry(
+        "Write a page with the model inside that answers as one types.",
+        "attnviz.cli.commands.live:live",
+    ),
     "render": Entry("Turn a saved map into any output.", "attnviz.cli.commands.render:render"),
     "mechanisms": Entry(
         "List the attention mechanisms.", "attnviz.cli.commands.listings:mechanisms"

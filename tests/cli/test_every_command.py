@@ -59,6 +59,7 @@ WORK: dict[str, Work] = {
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),
     "steps": (lambda _: [], "softmax"),
     "lesson": (lambda _: ["scaling"], "scaling"),
+    "live": (lambda folder: ["-v", "-o", folder / "a.html"], ""),
     "render": (lambda folder: [saved(folder)], "a"),
     "mechanisms": (lambda _: [], "multi-head"),
     "models": (lambda _: [], "pocket"),

@@ -204,7 +204,7 @@ def leaves_nothing_behind(ran: Ran) -> str | None:
         for path in ran.after
         if _hidden(path) and path.removeprefix(WORK) not in ran.case.files
     ]
-    if "--open" not in ran.case.argv:
+    if "--open" not in ran.case.argv and ran.case.argv[:1] != ("live",):
         left += [path for path in ran.after if path.startswith("tmp/")]
     kinds = sorted(
         {re.sub(r"[A-Za-z0-9_]{8}$", "", PurePosixPath(path).name)[-20:] for path in left}
@@ -234,8 +234,8 @@ def runs_nothing_foreign(ran: Ran) -> str | None:
     return ", ".join(sorted(acts)) or None
 
 
-TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers", "watch"}
-"""What asks for a file's code, a browser or processes, which send each other pickles."""
+TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers", "watch", "live"}
+"""What asks for a file's code, a browser (`live` alone shows its page) or processes, which send each other pickles."""
 
 
 def _told(ran: Ran) -> str:

@@ -335,7 +335,7 @@ def wild(draw: st.DrawFn, models: bool = True) -> Case:
         drawn.append(next(item for item in options if item.name == "model"))
     for option in drawn:
         groups += option_words(made, option)
-    if made.often(0.02) and command != "watch":
+    if made.often(0.02) and command not in ("watch", "live"):
         groups.append((draw(words),))
     if made.often(0.01):
         groups.append(("--help",))
@@ -546,6 +546,8 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             return [command, "."]
         case "render":
             return [command, whole("saved")]
+        case "live":
+            return [command, "-o", "page.html"]
         case "watch":
             made.files["program.py"] = PROGRAM
             return [command, "program.py"]
@@ -563,7 +565,7 @@ def bent(draw: st.DrawFn, models: bool = True) -> Case:
     groups = [tuple(given)]
     if act < 5:
         groups = [tuple(bent_file(made, command, given))]
-        if made.often(0.3) and command != "watch":
+        if made.often(0.3) and command not in ("watch", "live"):
             groups.append(
                 ("-f", made.pick(choices_of(next(item for item in known if item.name == "format"))))
             )

@@ -12,7 +12,7 @@ from tempfile import NamedTemporaryFile
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.output import note, write_bytes
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import LENS_NAMES, Options, opt
 from attnviz.models.open import check_origin
 
 MEANING = (
@@ -53,8 +53,8 @@ def serve(
         raise ModelError(
             f"'attnviz serve' needs the package {error.name}: pip install 'attnviz[serve]'"
         ) from error
-    from attnviz.renderers.page import assemble
-    from attnviz.runs.answering import Answers, Question
+    from attnviz.renderers.page.document import answering, assemble
+    from attnviz.runs.answering import Answers
 
     with closing(serving.listening(host, port)) as listener:
         number = listener.getsockname()[1]
@@ -66,8 +66,8 @@ def serve(
         if not options.output.quiet:
             note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
         answers = Answers(options.origin)
-        first = answers.attend(Question(source="The red car is fast."))
-        page = assemble(first["document"], first["blobs"])
+        names = [one["name"] for one in answers.models()]
+        page = assemble(answering("attnviz serve", LENS_NAMES, names), {}, "serve")
         with opened_in_browser(address) if options.output.open_page else nullcontext():
             serving.serve(listener, answers, door, page)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -48,33 +48,73 @@ from attnviz.renderers.printable import printable
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Projections
 
-STYLES = ("layout", "controls", "views")
+STYLES = ("layout", "controls", "views", "live")
 SCRIPTS = (
     *("numbers", "decode", "model", "state", "colors", "shown", "labels", "surface", "svg"),
-    *("readout", "thumbnail", "overview", "grid_geometry", "grid_painting", "heatmap"),
+    *("readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting", "heatmap"),
     *("lines_painting", "lines", "text", "query_key", "image", "table", "controls", "save"),
-    *("keyboard", "caption", "main"),
+    *("keyboard", "caption", "pane", "source", "served", "sentence", "tour", "live", "main"),
 )
+LIVE_SCRIPTS = (
+    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "worker"),
+)
+"""The engine, which runs in a worker beside the page."""
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 # "</script" would end the data early and "<!--" begin something worse; JSON can spell both.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def assemble(document: Mapping[str, Any], blobs: Mapping[str, str]) -> str:
-    """The page as one HTML file."""
+Source = Literal["", "live", "serve"]
+REACHES: Mapping[Source, str] = {"": "", "live": "; worker-src blob:", "serve": "; connect-src 'self'"}
+"""What a page may reach beside itself, by where its data come from."""
+
+
+def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], source: Source = "") -> str:
+    """The page as one HTML file.
+
+    What it shows comes from the blobs of a finished run; from a model in a worker of its own
+    ("live"), whose script and weights are the blobs; or from the server that it came from
+    ("serve").
+    """
     template, style, script, policy = _code()
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
     )
     return template.substitute(
+        source=source,
         title=html.escape(document["title"]),
-        policy=policy,
+        policy=policy + REACHES[source],
         style=style,
         document=as_json(document),
         data=data,
         script=script,
     )
+
+
+def live_page(title: str, packed: bytes) -> str:
+    """The page with the shipped model inside, which answers in the browser that opens it.
+
+    `packed` is what the engine in `live/` reads its weights and its tokenizer from.
+    """
+    modules = {name: _read(f"live/{name}.js") for name in LIVE_SCRIPTS}
+    # A worker's messages wait for its script only, not for what that awaits: one function a module
+    # is done before the first of them.
+    worker = f"(async () => {{\n{joined(modules)}\n}})();"
+    blobs = {"worker": as_json(worker), "packed": deflated(packed)}
+    return assemble(answering(title, ("raw", "rollout", "effect")), blobs, "live")
+
+
+def answering(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
+    """The document of a page whose maps come as answers: what no answer changes."""
+    return {
+        "title": printable(title),
+        **{"id": "0", "texts": [], "command": "", "notes": [], "provenance": [], "maps": []},
+        "schemes": schemes(),
+        "head_colors": head_colors(),
+        "lenses": list(lenses),
+        "models": list(models),
+    }
 
 
 def framed(page: str, height: int = 680) -> str:

@@ -106,5 +106,5 @@ export function inkOn(colors, value) {
     return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   });
   const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  return 1.05 / (luminance + 0.05) >= 3.3 ? "#ffffff" : "#1a1a1a";
+  return 1.05 / (luminance + 0.05) >= 4.5 ? "#ffffff" : "#000000";
 }

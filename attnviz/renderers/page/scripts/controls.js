@@ -159,7 +159,7 @@ export const treatments = (map) => (map.values === "signed" ? ["keep", "drop"] :
  * @param {(value: string) => void} choose
  * @param {boolean} [disabled]
  */
-function select(name, choices, chosen, choose, disabled = false) {
+export function select(name, choices, chosen, choose, disabled = false) {
   const field = make("select", { "data-switch": name, disabled }, choices.map(([value, words]) =>
     make("option", { value, selected: value === chosen }, [words])));
   field.addEventListener("change", () => choose(field.value));

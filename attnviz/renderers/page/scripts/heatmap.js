@@ -1,6 +1,6 @@
 /** The heat map: hover for numbers, a click pins a cell, wheel and keys pan and zoom. */
 
-import { theme } from "./colors.js";
+import { NEGATIVE, theme } from "./colors.js";
 import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
 } from "./grid_geometry.js";
@@ -20,9 +20,10 @@ const HINT =
 /**
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @returns {import("./types.js").View}
  */
-export function createHeatmap(store, readout) {
+export function createHeatmap(store, readout, toggleLink) {
   const base = make("canvas", { "aria-hidden": "true" });
   const over = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "heat map" });
   const element = make("div", { class: "plot" }, [base, over]);
@@ -115,7 +116,8 @@ export function createHeatmap(store, readout) {
     const { x, y } = at(event);
     const cell = cellAt(geometry, scene.shown, x, y);
     const same = cell.row === scene.state.row && cell.column === scene.state.column;
-    if (held && !held.moved) store.set(same ? NOWHERE : cell);
+    if (held && !held.moved && toggleLink && event.altKey && cell.row >= 0 && cell.column >= 0) toggleLink(cell.row, cell.column);
+    else if (held && !held.moved) store.set(same ? NOWHERE : cell);
     held = null;
   });
   over.addEventListener("pointerleave", () => hover(NOWHERE));
@@ -172,6 +174,18 @@ export function createHeatmap(store, readout) {
     },
     size: () => wholeSize(geometry),
   };
+}
+
+/** A cross over a link that is cut. @param {Surface} surface @param {number} x @param {number} y @param {number} size */
+function paintCut(surface, x, y, size) {
+  surface.strokeStyle = NEGATIVE;
+  surface.lineWidth = 2;
+  surface.beginPath();
+  surface.moveTo(x - size, y - size);
+  surface.lineTo(x + size, y + size);
+  surface.moveTo(x - size, y + size);
+  surface.lineTo(x + size, y - size);
+  surface.stroke();
 }
 
 /** @param {MouseEvent} event */
@@ -251,6 +265,9 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   surface.strokeStyle = colors.accent;
   surface.lineWidth = 1;
   const band = [Math.max(cellWidth, 2), Math.max(cellHeight, 2)];
+  scene.cut.forEach(([at, to]) => paintCut(surface, x + (to + 0.5) * cellWidth, y + (at + 0.5) * cellHeight, Math.min(cellWidth, cellHeight) * 0.22));
+  surface.strokeStyle = colors.accent;
+  surface.lineWidth = 1;
   if (row >= 0) surface.strokeRect(left - 2, y + row * cellHeight - 0.5, width + 4, band[1]);
   if (column >= 0) surface.strokeRect(x + column * cellWidth - 0.5, top - 2, band[0], height + 4);
   surface.restore();

@@ -25,9 +25,20 @@ const KEYS = [
   ["?", "this list"],
 ];
 
-/** @param {HTMLDialogElement} dialog */
-export function fillHelp(dialog) {
-  const rows = KEYS.map(([key, words]) => make("tr", {}, [make("th", {}, [make("kbd", {}, [key])]), make("td", {}, [words])]));
+const LIVE_KEYS = [
+  ["o", "the heads looked at: off, and on again"],
+  ["a", "all heads of the stream off but these"],
+  ["k", "cut the pinned link, or mend it"],
+  ["h", "hide the pinned token, or show it"],
+  ["u n", "undo; everything on"],
+  ["b", "two sentences side by side"],
+  ["g", "guided tour"],
+  ["/", "to the sentence"],
+];
+
+/** @param {HTMLDialogElement} dialog @param {boolean} live whether the page answers */
+export function fillHelp(dialog, live) {
+  const rows = [...KEYS, ...(live ? LIVE_KEYS : [])].map(([key, words]) => make("tr", {}, [make("th", {}, [make("kbd", {}, [key])]), make("td", {}, [words])]));
   const close = make("button", { type: "button" }, ["Close"]);
   close.addEventListener("click", () => dialog.close());
   dialog.replaceChildren(
@@ -38,16 +49,22 @@ export function fillHelp(dialog) {
   );
 }
 
-/** @param {PageDocument} page @param {Store} store @param {HTMLDialogElement} dialog */
-export function listen(page, store, dialog) {
+/**
+ * @param {() => PageDocument} current
+ * @param {Store} store
+ * @param {HTMLDialogElement} dialog
+ * @param {() => Record<string, () => void>} more keys of a page that answers
+ */
+export function listen(current, store, dialog, more) {
   addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
     if (target.matches("select, input, textarea")) return;
+    const page = current();
     if (event.key === "?") dialog.showModal();
     else if (target.getAttribute("role") === "tab" && event.key.startsWith("Arrow")) nextTab(event.key, page, store);
     else {
-      const action = actions(page, store)[event.key];
+      const action = actions(page, store)[event.key] ?? more()[event.key];
       if (!action) return;
       action();
     }

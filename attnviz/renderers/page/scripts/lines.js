@@ -3,27 +3,30 @@
 import { headColor, theme } from "./colors.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
-import { font, make, onceAFrame, part, sized } from "./surface.js";
+import { font, make, onceAFrame, sized } from "./surface.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").Surface} Surface */
 
 const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
+/** How many of these views there are. */
+let made = 0;
 
 /**
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @returns {import("./types.js").View}
  */
-export function createLines(store, readout) {
+export function createLines(store, readout, toggleLink) {
   const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "lines between tokens" });
   const room = make("div", { class: "lines-room" }, [canvas]);
   const scroller = make("div", { class: "lines" }, [room]);
-  const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: "least" });
-  const least = make("output", { for: "least" });
+  const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: made++ ? `least-${made}` : "least" });
+  const least = make("output");
   const legend = make("span", { class: "legend" });
-  const tools = make("div", { class: "tools" }, [make("label", { for: "least" }, ["lines from "]), slider, least, legend]);
+  const tools = make("div", { class: "tools" }, [make("label", {}, ["lines from ", slider]), least, legend]);
   const element = make("div", {}, [tools, scroller]);
   /** @type {Scene} */
   let scene;
@@ -85,9 +88,19 @@ export function createLines(store, readout) {
     least.textContent = ` ${spell(threshold)}${cut}`;
     every = every.slice(-MOST_LINES);
     legend.replaceChildren(...headNames(scene));
-    part("remark").dataset.lines = String(drawn);
+    const remark = /** @type {HTMLElement | null | undefined} */ (element.closest("section")?.querySelector(".remark"));
+    if (remark) remark.dataset.lines = String(drawn);
     paintNow();
   };
+
+  /** The strongest line under a point. @param {number} x @param {number} y */
+  const lineAt = (x, y) => [...every].reverse().find(({ row, column }) => {
+    const share = clamp((x - layout.left - 6) / (layout.right - layout.left - 12), 0, 1);
+    // The curve of paintLines, whose ends lie level: y by how far along x it is.
+    const along = bezierPlace(share);
+    const middle = rowMiddle(layout, row) * (1 - along) + columnMiddle(layout, column) * along;
+    return Math.abs(middle - y) < 5;
+  });
 
   slider.addEventListener("input", () => store.set({ least: Number(slider.value) }));
   scroller.addEventListener("scroll", () => scene && repaint());
@@ -103,6 +116,8 @@ export function createLines(store, readout) {
   });
   canvas.addEventListener("click", (event) => {
     const token = tokenAt(layout, scene, event.offsetX, event.offsetY + scroller.scrollTop);
+    const line = toggleLink && token === NONE ? lineAt(event.offsetX, event.offsetY + scroller.scrollTop) : undefined;
+    if (line) return toggleLink?.(line.row, line.column);
     const same = token.row === scene.state.row && token.column === scene.state.column;
     store.set(same ? NONE : token);
   });
@@ -139,6 +154,18 @@ export function createLines(store, readout) {
     paint: (surface) => paintAll(surface, [0, layout.height]),
     size: () => [layout.width, layout.height],
   };
+}
+
+/** How far down a line has come where it has come so far across, both from 0 to 1. @param {number} share */
+function bezierPlace(share) {
+  let [low, high] = [0, 1];
+  for (let turn = 0; turn < 12; turn++) {
+    const t = (low + high) / 2;
+    const x = 1.5 * (1 - t) ** 2 * t + 1.5 * (1 - t) * t * t + t ** 3;
+    if (x < share) low = t;
+    else high = t;
+  }
+  return low * low * (3 - 2 * low);
 }
 
 /**

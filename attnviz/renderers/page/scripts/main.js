@@ -1,100 +1,53 @@
-/** The page: what was chosen becomes a scene, and the scene is shown. */
+/** The page: a finished run, or a model that answers; what was chosen is shown. */
 
-import { captionOf, precision, remarksOn, which } from "./caption.js";
+import { captionOf, precision, which } from "./caption.js";
 import { onThemeChange, palette, setHeadColors } from "./colors.js";
-import { offered, showOverviewTools, showSwitches, showTabs } from "./controls.js";
-import { createHeatmap } from "./heatmap.js";
-import { createImage } from "./image.js";
+import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { fillHelp, listen } from "./keyboard.js";
-import { createLines } from "./lines.js";
+import { createLive } from "./live.js";
 import { readDocument } from "./model.js";
 import { spell } from "./numbers.js";
+import { createOff } from "./off.js";
 import { createOverview } from "./overview.js";
-import { createQueryKey } from "./query_key.js";
-import { createReadout } from "./readout.js";
-import { asCsv, asPng, asSvg, download } from "./save.js";
-import { beyond, ownLimits, shownMatrix } from "./shown.js";
-import { chosenHeads, chosenMap, createStore, spellHeads } from "./state.js";
+import { createPane, usableView } from "./pane.js";
+import { asCsv, asJson, asPng, asSvg, download } from "./save.js";
+import { beyond } from "./shown.js";
+import { ASKED, chosenMap, createStore } from "./state.js";
 import { make, part } from "./surface.js";
-import { tableOf } from "./table.js";
-import { createText } from "./text.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").PageDocument} PageDocument */
 
-/** More heads than these side by side could not be told apart by colour. */
-const page = readDocument();
-setHeadColors(page.head_colors);
-const MOST_COLORS = page.head_colors.light.length;
+const finished = readDocument();
+setHeadColors(finished.head_colors);
 const store = createStore();
-const readout = createReadout(part("readout"));
-const overview = createOverview(part("overview"), store);
-/** @type {Record<string, import("./types.js").View>} */
-const views = {
-  heatmap: createHeatmap(store, readout),
-  lines: createLines(store, readout),
-  text: createText(store, readout),
-  "query-key": createQueryKey(store, readout),
-  image: createImage(store, readout),
-};
-/** @type {Scene} */
-let scene;
-let turn = 0;
+const off = document.body.dataset.source ? createOff(store) : null;
+const overview = createOverview(part("overview"), store, off);
+const pane = createPane(
+  { stage: part("stage"), readout: part("readout"), view: part("view"), remark: part("remark"), table: part("table") },
+  store, off,
+);
+const live = off ? createLive(finished, store, off, pane) : null;
+let page = live ? await live.first : finished;
 
-/** @param {State} state @param {PageMap} map */
-function usableView(state, map) {
-  return offered(map).some(([name]) => name === state.view) ? state.view : "heatmap";
-}
-
-/** Work out the scene that the state asks for and show it, unless something newer was asked. */
 async function refresh() {
-  const mine = ++turn;
-  part("stage").setAttribute("aria-busy", "true");
-  const state = { ...store.state };
-  const map = chosenMap(page.maps, state);
-  state.view = usableView(state, map);
-  if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "keep" });
-  const heads = chosenHeads(map, state);
-  const shown = await cachedMatrix(map, heads, state);
-  const apart = state.view === "lines" && heads.length > 1 && heads.length <= MOST_COLORS;
-  const separate = apart ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
-  if (mine !== turn) return;
-  const scheme = page.schemes[state.colors] ?? page.schemes.blue;
-  const limits = state.range === "view" ? ownLimits(map, shown) : map.limits;
-  readout.signed = map.values === "signed";
-  scene = { map, heads, shown, separate, palette: palette(scheme, limits), state };
-  document.body.dataset.view = state.view;
-  document.body.dataset.heads = String(map.layers.length * map.heads.length);
-  showCaption();
-  showScale();
-  await showView();
-  if (mine === turn) part("stage").setAttribute("aria-busy", "false");
+  const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
+  live?.showChoice();
+  return shown[0];
 }
 
-/** @type {Map<string, Promise<import("./types.js").Shown>>} */
-const matrices = new Map();
-
-/** @param {PageMap} map @param {import("./types.js").Head[]} heads @param {State} state */
-function cachedMatrix(map, heads, state) {
-  const key = [map.blob, spellHeads(heads), state.mix, state.unit, state.specials].join("|");
-  let matrix = matrices.get(key);
-  if (!matrix) {
-    if (matrices.size > 24) matrices.clear();
-    matrix = shownMatrix(map, heads, state);
-    matrices.set(key, matrix);
-  }
-  return matrix;
-}
-
-function showCaption() {
+/** Everything around the view that tells of its scene. @param {Scene} scene */
+function told(scene) {
+  document.body.dataset.view = scene.state.view;
+  document.body.dataset.heads = String(scene.map.layers.length * scene.map.heads.length);
+  part("view").setAttribute("aria-labelledby", `tab-${scene.state.view}`);
   part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
   part("caption").textContent = captionOf(scene);
-  part("remark").textContent = remarksOn(scene);
+  showScale(scene);
 }
 
-function showScale() {
-  const { palette: colors, map, shown } = scene;
+/** @param {Scene} of */
+function showScale({ palette: colors, map, shown }) {
   const bar = /** @type {HTMLCanvasElement} */ (part("scale-bar"));
   const image = new ImageData(bar.width, 1);
   for (let x = 0; x < bar.width; x++) {
@@ -106,36 +59,6 @@ function showScale() {
   const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit + beyond(shown, colors.limits)])];
   part("scale").replaceChildren(...words);
   part("scale").setAttribute("aria-label", `colours: ${map.unit}, from ${low} to ${high}`);
-}
-
-async function showView() {
-  const { state } = scene;
-  const view = views[state.view];
-  const holder = part("view");
-  holder.setAttribute("aria-labelledby", `tab-${state.view}`);
-  const table = part("table");
-  table.classList.toggle("unseen", state.view !== "table");
-  table.setAttribute("aria-busy", "true");
-  if (view && holder.firstChild !== view.element) holder.replaceChildren(view.element);
-  if (!view) holder.replaceChildren();
-  part("readout").hidden = !view;
-  if (view) await view.show(scene);
-  if (state.view === "table") fillTable(table, scene);
-  else later(() => fillTable(table, scene));
-}
-
-/** @param {HTMLElement} table @param {Scene} of */
-function fillTable(table, of) {
-  const caption = `${page.title}: ${of.map.stream}, ${which(of)}`;
-  table.replaceChildren(tableOf(of.shown, caption));
-  table.setAttribute("aria-busy", "false");
-}
-
-let waiting = 0;
-/** @param {() => void} action */
-function later(action) {
-  clearTimeout(waiting);
-  waiting = setTimeout(action, 400);
 }
 
 /** Everything around the view that depends on these parts of the state. @param {Set<string>} changed */
@@ -156,14 +79,14 @@ function drawOverview() {
 
 function showFooter() {
   const facts = page.provenance.map(([name, value]) => make("span", { class: "fact" }, [make("i", {}, [name]), ` ${value}`]));
-  const saves = ["PNG", "SVG", "CSV"].map((kind) => {
+  const saves = ["PNG", "SVG", "CSV", ...(live ? ["JSON"] : [])].map((kind) => {
     const button = make("button", { type: "button", id: `save-${kind.toLowerCase()}` }, [kind]);
     button.addEventListener("click", () => save(kind));
     return button;
   });
   const keys = make("button", { type: "button", id: "keys" }, ["Keys ?"]);
   keys.addEventListener("click", () => /** @type {HTMLDialogElement} */ (part("help")).showModal());
-  part("footer").append(
+  part("footer").replaceChildren(
     make("p", { class: "saves" }, ["Save this view as ", ...saves, keys]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
@@ -174,13 +97,13 @@ function showFooter() {
 
 /** @param {string} kind */
 async function save(kind) {
+  const { scene } = pane;
   const name = `${scene.map.stream}-${which(scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
-  const title = [page.title, part("caption").textContent ?? ""];
-  const view = views[scene.state.view] ?? views.heatmap;
-  if (!views[scene.state.view]) await view.show(scene);
+  const title = [live ? page.texts.join(" → ") : page.title, part("caption").textContent ?? ""];
   if (kind === "CSV") download(`${name}.csv`, asCsv(scene, page.id));
-  else if (kind === "SVG") download(`${name}.svg`, asSvg(view, title));
-  else download(`${name}.png`, await asPng(view, title));
+  else if (kind === "JSON") download("attention.json", await asJson(page, live?.texts ?? {}));
+  else if (kind === "SVG") download(`${name}.svg`, asSvg(await pane.painted(), title));
+  else download(`${name}.png`, await asPng(await pane.painted(), title));
 }
 
 if (!("DecompressionStream" in globalThis)) {
@@ -188,11 +111,15 @@ if (!("DecompressionStream" in globalThis)) {
     "This browser cannot unpack the weights: it needs one of 2023 or later (DecompressionStream).";
 }
 const every = new Set(Object.keys(store.state));
-fillHelp(/** @type {HTMLDialogElement} */ (part("help")));
-listen(page, store, /** @type {HTMLDialogElement} */ (part("help")));
+const help = /** @type {HTMLDialogElement} */ (part("help"));
+fillHelp(help, live !== null);
+listen(() => page, store, help, live?.keys ?? (() => ({})));
 showFooter();
 showControls(every);
 store.onChange((changed) => {
+  if (live && changed.has("off")) overview.arrange();
+  if (live && ASKED.some((name) => changed.has(name))) live.ask(changed);
+  if ([...changed].every((name) => ASKED.includes(name) || name === "tour")) return;
   showControls(changed);
   refresh();
   if (changed.has("map") || changed.has("colors")) drawOverview();
@@ -201,6 +128,15 @@ onThemeChange(() => {
   refresh();
   drawOverview();
 });
+live?.onAnswer((next) => {
+  const told = JSON.stringify([page.notes, page.provenance]);
+  page = next;
+  if (JSON.stringify([page.notes, page.provenance]) !== told) showFooter();
+  showControls(new Set(["map"]));
+  refresh();
+  drawOverview();
+});
+live?.onEffects(() => showControls(new Set(["measure"])));
 await refresh();
 document.body.dataset.ready = String(Math.round(performance.now()));
 await drawOverview();

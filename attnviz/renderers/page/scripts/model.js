@@ -15,8 +15,28 @@ export function readDocument() {
   return JSON.parse(textOf("document"));
 }
 
-/** @type {Map<string, Promise<Int16Array>>} */
-const layers = new Map();
+/**
+ * Numbers of maps that came as an answer; those of a finished run are in the page.
+ * @type {WeakMap<PageMap, Map<string, Int16Array | string>>}
+ */
+const given = new WeakMap();
+
+/**
+ * A document that came with its numbers, codes as they are or packed as in a file, by name.
+ * @param {import("./types.js").PageDocument} document
+ * @param {Map<string, Int16Array | string> | Record<string, Int16Array | string>} numbers
+ */
+export function receive(document, numbers) {
+  const named = numbers instanceof Map ? numbers : new Map(Object.entries(numbers));
+  document.maps.forEach((map) => given.set(map, named));
+  return document;
+}
+
+/** What the page or the answer has under that name. @param {PageMap} map @param {string} name */
+const numbersOf = (map, name) => given.get(map)?.get(name) ?? textOf(name);
+
+/** @type {WeakMap<PageMap, Promise<Int16Array>[]>} */
+const unpacked = new WeakMap();
 
 /**
  * The codes of one layer, head by head, row by row; unpacked once.
@@ -24,16 +44,18 @@ const layers = new Map();
  * @param {number} layer
  */
 export function layerCodes(map, layer) {
-  const name = `${map.blob}-${layer}`;
-  let codes = layers.get(name);
-  if (!codes) {
+  const layers = unpacked.get(map) ?? [];
+  unpacked.set(map, layers);
+  if (!layers[layer]) {
+    const found = numbersOf(map, `${map.blob}-${layer}`);
     const count = map.heads.length * map.queries.tokens.length * map.keys.tokens.length;
     const fine = map.levels === FINE_LEVELS;
     const decode = fine ? fineCodes : map.values === "signed" ? signedCodes : shareCodes;
-    codes = inflated(textOf(name)).then((bytes) => decode(bytes, count));
-    layers.set(name, codes);
+    layers[layer] = typeof found === "string"
+      ? inflated(found).then((bytes) => decode(bytes, count))
+      : Promise.resolve(found);
   }
-  return codes;
+  return layers[layer];
 }
 
 /**
@@ -73,7 +95,7 @@ export async function projected(map, side, [layer, head]) {
   const kept = /** @type {NonNullable<PageMap["projections"]>} */ (map.projections);
   const tokens = (side === "q" ? map.queries : map.keys).tokens.length;
   const scale = (side === "q" ? kept.query_scale : kept.key_scale) / 32767;
-  const bytes = await inflated(textOf(`${map.blob}${side}-${layer}`));
+  const bytes = await inflated(/** @type {string} */ (numbersOf(map, `${map.blob}${side}-${layer}`)));
   const whole = new Int16Array(bytes.buffer, head * tokens * kept.size * 2, tokens * kept.size);
   return Float32Array.from(whole, (value) => value * scale);
 }

@@ -7,7 +7,7 @@ import { counted, spell } from "./numbers.js";
 import { beginning } from "./labels.js";
 import { numberElement } from "./readout.js";
 import { make } from "./surface.js";
-import { codePixels, drawThumbnail, thumbnailSize } from "./thumbnail.js";
+import { codePixels, drawThumbnail } from "./thumbnail.js";
 
 /** @typedef {import("./types.js").Head} Head */
 /** @typedef {import("./types.js").PageMap} PageMap */
@@ -17,8 +17,9 @@ const LINKS = 6;
 /**
  * @param {HTMLElement} element
  * @param {import("./types.js").Store} store
+ * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
  */
-export function createOverview(element, store) {
+export function createOverview(element, store, off) {
   const tools = make("div", { class: "tools" });
   const count = make("p", { class: "hint", "aria-live": "polite" });
   const grid = make("div", { class: "heads", role: "group", "aria-label": "Heads" });
@@ -33,24 +34,53 @@ export function createOverview(element, store) {
 
   /** @param {PageMap} next */
   function build(next) {
+    const same = map && [map.layers, map.heads].join("|") === [next.layers, next.heads].join("|");
     map = next;
+    if (!same) buildButtons();
+    effects.replaceChildren(...map.effects.flatMap(({ title, links: listed }) => [
+      make("h2", {}, [title]),
+      make("ol", {}, listed.map((link) => make("li", {}, [effectButton(link)]))),
+    ]));
+  }
+
+  function buildButtons() {
     buttons = new Map();
-    const [width, height] = thumbnailSize(map.queries.tokens.length, map.keys.tokens.length);
     for (const head of everyHead(map)) {
       const name = `${head[0]}.${head[1]}`;
       const button = make("button", { type: "button", class: "head", tabindex: -1 }, [
-        make("canvas", { width, height }),
+        make("canvas"),
         make("span", { class: "name" }),
         make("span", { class: "value" }),
       ]);
       button.addEventListener("click", (event) => choose(name, event));
       button.addEventListener("dblclick", () => store.set({ heads: name, view: "heatmap" }));
       buttons.set(name, button);
+      if (off) make("div", { class: "switchable" }, [button, powerButton(head)]);
     }
-    effects.replaceChildren(...map.effects.flatMap(({ title, links: listed }) => [
-      make("h3", {}, [title]),
-      make("ol", {}, listed.map((link) => make("li", {}, [effectButton(link)]))),
-    ]));
+  }
+
+  /** Switches a head off and on, without looking at it. @param {Head} head */
+  function powerButton(head) {
+    const power = make("button", { type: "button", class: "power", tabindex: -1 }, [make("span", { "aria-hidden": "true" }, ["⏻"])]);
+    power.addEventListener("click", () => off?.toggleHeads(map, [head]));
+    return power;
+  }
+
+  /** Whether a head is off, and in a bar what log p loses without it. @param {HTMLElement} holder @param {Head} head @param {string} name */
+  function showPower(holder, head, name) {
+    const power = /** @type {HTMLElement} */ (holder.lastChild);
+    const isOff = off?.headOff(map, head) ?? false;
+    holder.classList.toggle("off", isOff);
+    power.hidden = !off?.fits(map);
+    power.setAttribute("aria-pressed", String(isOff));
+    power.setAttribute("aria-label", `switch off ${name}`);
+    power.title = isOff ? `switch ${name} on (o)` : `switch ${name} off (o)`;
+    const effect = map.measures.find((item) => item.name === "effect");
+    const most = Math.max(...(effect?.values.flat().map((value) => Math.abs(value ?? 0)) ?? []), 0.01);
+    const value = effect?.values[head[0]][head[1]] ?? 0;
+    holder.style.setProperty("--effect", String(Math.abs(value) / most));
+    holder.classList.toggle("hurts", value < 0);
+    holder.classList.toggle("stale", effect?.unit.includes("being computed") ?? false);
   }
 
   /** A link with its weight and its effect; a click shows it. @param {import("./types.js").EffectLink} link */
@@ -118,9 +148,13 @@ export function createOverview(element, store) {
       if (!sorted && head[1] === 0) {
         cells.push(make("span", { class: "layer-name" }, [map.layers[head[0]]]));
       }
-      if (!sorted || passes) cells.push(button);
+      const holder = off ? /** @type {HTMLElement} */ (button.parentElement) : button;
+      if (off) showPower(holder, head, `layer ${map.layers[head[0]]} head ${map.heads[head[1]]}`);
+      if (!sorted || passes) cells.push(holder);
     }
+    const focused = /** @type {HTMLElement | null} */ (grid.contains(document.activeElement) ? document.activeElement : null);
     grid.replaceChildren(...cells);
+    focused?.focus();
     const tabbed = grid.querySelector(".head[aria-pressed=true]") ?? grid.querySelector(".head");
     buttons.forEach((button) => (button.tabIndex = button === tabbed ? 0 : -1));
     count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
@@ -170,7 +204,7 @@ export function createOverview(element, store) {
       button.addEventListener("click", () => point([layer, head, row, column]));
       return make("li", {}, [button]);
     });
-    const heading = make("h3", {}, ["strongest links, one a head"]);
+    const heading = make("h2", {}, ["strongest links, one a head"]);
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
   }
 
@@ -245,8 +279,8 @@ function walk(event, grid) {
   const heads = /** @type {HTMLElement[]} */ ([...grid.querySelectorAll(".head")]);
   const place = heads.indexOf(/** @type {HTMLElement} */ (document.activeElement));
   if (place < 0) return;
-  const top = heads[0].offsetTop;
-  const across = Math.max(heads.filter((head) => head.offsetTop === top).length, 1);
+  const top = heads[0].getBoundingClientRect().top;
+  const across = Math.max(heads.filter((head) => head.getBoundingClientRect().top === top).length, 1);
   const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across };
   const step = steps[/** @type {keyof typeof steps} */ (event.key)];
   const next = step && heads[place + step];

@@ -1,6 +1,7 @@
-/** The view as a file: PNG, SVG, or its weights as CSV. */
+/** The view as a file: PNG, SVG, or its weights as CSV; an answer also as JSON. */
 
 import { theme } from "./colors.js";
+import { layerCodes, valueOf, weightTable } from "./model.js";
 import { font } from "./surface.js";
 import { SvgSurface } from "./svg.js";
 
@@ -86,6 +87,46 @@ export function asCsv({ map, heads, shown, state }, id) {
     });
   });
   return new Blob([`${lines.join("\n")}\n`], { type: "text/csv" });
+}
+
+/**
+ * The maps of an answer as the command line writes them, which `attnviz render` reads.
+ * @param {import("./types.js").PageDocument} page
+ * @param {{source?: string, target?: string}} texts
+ */
+export async function asJson(page, texts) {
+  const facts = Object.fromEntries(page.provenance);
+  const { source = "", model = page.title, trained, device, precision, steps, ...others } = facts;
+  const maps = await Promise.all(page.maps.map(async (map) => ({
+    stream: map.lens && !map.stream.includes(" · ") ? `${map.stream} · ${map.lens}` : map.stream,
+    layers: map.layers, heads: map.heads, values: map.values, unit: map.unit,
+    query_text: map.queries.side, key_text: map.keys.side,
+    query_tokens: map.queries.tokens.map(asToken), key_tokens: map.keys.tokens.map(asToken),
+    weights: await Promise.all(map.layers.map((_, layer) => layerWeights(map, layer))),
+  })));
+  const provenance = {
+    source, model, trained: { yes: true, no: false }[trained] ?? null, device: device ?? "", dtype: precision ?? "",
+    settings: others, steps: steps ? steps.split(", ") : [], notes: page.notes,
+  };
+  const document = { schema: 1, id: page.id, ...texts, maps, provenance };
+  return new Blob([`${JSON.stringify(document)}\n`], { type: "application/json" });
+}
+
+/** @param {import("./types.js").Token} token */
+const asToken = ({ raw, text, start = 0, end = 0, special = false }) => ({ text: raw ?? text, start, end, special });
+
+/** One layer as nested lists: heads, queries, keys; null where there is no value. @param {import("./types.js").PageMap} map @param {number} layer */
+async function layerWeights(map, layer) {
+  const value = valueOf(weightTable(map), map.levels);
+  const codes = await layerCodes(map, layer);
+  const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
+  return map.heads.map((_, head) => map.queries.tokens.map((_, row) => {
+    const start = (head * rows + row) * columns;
+    return Array.from(codes.subarray(start, start + columns), (code) => {
+      const weight = value(code);
+      return Number.isNaN(weight) ? null : Number(weight.toPrecision(6));
+    });
+  }));
 }
 
 /**

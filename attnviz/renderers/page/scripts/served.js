@@ -2,14 +2,13 @@
 
 /** @typedef {import("./types.js").Question} Question */
 /** @typedef {import("./types.js").Reply} Reply */
-/** @typedef {{name: string, from: string, about: string, default: boolean}} Model */
 
 /** Milliseconds after which it is said what takes so long, again and again. */
 const LONG = 400;
 
 /**
  * The newest question of each sentence; the server stops working on one that is given up.
- * @returns {import("./types.js").Source & {models: () => Promise<Model[]>}}
+ * @returns {import("./types.js").Source}
  */
 export function createServed() {
   /** @type {(reply: Reply) => void} */
@@ -62,7 +61,6 @@ export function createServed() {
     listen(given) {
       listener = given;
     },
-    models: async () => (await fetched("models")).models,
   };
 }
 

@@ -24,7 +24,19 @@ export const DEFAULTS = {
   measure: "",
   order: "layout",
   filter: "",
+  text: "The red car is fast.",
+  into: "",
+  text2: "The blue car is fast.",
+  into2: "",
+  beside: "",
+  lens: "raw",
+  model: "",
+  off: "",
+  tour: 0,
 };
+
+/** What a question is made of: where one of these changes, the model answers anew. */
+export const ASKED = ["text", "into", "text2", "into2", "beside", "lens", "model", "off"];
 
 /**
  * @param {string} fragment
@@ -50,13 +62,14 @@ export function readState(fragment) {
 export function writeState(state) {
   const parts = Object.entries(state)
     .filter(([name, value]) => value !== /** @type {any} */ (DEFAULTS)[name])
-    .map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%2C", ",")}`);
+    .map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
   return parts.join("&");
 }
 
 /** @returns {import("./types.js").Store} */
 export function createStore() {
   let state = readState(location.hash);
+  let remembering = 0;
   /** @type {((changed: Set<string>) => void)[]} */
   const listeners = [];
   /** @param {State} next */
@@ -77,7 +90,11 @@ export function createStore() {
     },
     set(changes) {
       become({ ...state, ...changes });
-      remember(state);
+      clearTimeout(remembering);
+      // Browsers take only so many addresses a minute, and people type faster.
+      if (Object.keys(changes).some((name) => name.startsWith("text") || name.startsWith("into"))) {
+        remembering = setTimeout(() => remember(state), 300);
+      } else remember(state);
     },
     onChange(listener) {
       listeners.push(listener);

@@ -68,9 +68,9 @@ export function createText(store, readout) {
       words.queries = shown.queries.map((token, place) => word(token, () => choose("row", place)));
       words.keys = shown.keys.map((token, place) => word(token, () => choose("column", place)));
       element.replaceChildren(
-        make("h3", {}, [`${sideName(map.queries.side, "query")}${signed ? "" : ": attends"}`]),
+        make("h2", {}, [`${sideName(map.queries.side, "query")}${signed ? "" : ": attends"}`]),
         running(shown.queries, words.queries),
-        make("h3", {}, [`${sideName(map.keys.side, "key")}${signed ? "" : ": is attended to"}`]),
+        make("h2", {}, [`${sideName(map.keys.side, "key")}${signed ? "" : ": is attended to"}`]),
         running(shown.keys, words.keys),
       );
     } else {
@@ -158,7 +158,7 @@ function paintText(surface, element) {
   const colors = theme();
   const origin = element.getBoundingClientRect();
   surface.textBaseline = "middle";
-  for (const piece of element.querySelectorAll("h3, .word")) {
+  for (const piece of element.querySelectorAll("h2, .word")) {
     const box = piece.getBoundingClientRect();
     const [x, y] = [box.left - origin.left, box.top - origin.top];
     const style = getComputedStyle(piece);

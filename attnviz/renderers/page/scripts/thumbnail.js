@@ -63,17 +63,7 @@ const MOST_PIXELS = 96;
 const blockLength = (rows, columns) => Math.ceil(Math.max(rows, columns) / MOST_PIXELS);
 
 /**
- * Pixels of a thumbnail from left to right and from top to bottom.
- * @param {number} rows
- * @param {number} columns
- */
-export function thumbnailSize(rows, columns) {
-  const length = blockLength(rows, columns);
-  return [Math.ceil(columns / length), Math.ceil(rows / length)];
-}
-
-/**
- * @param {HTMLCanvasElement} canvas of a thumbnail's size
+ * @param {HTMLCanvasElement} canvas
  * @param {Int16Array} codes of one head
  * @param {number} rows
  * @param {number} columns
@@ -88,6 +78,9 @@ export function drawThumbnail(canvas, codes, rows, columns, colors) {
   for (let place = 0; place < data.length; place++) {
     const code = pooled.values[place];
     data[place] = colors[code === NO_VALUE || Number.isNaN(code) ? last : code + (last - 1) / 2];
+  }
+  if (canvas.width !== pooled.width || canvas.height !== pooled.height) {
+    [canvas.width, canvas.height] = [pooled.width, pooled.height];
   }
   const surface = canvas.getContext("2d", { willReadFrequently: true });
   /** @type {CanvasRenderingContext2D} */ (surface).putImageData(image, 0, 0);

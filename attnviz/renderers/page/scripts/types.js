@@ -1,7 +1,8 @@
 /**
  * The shapes of what the modules hand to each other; comments only, left out of the page.
  *
- * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string}} Token
+ * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string,
+ *   start?: number, end?: number}} Token start and end only in what a model answers
  * @typedef {{side: string, block: number, words: number[] | null, tokens: Token[]}} Axis
  * @typedef {{name: string, unit: string, low: string, high: string, values: (number | null)[][]}} Measure null where it says
  *   nothing of a head
@@ -45,6 +46,8 @@
  * @property {Record<string, Scheme>} schemes
  * @property {{light: string[], dark: string[]}} head_colors
  * @property {PageMap[]} maps
+ * @property {string[]} [lenses] of a page that answers: what can be asked for
+ * @property {string[]} [models]
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
  *
@@ -78,6 +81,15 @@
  * @property {string} measure
  * @property {string} order "layout", "high" or "low"
  * @property {string} filter smallest value of the measure that is kept in sight; empty for any
+ * @property {string} text of a page that answers: the sentence
+ * @property {string} into its translation, where one is given
+ * @property {string} text2 the sentence beside it
+ * @property {string} into2
+ * @property {string} beside "on": two sentences side by side
+ * @property {string} lens
+ * @property {string} model
+ * @property {string} off what is switched off, see off.js
+ * @property {number} tour the step that is shown; 0 for none
  *
  * @typedef {{state: State, set: (changes: Partial<State>) => void,
  *   onChange: (listener: (changed: Set<string>) => void) => void}} Store
@@ -89,6 +101,34 @@
  * @property {Shown[]} separate each head's own matrix where a few are looked at side by side
  * @property {Palette} palette
  * @property {State} state
+ * @property {[number, number][]} cut rows and columns of links that are cut
+ *
+ * @typedef {{text: string, gap: string, logp: number}} Piece of a translation, with its log p
+ * @typedef {object} Answer what a model says of a sentence
+ * @property {string | null} language
+ * @property {string | null} to
+ * @property {string} written
+ * @property {Piece[]} pieces
+ * @property {{written: string, pieces: Piece[], total: number, effect: number} | null} changed
+ * @property {string[]} notes
+ * @typedef {object} Off what is switched off, by the names that the maps have
+ * @property {[string, string, string][]} heads stream, layer, head
+ * @property {[string, string, string, number, number][]} links and query, key
+ * @property {[string, number][]} tokens side, position
+ * @typedef {object} Question
+ * @property {number} pane which of the sentences side by side
+ * @property {string} source
+ * @property {string | null} target null: the model writes it
+ * @property {string} lens
+ * @property {Off} off
+ * @property {string} [model]
+ * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string,
+ *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
+ *   stream?: string, values?: number[][]}} Reply
+ * @typedef {object} Source where answers come from; older questions are forgotten
+ * @property {(question: Question) => void} ask
+ * @property {(question: Question) => void} heads ask for the effect of every head, in the background
+ * @property {(listener: (reply: Reply) => void) => void} listen
  *
  * @typedef {CanvasRenderingContext2D} Surface
  * @typedef {{ink: string, faint: string, line: string, paper: string, accent: string,

@@ -1,0 +1,50 @@
+"""attnviz live."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import typer
+
+from attnviz.cli.options import OUTPUT, with_options
+from attnviz.cli.output import check_writable, note, write_file
+from attnviz.cli.sinks import PAGES, show
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Options, opt
+
+
+@with_options(also=["open_page"], report=("said",))
+def live(
+    output: Path | None = opt(
+        OUTPUT, "--output -o FILE", "The page: .html. Without it the page is opened, as by --open."
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Write a page with the model inside that answers as one types.
+
+    attnviz live -o live.html
+    """
+    if output is not None and output.suffix.lower() not in PAGES:
+        raise UsageError(f"--output '{output}' must end in {' or '.join(PAGES)}")
+    if output is not None:
+        check_writable(output)
+    started = time.perf_counter()
+    from attnviz.models.pocket.packed import packed
+    from attnviz.renderers.page.document import live_page
+
+    if path := output:
+        shown = options.output.open_page
+    else:
+        import tempfile
+
+        path, shown = Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1]), True
+    data = live_page("attnviz live", packed()).encode()
+    write_file(path, data)
+    if shown:
+        show(path)
+    if options.output.verbose:
+        size, seconds = len(data) / 1e6, time.perf_counter() - started
+        note(f"wrote '{path}', {size:.1f} MB, in {seconds:.2f} s")
+    raise typer.Exit(0)

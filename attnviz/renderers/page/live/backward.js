@@ -1,0 +1,1 @@
+/** Gradients of the output's log-probability by every attention weight. */

@@ -1,0 +1,262 @@
+/** What the engine found, in the layout of the page's document (`renderers/page/document.py`). */
+
+import { measuresOf } from "./measures.js";
+import { SIDES } from "./network.js";
+import { OTHER } from "./pocket.js";
+import { isSpace, pointsOf, textOf } from "./unicode.js";
+
+/** @typedef {import("./tokenize.js").Piece} Piece */
+/** @typedef {import("./unicode.js").Unicode} Unicode */
+/** @typedef {import("./network.js").Matrix} Matrix */
+/** @typedef {{points: number[], tokens: Piece[]}} Side */
+/**
+ * @typedef {object} Found values of one stream
+ * @property {string} stream
+ * @property {Matrix[][]} values of each layer and head (queries, keys)
+ * @property {"share" | "signed"} kind
+ * @property {string} unit
+ */
+
+const LEVELS = 32767;
+const NO_VALUE = -32768;
+const LONGEST_TEXT = 200;
+
+/** A text's tokens with places and gaps, as JSON. @param {Unicode} unicode @param {Side} side @param {string} name */
+function axisOf(unicode, { points, tokens }, name) {
+  const words = wordsOf(points, tokens);
+  const runs = /** @type {number[]} */ ([]);
+  words.forEach((word, place) => {
+    const joined = place > 0 && word !== null && word === words[place - 1];
+    runs.push(place ? runs[place - 1] + (joined ? 0 : 1) : 0);
+  });
+  return {
+    side: name,
+    block: 1,
+    words: runs.length && runs[runs.length - 1] + 1 < runs.length ? runs : null,
+    tokens: tokens.map((token, place) => ({
+      ...shownToken(unicode, token),
+      gap: place ? gapOf(tokens[place - 1], token, points) : "",
+      start: token.start,
+      end: token.end,
+    })),
+  };
+}
+
+/** @param {Unicode} unicode @param {Piece} token */
+function shownToken(unicode, { text, special }) {
+  const shown = printable(unicode, text);
+  return { text: shown, ...(shown === text ? {} : { raw: text }), ...(special ? { special } : {}) };
+}
+
+/** What stands between two tokens. @param {Piece} before @param {Piece} token @param {number[]} points */
+export function gapOf(before, token, points) {
+  const placeless = (/** @type {Piece} */ one) => one.special || one.end <= one.start;
+  if (placeless(before) || placeless(token)) return " ";
+  const between = before.end <= token.start ? points.slice(before.end, token.start) : [];
+  if (between.includes(10) || token.text.includes("\n")) return "\n";
+  return between.length || isSpace(points[token.start] ?? 0) ? " " : "";
+}
+
+/** The number of the word between spaces that each token belongs to. @param {number[]} points @param {Piece[]} tokens */
+function wordsOf(points, tokens) {
+  const ends = points.flatMap((point, place) =>
+    !isSpace(point) && (place + 1 === points.length || isSpace(points[place + 1])) ? [place + 1] : [],
+  );
+  return tokens.map((token) => {
+    if (token.special) return null;
+    let first = token.start;
+    while (first < token.end && isSpace(points[first])) first++;
+    const number = ends.filter((end) => end <= first).length;
+    return Math.min(number, ends.length - 1);
+  });
+}
+
+/**
+ * Cells from a word to a word that set the scale; all where there are none.
+ * @param {Piece[]} queries
+ * @param {Piece[]} keys
+ * @param {number | null} sink
+ */
+function wordCells(queries, keys, sink) {
+  const cells = queries.flatMap((query) =>
+    keys.map((key, place) => !query.special && !key.special && place !== sink),
+  );
+  return cells.includes(true) ? cells : cells.map(() => true);
+}
+
+/** The key on which a text's attention to itself rests, if one is. @param {Found} found @param {number} count */
+function sinkOf({ values, kind }, count) {
+  if (kind !== "share" || count < 4) return null;
+  const sums = new Float64Array(count * count);
+  for (const head of values.flat()) head.forEach((value, cell) => (sums[cell] += value));
+  const received = Array.from({ length: count }, (_, key) =>
+    Array.from({ length: count }, (_, query) => sums[query * count + key]).reduce((one, other) => one + other),
+  );
+  const total = received.reduce((one, other) => one + other);
+  if (!(total > 0)) return null;
+  const causal = !sums.some((value, cell) => cell % count > Math.floor(cell / count) && value !== 0);
+  const place = received.indexOf(Math.max(...received));
+  let uniform = 0;
+  for (let query = 0; query < count; query++) {
+    uniform += causal ? (place <= query ? 1 / (query + 1) : 0) : 1 / count;
+  }
+  return received[place] / total >= Math.max(0.3, (1.5 * uniform) / count) ? place : null;
+}
+
+/** The next number of one digit at or above. @param {number} value */
+function roundedUp(value) {
+  if (!(value > 0)) return 1;
+  const [digits, exponent] = value.toExponential(6).split("e");
+  return Number(`${Math.ceil(Number(digits))}e${exponent}`);
+}
+
+/** @param {Found} found @param {boolean[]} cells @returns {[number, number]} */
+function limitsOf({ values, kind }, cells) {
+  let [top, between] = [0, 0];
+  for (const head of values.flat()) {
+    head.forEach((value, cell) => {
+      const size = Math.abs(value);
+      if (size > top) top = size;
+      if (cells[cell] && size > between) between = size;
+    });
+  }
+  const largest = Math.fround(between || top);
+  if (kind === "signed") return [-roundedUp(largest), roundedUp(largest)];
+  return [0, largest >= 0.5 ? 1 : roundedUp(largest)];
+}
+
+/** The codes of a layer, head after head. @param {Matrix[]} heads @param {number} scale */
+function codesOf(heads, scale) {
+  const codes = new Int16Array(heads.length * heads[0].length);
+  let at = 0;
+  for (const head of heads) {
+    for (const value of head) {
+      const size = Math.sqrt(Math.min(Math.abs(value) / scale, 1)) * LEVELS;
+      codes[at++] = Number.isNaN(size) ? NO_VALUE : Math.sign(value) * Math.round(size);
+    }
+  }
+  return codes;
+}
+
+/**
+ * The document of a run and the codes that it refers to.
+ * @param {import("./pocket.js").Pocket} pocket
+ * @param {import("./pocket.js").Read} pair
+ * @param {Found[]} found
+ * @param {string} lens
+ * @param {{notes: string[], facts: [string, string][]}} told
+ */
+export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
+  const { tokenizer, model } = pocket;
+  const { unicode } = tokenizer;
+  const sides = sidesOf(pocket, pair);
+  const axes = Object.fromEntries(Object.entries(sides).map(([name, side]) => [name, axisOf(unicode, side, name)]));
+  /** @type {Map<string, Int16Array>} */
+  const codes = new Map();
+  const maps = found.map((one, number) => {
+    const [queries, keys] = SIDES[one.stream];
+    const [rows, columns] = [sides[queries].tokens, sides[keys].tokens];
+    const sink = queries === keys ? sinkOf(one, rows.length) : null;
+    const all = one.values.flat();
+    const largest = all.reduce((top, head) => head.reduce((high, value) => Math.max(high, Math.abs(value) || 0), top), 0);
+    const scale = one.kind === "signed" ? largest || 1 : largest > 1 + 1e-3 ? largest : 1;
+    one.values.forEach((heads, layer) => codes.set(`m${number}-${layer}`, codesOf(heads, scale)));
+    const { layer, head } = model.facts.guided;
+    return {
+      blob: `m${number}`,
+      stream: one.stream,
+      lens,
+      layers: one.values.map((_, layer) => String(layer)),
+      heads: one.values[0].length === 1 ? ["mean"] : one.values[0].map((_, head) => String(head)),
+      values: one.kind,
+      unit: one.unit,
+      limits: limitsOf(one, wordCells(rows, columns, sink)),
+      scale,
+      levels: LEVELS,
+      queries: axes[queries],
+      keys: axes[keys],
+      sink,
+      focus: one.stream === "cross" && !lens ? [String(layer), String(head), "the alignment head"] : null,
+      measures: one.kind === "share" ? measuresOf(one, rows, columns, unicode) : [],
+      links: null,
+      effects: [],
+      projections: null,
+      patches: {},
+    };
+  });
+  const document = {
+    title: ["pocket", ...(lens ? [`lens ${lens}`] : [])].join(" · "),
+    id: "0",
+    texts: [pair.target, pair.source].map(({ points }) => beginning(unicode, points)),
+    command: "",
+    notes: notes.map((note) => printable(unicode, note)),
+    provenance: [
+      ...Object.entries({ source: "pocket", model: "pocket", trained: "yes", device: "browser" }),
+      ["precision", `weights of ${model.facts.bits} bits`],
+      ["revision", model.facts.revision],
+      ["direction", `${OTHER[pair.language]} to ${pair.language}`],
+      ["translated", pair.translated ? "True" : "False"],
+      ...facts,
+    ],
+    maps,
+  };
+  return { document, codes };
+}
+
+/** What queries and keys stand for. @param {import("./pocket.js").Pocket} pocket @param {import("./pocket.js").Read} pair @returns {Record<string, Side>} */
+export function sidesOf({ tokenizer }, { source, target, language }) {
+  const end = tokenizer.specialPiece(2, source.points.length);
+  const tag = tokenizer.specialPiece(language === "en" ? 3 : 4, 0);
+  return {
+    source: { points: source.points, tokens: [...source.tokens, end] },
+    target: { points: target.points, tokens: [tag, ...target.tokens] },
+  };
+}
+
+/** @param {Unicode} unicode @param {number[]} points */
+function beginning(unicode, points) {
+  const line = textOf(points.slice(0, 2 * LONGEST_TEXT).map((point) => (isSpace(point) ? 32 : point)));
+  const shown = pointsOf(line.replace(/ +/g, " ").replace(/^ | $/g, ""));
+  const whole = shown.length <= LONGEST_TEXT && points.length <= 2 * LONGEST_TEXT;
+  const cut = textOf(shown.slice(0, LONGEST_TEXT)).replace(/ $/, "");
+  return printable(unicode, whole ? textOf(shown) : `${cut}…`);
+}
+
+const PICTURES = new Map([["\n", "⏎"], ["\t", "⇥"], ["\x7f", "␡"]]);
+const BLANK = /^[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]$/;
+const DRAWN = /^[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]$/u;
+const JOINING = [[0x600, 0x8ff], [0x900, 0x109f], [0x1780, 0x18af], [0xfb50, 0xfefc]];
+
+/** A text with nothing left that hides, styles, breaks or turns a line, as `renderers/printable.py`. @param {Unicode} unicode @param {string} text */
+export function printable(unicode, text) {
+  if (/^ +$/.test(text)) return "␣".repeat(text.length);
+  const points = pointsOf(text);
+  const blank = points.every(isSpace);
+  const kind = (/** @type {number} */ place) => (place in points ? unicode.category.at(points[place]) : "  ");
+  const joins = (/** @type {number} */ place) =>
+    JOINING.some(([low, high]) => low <= points[place] && points[place] <= high) && "LM".includes(kind(place)[0]);
+  const emoji = (/** @type {number} */ place) =>
+    points[place] === 0xfe0f || (0x1f000 <= points[place] && points[place] <= 0x1faff) || kind(place) === "So";
+  const works = (/** @type {number} */ place, /** @type {string} */ character) => {
+    if (DRAWN.test(character)) return true;
+    if ((points[place] !== 0x200c && points[place] !== 0x200d) || place < 1 || place > points.length - 2) return false;
+    if (joins(place - 1) && joins(place + 1)) return true;
+    return points[place] === 0x200d && emoji(place - 1) && emoji(place + 1);
+  };
+  const shown = points.map((point, place) => {
+    const character = String.fromCodePoint(point);
+    if (PICTURES.has(character)) return PICTURES.get(character);
+    if (point < 32) return String.fromCodePoint(0x2400 + point);
+    const selector = (0xfe00 <= point && point <= 0xfe0f) || (0xe0100 <= point && point <= 0xe01ef);
+    const hidden =
+      ["Cc", "Cs", "Zl", "Zp"].includes(kind(place)) ||
+      BLANK.test(character) ||
+      (blank && kind(place) === "Zs") ||
+      (kind(place) === "Cf" && !works(place, character)) ||
+      (selector && !(place > 0 && "LNPS".includes(kind(place - 1)[0])));
+    const code = point.toString(16).toUpperCase();
+    return hidden ? `‹${code.padStart(point > 255 ? 4 : 2, "0")}›` : character;
+  });
+  if (["Mn", "Me"].includes(kind(0)) && shown[0] === String.fromCodePoint(points[0])) shown.unshift("◌");
+  return shown.join("");
+}

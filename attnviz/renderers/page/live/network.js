@@ -1,0 +1,436 @@
+/**
+ * The pocket model's forward pass, as `attnviz/models/pocket/network.py`, over typed arrays.
+ *
+ * Weights are float32, everything else double: so the processor converts the fewest numbers. A
+ * matrix of positions lies row by row. What is switched off follows `core/effects.py`.
+ */
+
+/** @typedef {Float64Array} Matrix */
+/** @typedef {{weight: Float32Array, bias: Float32Array, inputs: number, outputs: number}} Linear */
+/** @typedef {{vocabulary: number, size: number, heads: number, feed_forward: number,
+ *   encoder_layers: number, decoder_layers: number}} Sizes */
+/** @typedef {ReturnType<typeof openModel>} Model */
+/** @typedef {Matrix[]} Shares of a layer, for each query (heads, keys) */
+/** @typedef {[string, string, number][]} HeadsOff stream, layer, head */
+/** @typedef {[string, string | null, number | null, number, number][]} LinksOff */
+/** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][]}} Off */
+/** @typedef {{name: string, [field: string]: any}[]} Tape what a backward pass needs of each block */
+
+/** @type {Off} */
+export const NOTHING = { heads: [], links: [], tokens: [] };
+/** @type {Record<string, [string, string]>} whose tokens are queries and keys of a stream */
+export const SIDES = {
+  cross: ["target", "source"],
+  encoder: ["source", "source"],
+  decoder: ["target", "target"],
+};
+
+/** The model in a page's bytes, see packed.py. @param {Uint8Array} bytes */
+export function openModel(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  const length = view.getUint32(0, true);
+  const facts = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
+  const lowBits = facts.bits - 8;
+  /** @type {Map<string, Float32Array>} */
+  const arrays = new Map();
+  let at = 4 + length;
+  for (const [name, rows] of facts.tensors) {
+    arrays.set(name, new Float32Array(bytes.slice(at, at + 4 * rows).buffer));
+    at += 4 * rows;
+  }
+  const matrices = facts.tensors.filter((/** @type {any[]} */ entry) => entry.length === 3);
+  const total = matrices.reduce((/** @type {number} */ sum, /** @type {any[]} */ [, rows, columns]) => sum + rows * columns, 0);
+  const high = new Int8Array(bytes.buffer, bytes.byteOffset + at, total);
+  const low = bytes.subarray(at + total);
+  let code = 0;
+  for (const [name, rows, columns] of matrices) {
+    const scales = /** @type {Float32Array} */ (arrays.get(name));
+    const weight = new Float32Array(rows * columns);
+    for (let row = 0; row < rows; row++) {
+      const scale = scales[row];
+      for (let end = (row + 1) * columns, place = row * columns; place < end; place++, code++) {
+        const rest = (low[code >> 2] >> (2 * (code & 3))) & 3;
+        weight[place] = scale * (lowBits ? high[code] * 4 + rest : high[code]);
+      }
+    }
+    arrays.set(name, weight);
+  }
+  /** @param {string} name @returns {Float32Array} */
+  const array = (name) => /** @type {Float32Array} */ (arrays.get(name));
+  /** @type {Map<string, Linear>} */
+  const maps = new Map();
+  for (const [name, outputs, inputs] of matrices) {
+    const short = name.replace(/\.weight$/, "");
+    const bias = arrays.get(`${short}.bias`) ?? new Float32Array(outputs);
+    maps.set(short, { weight: array(name), bias, inputs, outputs });
+  }
+  /** @param {string} name */
+  const linear = (name) => /** @type {Linear} */ (maps.get(name));
+  return { facts, sizes: /** @type {Sizes} */ (facts.sizes), array, linear };
+}
+
+/**
+ * Rows (rows, inputs) through a linear map, (rows, outputs); blocks of two rows by four outputs.
+ * @param {Matrix} x
+ * @param {number} rows
+ * @param {Linear} map
+ * @returns {Matrix}
+ */
+export function linear(x, rows, { weight, bias, inputs, outputs }) {
+  const y = new Float64Array(rows * outputs);
+  for (let output = 0; output < outputs; output += 4) {
+    const w0 = output * inputs;
+    const w1 = w0 + inputs;
+    const w2 = w1 + inputs;
+    const w3 = w2 + inputs;
+    const b0 = bias[output];
+    const b1 = bias[output + 1];
+    const b2 = bias[output + 2];
+    const b3 = bias[output + 3];
+    let row = 0;
+    for (; row + 1 < rows; row += 2) {
+      const x0 = row * inputs;
+      const x1 = x0 + inputs;
+      let p0 = b0, p1 = b1, p2 = b2, p3 = b3;
+      let q0 = b0, q1 = b1, q2 = b2, q3 = b3;
+      for (let i = 0; i < inputs; i++) {
+        const p = x[x0 + i];
+        const q = x[x1 + i];
+        const k0 = weight[w0 + i];
+        const k1 = weight[w1 + i];
+        const k2 = weight[w2 + i];
+        const k3 = weight[w3 + i];
+        p0 += p * k0;
+        p1 += p * k1;
+        p2 += p * k2;
+        p3 += p * k3;
+        q0 += q * k0;
+        q1 += q * k1;
+        q2 += q * k2;
+        q3 += q * k3;
+      }
+      const at = row * outputs + output;
+      y[at] = p0;
+      y[at + 1] = p1;
+      y[at + 2] = p2;
+      y[at + 3] = p3;
+      y[at + outputs] = q0;
+      y[at + outputs + 1] = q1;
+      y[at + outputs + 2] = q2;
+      y[at + outputs + 3] = q3;
+    }
+    if (row === rows) continue;
+    const x0 = row * inputs;
+    let p0 = b0, p1 = b1, p2 = b2, p3 = b3;
+    for (let i = 0; i < inputs; i++) {
+      const p = x[x0 + i];
+      p0 += p * weight[w0 + i];
+      p1 += p * weight[w1 + i];
+      p2 += p * weight[w2 + i];
+      p3 += p * weight[w3 + i];
+    }
+    const at = row * outputs + output;
+    y[at] = p0;
+    y[at + 1] = p1;
+    y[at + 2] = p2;
+    y[at + 3] = p3;
+  }
+  return y;
+}
+
+/** @param {Matrix} one @param {Matrix} other @returns {Matrix} */
+export function sum(one, other) {
+  const found = new Float64Array(one.length);
+  for (let place = 0; place < one.length; place++) found[place] = one[place] + other[place];
+  return found;
+}
+
+/** Layer normalisation. @param {Model} model @param {string} name @param {Matrix} x @returns {Matrix} */
+export function normalise(model, name, x) {
+  const [scale, shift] = [model.array(`${name}.weight`), model.array(`${name}.bias`)];
+  const size = scale.length;
+  const y = new Float64Array(x.length);
+  for (let at = 0; at < x.length; at += size) {
+    let mean = 0;
+    for (let i = 0; i < size; i++) mean += x[at + i];
+    mean /= size;
+    let variance = 0;
+    for (let i = 0; i < size; i++) variance += (x[at + i] - mean) ** 2;
+    const factor = 1 / Math.sqrt(variance / size + 1e-5);
+    for (let i = 0; i < size; i++) y[at + i] = (x[at + i] - mean) * factor * scale[i] + shift[i];
+  }
+  return y;
+}
+
+export const GELU = Math.sqrt(2 / Math.PI);
+
+/** @param {Matrix} x @returns {Matrix} */
+function gelu(x) {
+  return x.map((v) => 0.5 * v * (1 + Math.tanh(GELU * (v + 0.044715 * v * v * v))));
+}
+
+/**
+ * Pieces as the layers take them, the first at a position.
+ * @param {Model} model
+ * @param {number[]} ids
+ * @param {number} first
+ * @returns {Matrix}
+ */
+export function embed(model, ids, first) {
+  const { size } = model.sizes;
+  const rows = model.linear("embedding").weight;
+  const x = new Float64Array(ids.length * size);
+  const scale = 0.5 * Math.sqrt(size);
+  ids.forEach((id, place) => {
+    for (let i = 0; i < size; i++) {
+      const angle = (first + place) / 10000 ** ((i - (i % 2)) / size);
+      const wave = i % 2 ? Math.cos(angle) : Math.sin(angle);
+      x[place * size + i] = rows[id * size + i] * scale + Math.fround(wave);
+    }
+  });
+  return x;
+}
+
+/**
+ * Attention of rows over keys and values; a cut key has weight 0 and the row is made to sum to 1
+ * again, a head that is off puts out zeros.
+ * @param {Model} model
+ * @param {[string, number]} place stream and layer
+ * @param {Matrix} query of the new rows
+ * @param {Matrix} key of all positions
+ * @param {Matrix} value
+ * @param {{first: number, keys: number, causal: boolean, off: Off}} how position of the first row
+ * @returns {{mixed: Matrix, shares: Shares}}
+ */
+function attend(model, [stream, layer], query, key, value, { first, keys, causal, off }) {
+  const { size, heads } = model.sizes;
+  const width = size / heads;
+  const rows = query.length / size;
+  const mixed = new Float64Array(query.length);
+  const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => at[2]));
+  const shares = [];
+  for (let row = 0; row < rows; row++) {
+    const seen = causal ? first + row + 1 : keys;
+    const share = new Float64Array(heads * seen);
+    const cut = cutsOf(off, stream, layer, first + row);
+    for (let head = 0; head < heads; head++) {
+      const from = row * size + head * width;
+      const at = head * seen;
+      let top = -Infinity;
+      for (let k = 0; k < seen; k++) {
+        let score = 0;
+        for (let i = 0; i < width; i++) score += query[from + i] * key[k * size + head * width + i];
+        share[at + k] = score / Math.sqrt(width);
+      }
+      for (const [one, k] of cut) if ((one === null || one === head) && k < seen) share[at + k] = -Infinity;
+      for (let k = 0; k < seen; k++) if (share[at + k] > top) top = share[at + k];
+      let total = 0;
+      for (let k = 0; k < seen; k++) total += share[at + k] = Math.exp(share[at + k] - top);
+      for (let k = 0; k < seen; k++) {
+        // NaN where everything was hidden, as in Python.
+        const weight = (share[at + k] /= total);
+        if (silent.has(head)) continue;
+        for (let i = 0; i < width; i++) mixed[from + i] += weight * value[k * size + head * width + i];
+      }
+    }
+    shares.push(share);
+  }
+  return { mixed, shares };
+}
+
+/**
+ * The keys that are hidden from a query: [head or null for all, key].
+ * @param {Off} off
+ * @param {string} stream
+ * @param {number} layer
+ * @param {number} query
+ * @returns {[number | null, number][]}
+ */
+function cutsOf(off, stream, layer, query) {
+  const [queries, keys] = SIDES[stream];
+  /** @type {[number | null, number][]} */
+  const found = [];
+  for (const [own, at, head, row, key] of off.links) {
+    if (own === stream && (at === null || +at === layer) && row === query) found.push([head, key]);
+  }
+  for (const [side, position] of off.tokens) {
+    if (side === keys && !(queries === keys && position === query)) found.push([null, position]);
+  }
+  return found;
+}
+
+/**
+ * What a layer's feed-forward block adds.
+ * @param {Model} model
+ * @param {string} layer
+ * @param {Matrix} x
+ * @param {Tape | null} tape
+ */
+function feedForward(model, layer, x, tape) {
+  const rows = x.length / model.sizes.size;
+  const inner = linear(normalise(model, `${layer}.feed_forward_norm`, x), rows, model.linear(`${layer}.feed_forward.in`));
+  tape?.push({ kind: "feed_forward", name: layer, x, inner });
+  return sum(x, linear(gelu(inner), rows, model.linear(`${layer}.feed_forward.out`)));
+}
+
+/**
+ * A text through the encoder.
+ * @param {Model} model
+ * @param {number[]} ids
+ * @param {Off} off
+ * @param {Tape | null} tape
+ * @returns {{memory: Matrix, shares: Shares[]}}
+ */
+export function encode(model, ids, off = NOTHING, tape = null) {
+  let x = embed(model, ids, 0);
+  const rows = ids.length;
+  const shares = [];
+  for (let layer = 0; layer < model.sizes.encoder_layers; layer++) {
+    const name = `encoder.${layer}.self_attention`;
+    const normal = normalise(model, `${name}_norm`, x);
+    const [query, key, value] = ["query", "key", "value"].map((side) => linear(normal, rows, model.linear(`${name}.${side}`)));
+    const how = { first: 0, keys: rows, causal: false, off };
+    const found = attend(model, ["encoder", layer], query, key, value, how);
+    tape?.push({ kind: "own", stream: "encoder", layer, name, x, query, key, value, ...found });
+    x = sum(x, linear(found.mixed, rows, model.linear(`${name}.output`)));
+    x = feedForward(model, `encoder.${layer}`, x, tape);
+    shares.push(found.shares);
+  }
+  tape?.push({ kind: "norm", name: "encoder_norm", x });
+  return { memory: normalise(model, "encoder_norm", x), shares };
+}
+
+/**
+ * The decoder over an encoder's memory: it reads pieces and remembers what it made of each.
+ * @param {Model} model
+ * @param {Matrix} memory
+ * @param {Off} off
+ * @param {Tape | null} tape
+ */
+export function createDecoder(model, memory, off = NOTHING, tape = null) {
+  const { size, decoder_layers: layers } = model.sizes;
+  const keys = memory.length / size;
+  const cross = Array.from({ length: layers }, (_, layer) => {
+    const name = `decoder.${layer}.cross_attention`;
+    const [key, value] = ["key", "value"].map((side) => linear(memory, keys, model.linear(`${name}.${side}`)));
+    return { key, value };
+  });
+  const own = cross.map(() => ({ key: new Float64Array(0), value: new Float64Array(0) }));
+  const shares = {
+    decoder: /** @type {Shares[]} */ (cross.map(() => [])),
+    cross: /** @type {Shares[]} */ (cross.map(() => [])),
+  };
+  /** @type {number[]} */
+  const ids = [];
+  /** @type {{state: Matrix, total: number, best: number}[]} of each position; 0 and −1: not yet known */
+  const read = [];
+
+  /** @param {number[]} more pieces */
+  function push(more) {
+    const [first, rows] = [ids.length, more.length];
+    let x = embed(model, more, first);
+    ids.push(...more);
+    for (let layer = 0; layer < layers; layer++) {
+      let name = `decoder.${layer}.self_attention`;
+      let normal = normalise(model, `${name}_norm`, x);
+      let query = linear(normal, rows, model.linear(`${name}.query`));
+      for (const side of /** @type {("key" | "value")[]} */ (["key", "value"])) {
+        own[layer][side] = joined(own[layer][side], linear(normal, rows, model.linear(`${name}.${side}`)));
+      }
+      const how = { first, keys: 0, causal: true, off };
+      let found = attend(model, ["decoder", layer], query, own[layer].key, own[layer].value, how);
+      tape?.push({ kind: "own", stream: "decoder", layer, name, x, query, ...own[layer], ...found });
+      x = sum(x, linear(found.mixed, rows, model.linear(`${name}.output`)));
+      shares.decoder[layer].push(...found.shares);
+
+      name = `decoder.${layer}.cross_attention`;
+      normal = normalise(model, `${name}_norm`, x);
+      query = linear(normal, rows, model.linear(`${name}.query`));
+      const all = { first, keys, causal: false, off };
+      found = attend(model, ["cross", layer], query, cross[layer].key, cross[layer].value, all);
+      tape?.push({ kind: "cross", stream: "cross", layer, name, x, query, ...cross[layer], ...found });
+      x = sum(x, linear(found.mixed, rows, model.linear(`${name}.output`)));
+      shares.cross[layer].push(...found.shares);
+      x = feedForward(model, `decoder.${layer}`, x, tape);
+    }
+    tape?.push({ kind: "norm", name: "decoder_norm", x });
+    const states = normalise(model, "decoder_norm", x);
+    for (let row = 0; row < rows; row++) {
+      read.push({ state: states.subarray(row * size, (row + 1) * size), total: NaN, best: -1 });
+    }
+  }
+
+  /** Forgets all but the first positions. @param {number} length */
+  function keep(length) {
+    ids.length = read.length = length;
+    for (let layer = 0; layer < layers; layer++) {
+      shares.decoder[layer].length = shares.cross[layer].length = length;
+      own[layer] = { key: own[layer].key.slice(0, length * size), value: own[layer].value.slice(0, length * size) };
+    }
+  }
+
+  /** Makes the decoder have read exactly these pieces. @param {number[]} wanted */
+  function turnTo(wanted) {
+    let same = 0;
+    while (same < ids.length && same < wanted.length && ids[same] === wanted[same]) same++;
+    if (same < ids.length) keep(same);
+    if (same < wanted.length) push(wanted.slice(same));
+  }
+
+  /** Scores every piece at the positions from one on whose totals nobody knows yet. @param {number} first */
+  function predict(first) {
+    const places = read.map((_, place) => place).filter((place) => place >= first && read[place].best < 0);
+    const states = new Float64Array(places.length * size);
+    places.forEach((place, row) => states.set(read[place].state, row * size));
+    const scores = linear(states, places.length, model.linear("embedding"));
+    const count = model.sizes.vocabulary;
+    places.forEach((place, row) => Object.assign(read[place], scored(scores.subarray(row * count, (row + 1) * count))));
+  }
+
+  /** The likeliest piece after a position. @param {number} place */
+  function next(place) {
+    if (read[place].best < 0) predict(place);
+    return read[place].best;
+  }
+
+  /** The log-probability of a piece after a position. @param {number} place @param {number} id */
+  function logProbability(place, id) {
+    if (read[place].best < 0) predict(0);
+    const { state, total } = read[place];
+    const rows = model.linear("embedding").weight;
+    let score = 0;
+    for (let i = 0; i < size; i++) score += state[i] * rows[id * size + i];
+    return score - total;
+  }
+
+  return { ids, shares, read, push, turnTo, next, logProbability };
+}
+
+/** Ids that are never written: padding, the unknown, tags and the mask. */
+const NEVER_WRITTEN = [0, 1, 3, 4, 5];
+const END = 2;
+
+/**
+ * The logarithm of the sum of exponentials, and the best piece that may be written; the end where
+ * scores are NaN, as in Python.
+ * @param {Matrix} scores
+ */
+function scored(scores) {
+  let top = -Infinity;
+  let best = END;
+  for (let id = 0; id < scores.length; id++) if (scores[id] > top) top = scores[id];
+  let sum = 0;
+  for (let id = 0; id < scores.length; id++) {
+    sum += Math.exp(scores[id] - top);
+    if (scores[id] > scores[best] && !NEVER_WRITTEN.includes(id)) best = id;
+  }
+  return { total: top + Math.log(sum), best };
+}
+
+/** @param {Matrix} one @param {Matrix} other */
+function joined(one, other) {
+  const whole = new Float64Array(one.length + other.length);
+  whole.set(one);
+  whole.set(other, one.length);
+  return whole;
+}

@@ -1,0 +1,145 @@
+/**
+ * What the tokenizer and the page know of characters; a text is an array of code points here.
+ *
+ * The tables come with the model, so that every browser answers as Python does.
+ */
+
+/** @typedef {{at: (point: number) => any}} Runs a value for each code point */
+/**
+ * @typedef {object} Unicode
+ * @property {Runs} category
+ * @property {Runs} wide
+ * @property {Runs} combining
+ * @property {Runs} decomposes
+ * @property {Runs} punctuation
+ */
+/** @typedef {{point: number, start: number, end: number}} Placed a character and where it was read */
+
+/** What Python calls white space. */
+const SPACES = /^[\t-\r\x1c-\x20\x85\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]$/u;
+
+/** @param {string} text */
+export const pointsOf = (text) =>
+  Array.from(text.toWellFormed(), (character) => /** @type {number} */ (character.codePointAt(0)));
+
+/** @param {number[]} points @returns {string} */
+export const textOf = (points) => points.map((point) => String.fromCodePoint(point)).join("");
+
+/** @param {number} point */
+export const isSpace = (point) => SPACES.test(String.fromCodePoint(point));
+
+/**
+ * @param {Record<string, any[]>} tables runs [first, value, first, value, …]
+ * @returns {Unicode}
+ */
+export function readUnicode(tables) {
+  const runs = (/** @type {any[]} */ table) => {
+    const starts = Uint32Array.from({ length: table.length / 2 }, (_, place) => table[2 * place]);
+    return {
+      at(/** @type {number} */ point) {
+        let low = 0;
+        for (let high = starts.length; high - low > 1; ) {
+          const middle = (low + high) >> 1;
+          if (starts[middle] <= point) low = middle;
+          else high = middle;
+        }
+        return table[2 * low + 1];
+      },
+    };
+  };
+  const found = Object.entries(tables).map(([name, table]) => [name, runs(table)]);
+  return Object.fromEntries(found);
+}
+
+/** Letters and numbers. @param {Unicode} unicode @param {number | undefined} point */
+export const isAlphanumeric = (unicode, point) =>
+  point !== undefined && "LN".includes(unicode.category.at(point)[0]);
+
+/**
+ * @typedef {[number, number]} Change a character and by how many it changes the text: 1 for one
+ *   that is put in, 0 for one that stands for one, −n for one that stands for n more
+ */
+
+/**
+ * A text in normal form NFKC, each character with the place it was read at (Unicode annex 15).
+ * @param {Unicode} unicode
+ * @param {Placed[]} text
+ * @returns {Placed[]}
+ */
+export function composed(unicode, text) {
+  const parts = decomposed(unicode, text);
+  /** @type {Change[]} */
+  const whole = [];
+  /** @type {Change | null} */
+  let starter = null;
+  /** @type {Change[]} */
+  let marks = [];
+  const flush = () => {
+    if (starter) whole.push(starter);
+    whole.push(...marks);
+    starter = null;
+    marks = [];
+  };
+  let last = -1;
+  for (const part of parts) {
+    const order = unicode.combining.at(part[0]);
+    if (!starter) {
+      if (order) whole.push(part);
+      else starter = part;
+      continue;
+    }
+    const pair = last < order ? pairOf(unicode, starter[0], part[0]) : 0;
+    if (pair) starter = [pair, starter[1] + part[1] - 1];
+    else if (order) {
+      marks.push(part);
+      last = order;
+    } else {
+      flush();
+      starter = part;
+      last = -1;
+    }
+  }
+  flush();
+  let from = 0;
+  return whole.map(([point, change]) => {
+    if (change > 0) {
+      const { start, end } = from ? text[from - 1] : { start: 0, end: 0 };
+      return { point, start, end };
+    }
+    const { start, end } = text[from];
+    from += 1 - change;
+    return { point, start, end };
+  });
+}
+
+/** @param {Unicode} unicode @param {Placed[]} text @returns {Change[]} */
+function decomposed(unicode, text) {
+  /** @type {Change[]} */
+  const parts = [];
+  let ready = 0;
+  const order = (/** @type {Change} */ part) => unicode.combining.at(part[0]);
+  const sort = () => {
+    if (parts.length - ready > 1) {
+      parts.push(...parts.splice(ready).sort((one, other) => order(one) - order(other)));
+    }
+    ready = parts.length;
+  };
+  for (const { point } of text) {
+    const plain = unicode.decomposes.at(point)
+      ? pointsOf(String.fromCodePoint(point).normalize("NFKD"))
+      : [point];
+    plain.forEach((part, place) => {
+      if (!unicode.combining.at(part)) sort();
+      parts.push([part, place ? 1 : 0]);
+    });
+  }
+  sort();
+  return parts;
+}
+
+/** The character of two, or 0. @param {Unicode} unicode @param {number} one @param {number} other */
+function pairOf(unicode, one, other) {
+  if (one < 128 && other < 128) return 0;
+  const [first, ...more] = pointsOf(String.fromCodePoint(one, other).normalize("NFC"));
+  return more.length || first === one || !unicode.decomposes.at(first) ? 0 : first;
+}

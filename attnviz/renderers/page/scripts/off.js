@@ -1,0 +1,115 @@
+/** What is switched off: heads, links and tokens, kept in the address, with undo. */
+
+/** @typedef {import("./types.js").Off} Off */
+/** @typedef {import("./types.js").PageMap} PageMap */
+/** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./types.js").ShownToken} ShownToken */
+/** @typedef {ReturnType<typeof createOff>} Switches */
+
+/** @param {(string | number)[]} part */
+const spell = (part) => part.map((name) => encodeURIComponent(name)).join(":");
+
+/** @param {string} part */
+const named = (part) => part.split(":").map((name) => {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+});
+
+/** @param {string} text as the address has it @returns {Off} */
+export function readOff(text) {
+  /** @type {Off} */
+  const off = { heads: [], links: [], tokens: [] };
+  for (const part of text.split(",").filter(Boolean).map(named)) {
+    const [first, layer, head, query, key] = part;
+    if (part.length === 2 && /^\d+$/.test(layer)) off.tokens.push([first, Number(layer)]);
+    else if (part.length === 3) off.heads.push([first, layer, head]);
+    else if (part.length === 5 && /^\d+$/.test(query) && /^\d+$/.test(key)) {
+      off.links.push([first, layer, head, Number(query), Number(key)]);
+    }
+  }
+  return off;
+}
+
+/** @param {import("./types.js").Store} store */
+export function createOff(store) {
+  /** @type {string[]} */
+  const before = [];
+  const parts = () => store.state.off.split(",").filter(Boolean);
+  /** @param {string[]} next */
+  const become = (next) => {
+    const off = [...new Set(next)].join(",");
+    if (off === store.state.off) return;
+    before.push(store.state.off);
+    store.set({ off });
+  };
+  /** Off where one of these is on, else on again. @param {string[]} these */
+  const toggle = (these) => {
+    const now = parts();
+    const all = these.every((part) => now.includes(part));
+    become(all ? now.filter((part) => !these.includes(part)) : [...now, ...these]);
+  };
+  /** @param {PageMap} map @param {Head} head */
+  const headPart = (map, [layer, head]) => spell([map.stream, map.layers[layer], map.heads[head]]);
+
+  return {
+    get any() {
+      return store.state.off !== "";
+    },
+    get canUndo() {
+      return before.length > 0;
+    },
+    now: () => readOff(store.state.off),
+    headPart,
+    parts,
+    /** Whether a head has a place in the model; one that a lens made up has none. @param {PageMap} map */
+    fits: (map) => map.lens === "" || map.layers.length * map.heads.length > 1,
+    /** @param {PageMap} map @param {Head} head */
+    headOff: (map, head) => parts().includes(headPart(map, head)),
+    /** @param {PageMap} map @param {Head[]} heads */
+    toggleHeads: (map, heads) => toggle(heads.map((head) => headPart(map, head))),
+    /** Every head of the stream but these. @param {PageMap} map @param {Head[]} heads */
+    only(map, heads) {
+      const kept = heads.map((head) => headPart(map, head));
+      const all = map.layers.flatMap((_, layer) => map.heads.map((_, head) => headPart(map, [layer, head])));
+      become([...parts().filter((part) => !all.includes(part)), ...all.filter((part) => !kept.includes(part))]);
+    },
+    /** @param {PageMap} map @param {Head[]} heads @param {ShownToken} query @param {ShownToken} key */
+    toggleLink(map, heads, query, key) {
+      toggle(heads.flatMap(([layer, head]) =>
+        places(query).flatMap((row) => places(key).map((column) =>
+          spell([map.stream, map.layers[layer], map.heads[head], row, column])))));
+    },
+    /** @param {string} side @param {number[]} positions */
+    toggleTokens: (side, positions) => toggle(positions.map((place) => spell([side, place]))),
+    /** @param {string} side @param {number} position */
+    tokenOff: (side, position) => parts().includes(spell([side, position])),
+    /** @param {string[]} these */
+    restore: (...these) => become(parts().filter((part) => !these.includes(part))),
+    reset: () => become([]),
+    undo() {
+      const off = before.pop();
+      if (off !== undefined) store.set({ off });
+    },
+    /** Only the heads, since places in words that are no longer there would mean others. */
+    withoutPlaces: () => parts().filter((part) => part.split(":").length === 3).join(","),
+    /**
+     * The cells of a matrix that are cut in one of the heads looked at.
+     * @param {PageMap} map @param {Head[]} heads @param {import("./types.js").Shown} shown
+     */
+    cutCells(map, heads, shown) {
+      const looked = new Set(heads.map((head) => headPart(map, head)));
+      return readOff(store.state.off).links.flatMap(([stream, layer, head, query, key]) => {
+        if (stream !== map.stream || !looked.has(spell([stream, layer, head]))) return [];
+        const row = shown.queries.findIndex((token) => places(token).includes(query));
+        const column = shown.keys.findIndex((token) => places(token).includes(key));
+        return row >= 0 && column >= 0 ? [/** @type {[number, number]} */ ([row, column])] : [];
+      });
+    },
+  };
+}
+
+/** The positions of a token or of a word's pieces. @param {ShownToken} token */
+export const places = (token) => Array.from({ length: token.count }, (_, more) => token.at + more);

@@ -1,0 +1,139 @@
+/** One text's maps, looked at: what was chosen becomes a scene, and the scene is shown. */
+
+import { remarksOn, which } from "./caption.js";
+import { palette } from "./colors.js";
+import { offered } from "./controls.js";
+import { createHeatmap } from "./heatmap.js";
+import { createImage } from "./image.js";
+import { createLines } from "./lines.js";
+import { createQueryKey } from "./query_key.js";
+import { createReadout } from "./readout.js";
+import { ownLimits, shownMatrix } from "./shown.js";
+import { chosenHeads, chosenMap, spellHeads } from "./state.js";
+import { make } from "./surface.js";
+import { tableOf } from "./table.js";
+import { createText } from "./text.js";
+
+/** @typedef {import("./types.js").Scene} Scene */
+/** @typedef {import("./types.js").PageMap} PageMap */
+/** @typedef {import("./types.js").State} State */
+/** @typedef {import("./types.js").PageDocument} PageDocument */
+/** @typedef {ReturnType<typeof createPane>} Pane */
+
+/** @param {State} state @param {PageMap} map */
+export function usableView(state, map) {
+  return offered(map).some(([name]) => name === state.view) ? state.view : "heatmap";
+}
+
+/** The parts of a stage of its own, for a second text. */
+export function secondStage() {
+  const [readout, view] = [make("div", { class: "readout" }), make("div", { class: "view", role: "group", "aria-label": "View of the second sentence" })];
+  const [remark, table] = [make("p", { class: "remark" }), make("div", { class: "table unseen" })];
+  const stage = make("section", { class: "stage", id: "stage-2", "aria-label": "Second sentence" }, [readout, view, remark, table]);
+  return { stage, readout, view, remark, table };
+}
+
+/**
+ * @param {{stage: HTMLElement, readout: HTMLElement, view: HTMLElement, remark: HTMLElement, table: HTMLElement}} parts
+ * @param {import("./types.js").Store} store
+ * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
+ */
+export function createPane(parts, store, off) {
+  const readout = createReadout(parts.readout);
+  /** @type {Record<string, import("./types.js").View>} */
+  const views = {
+    heatmap: createHeatmap(store, readout, off && toggleLink),
+    lines: createLines(store, readout, off && toggleLink),
+    text: createText(store, readout),
+    "query-key": createQueryKey(store, readout),
+    image: createImage(store, readout),
+  };
+  /** @type {Scene} */
+  let scene;
+  let [turn, waiting] = [0, 0];
+  /** @type {WeakMap<PageMap, Map<string, Promise<import("./types.js").Shown>>>} */
+  const matrices = new WeakMap();
+
+  /** Cut a link in the heads looked at, or mend it. @param {number} row @param {number} column */
+  function toggleLink(row, column) {
+    const [query, key] = [scene.shown.queries[row], scene.shown.keys[column]];
+    if (query && key && off?.fits(scene.map)) off.toggleLink(scene.map, scene.heads, query, key);
+  }
+
+  /** @param {PageMap} map @param {import("./types.js").Head[]} heads @param {State} state */
+  function cachedMatrix(map, heads, state) {
+    const key = [spellHeads(heads), state.mix, state.unit, state.specials].join("|");
+    const own = matrices.get(map) ?? new Map();
+    matrices.set(map, own);
+    if (!own.has(key)) {
+      if (own.size > 24) own.clear();
+      own.set(key, shownMatrix(map, heads, state));
+    }
+    return /** @type {Promise<import("./types.js").Shown>} */ (own.get(key));
+  }
+
+  /**
+   * Work out the scene that the state asks for and show it, unless something newer was asked.
+   * @param {PageDocument} page
+   * @param {(scene: Scene) => void} told is told of the scene before it is shown
+   */
+  async function show(page, told) {
+    const mine = ++turn;
+    parts.stage.setAttribute("aria-busy", "true");
+    const state = { ...store.state };
+    const map = chosenMap(page.maps, state);
+    state.view = usableView(state, map);
+    if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "keep" });
+    const heads = chosenHeads(map, state);
+    const shown = await cachedMatrix(map, heads, state);
+    // More heads side by side than there are colours could not be told apart.
+    const apart = state.view === "lines" && heads.length > 1 && heads.length <= page.head_colors.light.length;
+    const separate = apart ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
+    if (mine !== turn) return false;
+    const scheme = page.schemes[state.colors] ?? page.schemes.blue;
+    const limits = state.range === "view" ? ownLimits(map, shown) : map.limits;
+    readout.signed = map.values === "signed";
+    const cut = off?.cutCells(map, heads, shown) ?? [];
+    scene = { map, heads, shown, separate, palette: palette(scheme, limits), state, cut };
+    told(scene);
+    parts.remark.textContent = remarksOn(scene);
+    await showView(page.title);
+    if (mine === turn) parts.stage.setAttribute("aria-busy", "false");
+    return mine === turn;
+  }
+
+  /** @param {string} title */
+  async function showView(title) {
+    const { state } = scene;
+    const view = views[state.view];
+    const { table, view: holder } = parts;
+    table.classList.toggle("unseen", state.view !== "table");
+    table.setAttribute("aria-busy", "true");
+    if (view && holder.firstChild !== view.element) holder.replaceChildren(view.element);
+    if (!view) holder.replaceChildren();
+    parts.readout.hidden = !view;
+    if (view) await view.show(scene);
+    clearTimeout(waiting);
+    const of = scene;
+    const fill = () => {
+      table.replaceChildren(tableOf(of.shown, `${title}: ${of.map.stream}, ${which(of)}`));
+      table.setAttribute("aria-busy", "false");
+    };
+    if (state.view === "table") fill();
+    else waiting = setTimeout(fill, 400);
+  }
+
+  return {
+    show,
+    toggleLink,
+    get scene() {
+      return scene;
+    },
+    /** The view that a picture of what is seen is made from. */
+    async painted() {
+      const view = views[scene.state.view] ?? views.heatmap;
+      if (!views[scene.state.view]) await view.show(scene);
+      return view;
+    },
+  };
+}

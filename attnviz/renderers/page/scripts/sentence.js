@@ -1,0 +1,188 @@
+/** A sentence, its tokens, and what the model makes of it: written, scored, and what changed. */
+
+import { ASKED } from "./state.js";
+import { beginning } from "./labels.js";
+import { spell, spellShort } from "./numbers.js";
+import { make } from "./surface.js";
+
+/** @typedef {import("./types.js").Answer} Answer */
+/** @typedef {import("./types.js").PageDocument} PageDocument */
+/** @typedef {import("./types.js").Token} Token */
+/** @typedef {ReturnType<typeof createSentence>} Sentence */
+
+/** @type {Record<string, string>} */
+const LANGUAGES = { en: "English", fr: "French" };
+/** Nats by which a piece's log p may move before that is shown. */
+const MOVED = 0.05;
+
+/**
+ * @param {number} pane 0, or 1 for the sentence beside it
+ * @param {import("./types.js").Store} store
+ * @param {import("./off.js").Switches} off
+ */
+export function createSentence(pane, store, off) {
+  const [textName, intoName] = pane ? /** @type {const} */ (["text2", "into2"]) : /** @type {const} */ (["text", "into"]);
+  const [tongue, other] = [make("small"), make("small")];
+  const text = field(textName, "A sentence in English or French");
+  const into = field(intoName, "Left empty, the model writes it");
+  const tokens = make("p", { class: "running tokens", role: "group", "aria-label": "Tokens of the sentence" });
+  const written = make("p", { class: "running written", role: "group", "aria-label": "Tokens of the translation" });
+  const score = make("p", { class: "score" });
+  const changed = make("p", { class: "changed" });
+  const failed = make("p", { class: "failed", role: "alert" });
+  const spoken = make("p", { class: "unseen", role: "status" });
+  const element = make("div", { class: "sentence" }, [
+    make("div", { class: "side" }, [make("label", { for: text.id }, [pane ? "Sentence beside it " : "Sentence ", tongue]), text, tokens]),
+    make("div", { class: "side" }, [make("label", { for: into.id }, ["Translation ", other]), into, written, score, changed]),
+    failed, spoken,
+  ]);
+  let timer = 0;
+
+  /** @param {typeof textName | typeof intoName} name @param {string} hint */
+  function field(name, hint) {
+    const area = make("textarea", { id: name, rows: 1, placeholder: hint, spellcheck: "false", autocomplete: "off" });
+    area.value = store.state[name];
+    // Positions in words that are no longer there would mean others.
+    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces() }));
+    return area;
+  }
+
+  /** A token that a click hides. @param {Token} token @param {string} side @param {number} place @param {string} number */
+  function chip(token, side, place, number) {
+    const hidden = off.tokenOff(side, place);
+    const button = make("button", {
+      type: "button", class: `word${token.special ? " special" : ""}${hidden ? " hidden-token" : ""}`, "aria-pressed": String(hidden),
+      title: hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
+    }, [make("bdi", {}, [beginning(token.text, 60)]), make("span", { class: "number" }, [number])]);
+    button.addEventListener("click", () => off.toggleTokens(side, [place]));
+    return button;
+  }
+
+  /** @param {PageDocument} page */
+  function showTokens(page) {
+    const [side, axis] = readAxis(page);
+    keepFocus(tokens, running(axis, (token, place) => chip(token, side, place, "")));
+  }
+
+  /** @param {Answer} answer */
+  function showWritten({ pieces, changed: after }) {
+    const total = sum(pieces.map(({ logp }) => logp));
+    keepFocus(written, running(pieces, (piece, place) => {
+      const moved = after ? after.pieces[place].logp - piece.logp : 0;
+      const number = Math.abs(moved) >= MOVED ? `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}` : spellShort(Math.exp(piece.logp));
+      // The end is written but never read, so nothing could be hidden.
+      const last = place === pieces.length - 1;
+      const item = last ? make("span", { class: "word special end" }, [make("bdi", {}, [piece.text]), make("span", { class: "number" }, [number])]) : chip(piece, "target", place + 1, number);
+      item.classList.toggle("worse", moved <= -MOVED);
+      item.classList.toggle("better", moved >= MOVED);
+      item.style.setProperty("--p", String(Math.exp(after ? after.pieces[place].logp : piece.logp)));
+      const words = `probability ${spell(Math.exp(piece.logp))}${after ? `, now ${spell(Math.exp(after.pieces[place].logp))}` : ""}`;
+      item.setAttribute("aria-description", words);
+      if (!last) item.title = `${words}; ${item.title}`;
+      return item;
+    }));
+    score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...(after
+      ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect > 0 ? "below" : "" }, [` ${told(after.effect)}`])]
+      : [make("small", {}, [" of the translation, in nats; under each token its probability"])]));
+  }
+
+  /** @param {Answer} answer */
+  function showChanged({ written: before, changed: after }) {
+    changed.hidden = after === null;
+    if (!after) return;
+    const same = after.written === before;
+    changed.replaceChildren(make("span", { class: "hint" }, [same ? "Switched off, and it still writes " : "Switched off, it writes "]), ...compared(before, after.written));
+  }
+
+  return {
+    element,
+    /** Fields as the state has them, unless someone is writing there. */
+    refill() {
+      for (const area of [text, into]) {
+        const value = store.state[/** @type {typeof textName} */ (area.id)];
+        if (area.value !== value) area.value = value;
+      }
+    },
+    focus: () => text.focus(),
+    /** @param {Answer | undefined} answer @param {PageDocument} page */
+    show(answer, page) {
+      failed.textContent = "";
+      element.classList.remove("waiting");
+      showTokens(page);
+      if (!answer) return;
+      tongue.textContent = answer.language ? LANGUAGES[answer.language] ?? answer.language : "";
+      other.textContent = answer.to ? `${LANGUAGES[answer.to] ?? answer.to}${store.state[intoName].trim() ? ", as given" : ", written by the model"}` : "";
+      into.lang = answer.to ?? "";
+      text.lang = answer.language ?? "";
+      showWritten(answer);
+      showChanged(answer);
+      clearTimeout(timer);
+      timer = setTimeout(() => (spoken.textContent = summary(answer)), 700);
+    },
+    /** @param {string} error */
+    fail(error) {
+      failed.textContent = error;
+      element.classList.remove("waiting");
+    },
+    wait: () => element.classList.add("waiting"),
+  };
+}
+
+export const isText = (/** @type {string} */ name) => ASKED.includes(name) && /^(text|into)2?$/.test(name);
+
+/** The tokens that are read, and which side they are. @param {PageDocument} page @returns {[string, Token[]]} */
+function readAxis(page) {
+  const map = page.maps.find(({ keys, queries }) => keys.side === queries.side && keys.side !== "target") ?? page.maps[0];
+  return [map.keys.side, map.keys.tokens];
+}
+
+/** @template {{gap: string}} Item @param {Item[]} items @param {(item: Item, place: number) => Node} made */
+function running(items, made) {
+  return items.flatMap((item, place) => (item.gap ? [make("span", { class: "gap" }), made(item, place)] : [made(item, place)]));
+}
+
+/** Replace what an element holds; what has the focus keeps it by its place. @param {HTMLElement} element @param {Node[]} parts */
+function keepFocus(element, parts) {
+  const place = [...element.children].indexOf(/** @type {Element} */ (document.activeElement));
+  element.replaceChildren(...parts);
+  if (place >= 0) /** @type {HTMLElement | undefined} */ (element.children[Math.min(place, parts.length - 1)])?.focus();
+}
+
+/** @param {number[]} values */
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+/** @param {number} value */
+const signed = (value) => `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
+
+/** What switching off did, in words. @param {number} effect log p before − log p after */
+export const told = (effect) => (Math.abs(effect) < 0.005 ? "(no change)" : `(${Math.abs(effect).toFixed(2)} nats ${effect > 0 ? "lower" : "higher"})`);
+
+/** @param {Answer} answer */
+function summary({ written, changed }) {
+  if (!changed) return `Translation: ${written}`;
+  const now = changed.written === written ? "unchanged" : `now: ${changed.written}`;
+  return `Translation ${now}. Log probability of the translation before ${told(changed.effect)}`;
+}
+
+/** Words of the second that are not in the first are marked, and the other way round. @param {string} one @param {string} two */
+export function compared(one, two) {
+  const [before, after] = [one, two].map((text) => text.split(/\s+/).filter(Boolean));
+  const common = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
+  for (let row = before.length - 1; row >= 0; row--) {
+    for (let column = after.length - 1; column >= 0; column--) {
+      common[row][column] = before[row] === after[column] ? common[row + 1][column + 1] + 1 : Math.max(common[row + 1][column], common[row][column + 1]);
+    }
+  }
+  /** @type {Node[]} */
+  const parts = [];
+  let [row, column] = [0, 0];
+  while (row < before.length || column < after.length) {
+    if (row < before.length && column < after.length && before[row] === after[column]) {
+      parts.push(make("bdi", {}, [after[column++]]));
+      row++;
+    } else if (row < before.length && (column === after.length || common[row + 1][column] >= common[row][column + 1])) {
+      parts.push(make("del", {}, [make("bdi", {}, [before[row++]])]));
+    } else parts.push(make("ins", {}, [make("bdi", {}, [after[column++]])]));
+  }
+  return parts.flatMap((part) => [part, " "]);
+}

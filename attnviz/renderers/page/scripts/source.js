@@ -1,0 +1,68 @@
+/** Where a page that answers has its answers from: the model in a worker beside it. */
+
+import { inflated } from "./decode.js";
+import { part } from "./surface.js";
+
+/** @typedef {import("./types.js").Question} Question */
+/** @typedef {import("./types.js").Reply} Reply */
+
+/**
+ * The model that the page brings along, in a thread of its own. Of what is asked while it works,
+ * the newest question of each sentence waits; older ones are forgotten.
+ * @returns {import("./types.js").Source}
+ */
+export function createWorker() {
+  const code = new Blob([JSON.parse(part("worker").textContent ?? '""')], { type: "text/javascript" });
+  const worker = new Worker(URL.createObjectURL(code));
+  /** @type {(reply: Reply) => void} */
+  let listener = () => {};
+  /** @type {Map<number, Question>} */
+  const waiting = new Map();
+  /** @type {Question | null} */
+  let background = null;
+  let [number, busy, effects] = [0, -1, -1];
+
+  const next = () => {
+    if (busy >= 0) return;
+    const [pane] = waiting.keys();
+    const question = waiting.get(pane);
+    if (question) {
+      waiting.delete(pane);
+      busy = ++number;
+      worker.postMessage({ id: busy, kind: "attend", ...question });
+    } else if (background) {
+      effects = ++number;
+      worker.postMessage({ id: effects, kind: "heads", ...background });
+      background = null;
+    }
+  };
+  /** @param {Reply} reply */
+  const receive = (reply) => {
+    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener(reply);
+    if (reply.kind !== "heads" && (reply.id === busy || reply.id === 0)) busy = -1;
+    next();
+  };
+  worker.onmessage = ({ data }) => receive(data);
+  worker.onerror = (event) => receive({ id: 0, error: event.message || "the model could not be started" });
+  busy = 0;
+  inflated(part("packed").textContent ?? "").then((packed) => {
+    worker.postMessage({ kind: "open", packed }, [packed.buffer]);
+    busy = -1;
+    next();
+  });
+  return {
+    ask(question) {
+      waiting.set(question.pane, question);
+      background = null;
+      effects = -1;
+      next();
+    },
+    heads(question) {
+      background = question;
+      next();
+    },
+    listen(given) {
+      listener = given;
+    },
+  };
+}

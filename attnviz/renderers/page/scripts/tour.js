@@ -1,0 +1,143 @@
+/** A tour in six steps for who sees attention for the first time; each step shows what it says. */
+
+import { told } from "./sentence.js";
+import { firstHeads } from "./model.js";
+import { spellHeads } from "./state.js";
+import { make } from "./surface.js";
+
+/** @typedef {import("./types.js").PageDocument} PageDocument */
+/** @typedef {import("./types.js").State} State */
+/** @typedef {Record<string, (number | null)[][]>} Effects by stream, a row for each layer */
+/** @typedef {{stream: string, layer: number, head: number, value: number}} Found */
+
+/**
+ * @param {import("./types.js").Store} store
+ * @param {import("./off.js").Switches} off
+ * @param {() => PageDocument | undefined} page
+ */
+export function createTour(store, off, page) {
+  const element = make("aside", { id: "tour", "aria-label": "Guided tour", hidden: true });
+  /** Effects while nothing was off, and of which text. @type {{text: string, effects: Effects} | null} */
+  let known = null;
+  let shown = "";
+  /** @type {Element | null} */
+  let marked = null;
+
+  /** @param {string} stream */
+  const mapOf = (stream) => page()?.maps.findIndex((map) => map.stream === stream) ?? -1;
+
+  /** The head of least or of greatest effect; null while that is not known. @param {"least" | "most"} which */
+  function extreme(which) {
+    const maps = page()?.maps ?? [];
+    if (!known || known.text !== store.state.text || maps.some((map) => !known?.effects[map.stream])) return null;
+    /** @type {Found[]} */
+    const every = Object.entries(known.effects).flatMap(([stream, layers]) => layers.flatMap((heads, layer) =>
+      heads.map((value, head) => ({ stream, layer, head, value: value ?? NaN }))));
+    /** @param {Found} found */
+    const size = ({ value }) => (which === "least" ? -Math.abs(value) : value);
+    return every.filter(({ value }) => !Number.isNaN(value)).sort((one, other) => size(other) - size(one))[0] ?? null;
+  }
+
+  /** @param {"least" | "most"} which @returns {Partial<State>} */
+  function switchOff(which) {
+    const found = extreme(which);
+    if (!found) return { off: "", lens: "raw" };
+    const { stream, layer, head } = found;
+    const map = /** @type {PageDocument} */ (page()).maps[mapOf(stream)];
+    return { ...LOOK, map: mapOf(stream), heads: `${layer}.${head}`, off: off.headPart(map, [layer, head]) };
+  }
+
+  /** @param {"least" | "most"} which */
+  function effectOf(which) {
+    const found = extreme(which);
+    return found ? `Layer ${found.layer} head ${found.head} of ${NAMES[found.stream] ?? found.stream} is off now: log p of the translation is ${told(found.value).slice(1, -1)}.` : "The model is being run without each of its heads, one by one …";
+  }
+
+  /** @type {{title: string, at: string, look: () => Partial<State>, words: () => string}[]} */
+  const steps = [
+    { title: "Tokens", at: ".tokens", look: () => ({ ...LOOK, off: "" }),
+      words: () => "The model reads no letters and no words but tokens: the pieces below your sentence. A rare word becomes several; <eos> says that the sentence ends." },
+    { title: "One head", at: "#view", look: () => ({ ...LOOK, map: Math.max(mapOf("encoder"), 0), heads: "1.0" }),
+      words: () => "A head is one way of looking around. Each row is a token that looks, each column one that it can look at; the darker a cell, the more of its attention goes there. A row sums to 1. Every small picture is another head: click one to look at it." },
+    { title: "Cross-attention", at: "#view", look: () => ({ ...LOOK, map: Math.max(mapOf("cross"), 0), heads: "0.0" }),
+      words: () => "While it writes the translation, the model looks back at the sentence. Here rows are tokens of the translation and columns those of the sentence. In an early layer that look is often vague." },
+    { title: "The alignment head", at: "#view", look: () => ({ ...LOOK, map: Math.max(mapOf("cross"), 0), heads: alignment() }),
+      words: () => "This head has learnt, without being told, which words belong together: each word of the translation looks at the word that it translates." },
+    { title: "A head that does nothing here", at: ".sentence", look: () => switchOff("least"),
+      words: () => `${effectOf("least")} A picture with strong colours can still be of a head that this sentence does not need.` },
+    { title: "A head that matters", at: ".sentence", look: () => switchOff("most"),
+      words: () => `${effectOf("most")} Compare the translation. Where a head looks and what it is needed for are two questions; here you can ask both. Now write a sentence of your own.` },
+  ];
+
+  /** The head in focus, as an address spells it. */
+  function alignment() {
+    const map = page()?.maps[mapOf("cross")];
+    return map ? spellHeads(firstHeads(map)) : "";
+  }
+
+  /** Leave, with everything on again. */
+  const leave = () => {
+    store.set({ tour: 0, off: "" });
+    document.getElementById("text")?.focus();
+  };
+
+  function show() {
+    const { tour: number } = store.state;
+    const step = steps[number - 1];
+    element.hidden = !step || !page();
+    marked?.classList.remove("toured");
+    if (!step || !page()) {
+      shown = "";
+      return;
+    }
+    const ready = number < 5 || extreme("most") !== null;
+    const now = `${number} ${ready} ${store.state.text}`;
+    if (now !== shown) {
+      const moved = shown.split(" ")[0] !== String(number);
+      shown = now;
+      build(step, number, moved);
+      store.set(step.look());
+    }
+    marked = document.querySelector(step.at);
+    marked?.classList.add("toured");
+  }
+
+  /** @param {typeof steps[number]} step @param {number} number @param {boolean} moved */
+  function build(step, number, moved) {
+    /** @param {string} words @param {() => void} action @param {string} [kind] */
+    const button = (words, action, kind = "") => {
+      const made = make("button", { type: "button", class: kind }, [words]);
+      made.addEventListener("click", action);
+      return made;
+    };
+    const last = number === steps.length;
+    const heading = make("h2", { tabindex: -1 }, [step.title]);
+    element.replaceChildren(
+      make("p", { class: "hint" }, [`Guided tour, ${number} of ${steps.length}`]), heading,
+      make("p", { "aria-live": "polite" }, [step.words()]),
+      make("p", { class: "steps" }, [
+        ...(last ? [] : [button("Skip the tour", leave, "quiet")]),
+        ...(number > 1 ? [button("Back", () => store.set({ tour: number - 1 }))] : []),
+        last ? button("Done", leave, "main") : button("Next", () => store.set({ tour: number + 1 }), "main"),
+      ]),
+    );
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    document.querySelector(step.at)?.scrollIntoView({ block: "nearest", behavior: still ? "auto" : "smooth" });
+    if (moved) heading.focus({ preventScroll: true });
+  }
+
+  return {
+    element,
+    show,
+    /** Take effects that were measured while nothing was off. @param {Effects} effects */
+    learn(effects) {
+      if (store.state.off === "") known = { text: store.state.text, effects };
+      show();
+    },
+  };
+}
+
+/** @type {Record<string, string>} */
+const NAMES = { encoder: "the encoder", cross: "the cross-attention", decoder: "the decoder" };
+/** @type {Partial<State>} */
+const LOOK = { view: "heatmap", unit: "tokens", specials: "keep", row: -1, column: -1, zoom: "", lens: "raw" };
