@@ -34,7 +34,9 @@ def serve(
     *,
     options: Options,
 ) -> None:
-    """Answer the page in a browser: type, switch parts off, and see what happens in any model.
+    """Answer the page in a browser, with any model.
+
+    As one types and switches parts of the model off, the page shows what changes.
 
     attnviz serve --model ./my-model --open
 
@@ -58,7 +60,7 @@ def serve(
 
     with closing(serving.listening(host, port)) as listener:
         number = listener.getsockname()[1]
-        shown = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        shown = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
         called = f"[{shown}]" if ":" in shown else shown
         door = serving.Door(frozenset({*LOOPBACK, called.lower()}), number, wide=allow_network)
         address = f"http://{called}:{number}/?token={door.token}"
