@@ -100,7 +100,12 @@ class Desk:
         """What is done now, for how long, and how many questions wait behind it."""
         doing = self.answers.doing
         seconds = round(time.monotonic() - self.begun, 3) if doing else 0.0
-        return {"doing": doing or None, "seconds": seconds, "waiting": max(len(self.jobs) - 1, 0)}
+        return {"doing": doing or None, "seconds": seconds, "waiting": max(self.wanted - 1, 0)}
+
+    @property
+    def wanted(self) -> int:
+        """How many questions somebody waits for."""
+        return sum(not job.dropped for job in list(self.jobs))
 
     def put(self, work: Work, question: Question) -> tuple[Job, asyncio.Future[bytes]]:
         """Take a question in, and say what will answer it.
@@ -108,8 +113,8 @@ class Desk:
         Raises:
             HTTPException: too many wait.
         """
-        if len(self.jobs) >= MOST_WAITING:
-            raise HTTPException(429, f"{len(self.jobs)} questions wait: ask again later")
+        if self.wanted >= MOST_WAITING:
+            raise HTTPException(429, f"{MOST_WAITING} questions wait: ask again later")
         job = Job()
         self.jobs.append(job)
         future = asyncio.get_running_loop().run_in_executor(

@@ -14,7 +14,7 @@ import pytest
 from tests.samples import ODD
 from tests.serve.server import Server, serving
 
-CLIENTS, REQUESTS = 50, 20
+CLIENTS, TURNS, REQUESTS = 50, 4, 5
 WORDS = ("cat", "dog", "car", "house", "red", "blue", "old", "sees", "takes", "the")
 
 
@@ -97,27 +97,17 @@ def client(server: Server, seed: int) -> Counter[str]:
 def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat() -> None:
     with serving(OMP_NUM_THREADS="1") as server:
         held = []
-        for turn in range(3):
+        for turn in range(TURNS):
             with ThreadPoolExecutor(CLIENTS) as threads:
                 seeds = range(turn * CLIENTS, (turn + 1) * CLIENTS)
                 done = sum(threads.map(lambda seed: client(server, seed), seeds), Counter[str]())
             assert done.total() == CLIENTS * REQUESTS
-            assert set(done) <= {
-                "answered",
-                "read slowly",
-                "left",
-                "400",
-                "403",
-                "413",
-                "415",
-                "422",
-            }
-            assert min(done["answered"], done["400"], done["413"]) > 20
+            ends = {"answered", "read slowly", "left", "400", "403", "413", "415", "422"}
+            assert set(done) == ends
             while server.send("GET", "/progress").json()["doing"]:
                 pass  # what was left behind is given up
             held.append(server.memory())
-        print(held, done)
-        assert held[2] < held[0] * 1.1 + (16 << 20)
+        assert held[-1] < held[1] + (16 << 20), held
         assert server.ask(source="The cat sat.")["answer"]["written"] == "Le chat s'est assis."
         server.process.terminate()
         assert server.process.communicate()[1].decode().splitlines() == ["note: Ctrl-C ends it"]
