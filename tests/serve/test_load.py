@@ -33,9 +33,9 @@ def raw(server: Server, body: bytes, length: int | None = None) -> socket.socket
 
 def asks(server: Server, chance: random.Random, number: int) -> str:
     """A question, whose answer is its own."""
-    words = " ".join(chance.choices(WORDS, k=chance.randint(1, 8)))
+    words = " ".join(chance.choices(WORDS, k=chance.randint(1, 5)))
     off = {"tokens": [["source", 0]]} if chance.random() < 0.3 else {}
-    path = "/ablate" if chance.random() < 0.05 else "/attend"
+    path = "/ablate" if chance.random() < 0.03 else "/attend"
     answer = server.ask(path, source=words, id=number, off=off)
     assert answer["id"] == number
     if path == "/attend":
@@ -87,7 +87,7 @@ def leaves(server: Server, chance: random.Random, number: int) -> str:
 def client(server: Server, seed: int) -> Counter[str]:
     """What happened to the requests of one client."""
     chance = random.Random(seed)
-    kinds = chance.choices((asks, errs, reads_slowly, leaves), (6, 8, 2, 4), k=REQUESTS)
+    kinds = chance.choices((asks, errs, reads_slowly, leaves), (3, 11, 1, 5), k=REQUESTS)
     return Counter(
         kind(server, chance, seed * REQUESTS + number) for number, kind in enumerate(kinds)
     )

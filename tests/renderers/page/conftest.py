@@ -11,6 +11,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from tests.invoke import attnviz
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -98,3 +100,12 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         assert outside == []
         assert len([url for url in opened.asked if url.startswith("file:")]) <= 2
         context.close()
+
+
+@pytest.fixture(scope="session")
+def live_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page that answers, as the command writes it."""
+    path = tmp_path_factory.mktemp("live") / "live.html"
+    done = attnviz("live", "-o", path)
+    assert (done.status, done.out, done.err) == (0, b"", "")
+    return path.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 /** What the engine found, in the layout of the page's document (`renderers/page/document.py`). */
 
-import { measuresOf } from "./measures.js";
+import { focusOf, massNote, measuresOf } from "./measures.js";
 import { SIDES } from "./network.js";
 import { OTHER } from "./pocket.js";
 import { isSpace, pointsOf, textOf } from "./unicode.js";
@@ -138,6 +138,14 @@ function codesOf(heads, scale) {
   return codes;
 }
 
+/** The head with the largest sum of effects. @param {Found} found */
+function largestOf({ values }) {
+  const sums = values.map((heads) => heads.map((head) => head.reduce((sum, value) => sum + (Math.abs(value) || 0), 0)));
+  const top = Math.max(...sums.flat());
+  const layer = sums.findIndex((heads) => heads.includes(top));
+  return top ? [String(layer), String(sums[layer].indexOf(top)), `largest sum of |effect|: ${top.toFixed(2)} nats`] : null;
+}
+
 /**
  * The document of a run and the codes that it refers to.
  * @param {import("./pocket.js").Pocket} pocket
@@ -153,6 +161,8 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
   const axes = Object.fromEntries(Object.entries(sides).map(([name, side]) => [name, axisOf(unicode, side, name)]));
   /** @type {Map<string, Int16Array>} */
   const codes = new Map();
+  const { layer, head } = model.facts.guided;
+  const aligned = [String(layer), String(head), "the alignment head"];
   const maps = found.map((one, number) => {
     const [queries, keys] = SIDES[one.stream];
     const [rows, columns] = [sides[queries].tokens, sides[keys].tokens];
@@ -161,7 +171,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
     const largest = all.reduce((top, head) => head.reduce((high, value) => Math.max(high, Math.abs(value) || 0), top), 0);
     const scale = one.kind === "signed" ? largest || 1 : largest > 1 + 1e-3 ? largest : 1;
     one.values.forEach((heads, layer) => codes.set(`m${number}-${layer}`, codesOf(heads, scale)));
-    const { layer, head } = model.facts.guided;
+    const cells = wordCells(rows, columns, sink);
     return {
       blob: `m${number}`,
       stream: one.stream,
@@ -170,13 +180,13 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
       heads: one.values[0].length === 1 ? ["mean"] : one.values[0].map((_, head) => String(head)),
       values: one.kind,
       unit: one.unit,
-      limits: limitsOf(one, wordCells(rows, columns, sink)),
+      limits: limitsOf(one, cells),
       scale,
       levels: LEVELS,
       queries: axes[queries],
       keys: axes[keys],
       sink,
-      focus: one.stream === "cross" && !lens ? [String(layer), String(head), "the alignment head"] : null,
+      focus: one.stream === "cross" && !lens ? aligned : one.kind === "signed" ? largestOf(one) : focusOf(one, rows, columns, cells),
       measures: one.kind === "share" ? measuresOf(one, rows, columns, unicode) : [],
       links: null,
       effects: [],
@@ -189,7 +199,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
     id: "0",
     texts: [pair.target, pair.source].map(({ points }) => beginning(unicode, points)),
     command: "",
-    notes: notes.map((note) => printable(unicode, note)),
+    notes: Array.from(new Set([...notes, ...maps.flatMap((map) => massNote(map.measures))]), (note) => printable(unicode, note)),
     provenance: [
       ...Object.entries({ source: "pocket", model: "pocket", trained: "yes", device: "browser" }),
       ["precision", `weights of ${model.facts.bits} bits`],

@@ -11,10 +11,10 @@
  *   encoder_layers: number, decoder_layers: number}} Sizes */
 /** @typedef {ReturnType<typeof openModel>} Model */
 /** @typedef {Matrix[]} Shares of a layer, for each query (heads, keys) */
-/** @typedef {[string, string, number][]} HeadsOff stream, layer, head */
-/** @typedef {[string, string | null, number | null, number, number][]} LinksOff */
+/** @typedef {[string, string, string | number][]} HeadsOff stream, layer, head */
+/** @typedef {[string, string | null, string | number | null, number, number][]} LinksOff */
 /** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][]}} Off */
-/** @typedef {{name: string, [field: string]: any}[]} Tape what a backward pass needs of each block */
+/** @typedef {{kind: string, name: string, x: Matrix, [field: string]: any}[]} Tape what a backward pass needs of each block */
 
 /** @type {Off} */
 export const NOTHING = { heads: [], links: [], tokens: [] };
@@ -66,7 +66,9 @@ export function openModel(bytes) {
   }
   /** @param {string} name */
   const linear = (name) => /** @type {Linear} */ (maps.get(name));
-  return { facts, sizes: /** @type {Sizes} */ (facts.sizes), array, linear };
+  /** Scores of every piece for states. @param {Matrix} states @param {number} rows */
+  const scores = (states, rows) => linearOf(states, rows, linear("embedding"));
+  return { facts, sizes: /** @type {Sizes} */ (facts.sizes), array, linear, scores };
 }
 
 /**
@@ -76,7 +78,7 @@ export function openModel(bytes) {
  * @param {Linear} map
  * @returns {Matrix}
  */
-export function linear(x, rows, { weight, bias, inputs, outputs }) {
+export function linearOf(x, rows, { weight, bias, inputs, outputs }) {
   const y = new Float64Array(rows * outputs);
   for (let output = 0; output < outputs; output += 4) {
     const w0 = output * inputs;
@@ -200,14 +202,14 @@ export function embed(model, ids, first) {
  * @param {Matrix} key of all positions
  * @param {Matrix} value
  * @param {{first: number, keys: number, causal: boolean, off: Off}} how position of the first row
- * @returns {{mixed: Matrix, shares: Shares}}
+ * @returns {{mixed: Matrix, shares: Shares, silent: Set<number>}}
  */
 function attend(model, [stream, layer], query, key, value, { first, keys, causal, off }) {
   const { size, heads } = model.sizes;
   const width = size / heads;
   const rows = query.length / size;
   const mixed = new Float64Array(query.length);
-  const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => at[2]));
+  const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => +at[2]));
   const shares = [];
   for (let row = 0; row < rows; row++) {
     const seen = causal ? first + row + 1 : keys;
@@ -235,7 +237,7 @@ function attend(model, [stream, layer], query, key, value, { first, keys, causal
     }
     shares.push(share);
   }
-  return { mixed, shares };
+  return { mixed, shares, silent };
 }
 
 /**
@@ -251,7 +253,7 @@ function cutsOf(off, stream, layer, query) {
   /** @type {[number | null, number][]} */
   const found = [];
   for (const [own, at, head, row, key] of off.links) {
-    if (own === stream && (at === null || +at === layer) && row === query) found.push([head, key]);
+    if (own === stream && (at === null || +at === layer) && row === query) found.push([head === null ? null : +head, key]);
   }
   for (const [side, position] of off.tokens) {
     if (side === keys && !(queries === keys && position === query)) found.push([null, position]);
@@ -268,9 +270,9 @@ function cutsOf(off, stream, layer, query) {
  */
 function feedForward(model, layer, x, tape) {
   const rows = x.length / model.sizes.size;
-  const inner = linear(normalise(model, `${layer}.feed_forward_norm`, x), rows, model.linear(`${layer}.feed_forward.in`));
+  const inner = linearOf(normalise(model, `${layer}.feed_forward_norm`, x), rows, model.linear(`${layer}.feed_forward.in`));
   tape?.push({ kind: "feed_forward", name: layer, x, inner });
-  return sum(x, linear(gelu(inner), rows, model.linear(`${layer}.feed_forward.out`)));
+  return sum(x, linearOf(gelu(inner), rows, model.linear(`${layer}.feed_forward.out`)));
 }
 
 /**
@@ -288,11 +290,11 @@ export function encode(model, ids, off = NOTHING, tape = null) {
   for (let layer = 0; layer < model.sizes.encoder_layers; layer++) {
     const name = `encoder.${layer}.self_attention`;
     const normal = normalise(model, `${name}_norm`, x);
-    const [query, key, value] = ["query", "key", "value"].map((side) => linear(normal, rows, model.linear(`${name}.${side}`)));
+    const [query, key, value] = ["query", "key", "value"].map((side) => linearOf(normal, rows, model.linear(`${name}.${side}`)));
     const how = { first: 0, keys: rows, causal: false, off };
     const found = attend(model, ["encoder", layer], query, key, value, how);
     tape?.push({ kind: "own", stream: "encoder", layer, name, x, query, key, value, ...found });
-    x = sum(x, linear(found.mixed, rows, model.linear(`${name}.output`)));
+    x = sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`)));
     x = feedForward(model, `encoder.${layer}`, x, tape);
     shares.push(found.shares);
   }
@@ -312,7 +314,7 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
   const keys = memory.length / size;
   const cross = Array.from({ length: layers }, (_, layer) => {
     const name = `decoder.${layer}.cross_attention`;
-    const [key, value] = ["key", "value"].map((side) => linear(memory, keys, model.linear(`${name}.${side}`)));
+    const [key, value] = ["key", "value"].map((side) => linearOf(memory, keys, model.linear(`${name}.${side}`)));
     return { key, value };
   });
   const own = cross.map(() => ({ key: new Float64Array(0), value: new Float64Array(0) }));
@@ -333,23 +335,23 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     for (let layer = 0; layer < layers; layer++) {
       let name = `decoder.${layer}.self_attention`;
       let normal = normalise(model, `${name}_norm`, x);
-      let query = linear(normal, rows, model.linear(`${name}.query`));
+      let query = linearOf(normal, rows, model.linear(`${name}.query`));
       for (const side of /** @type {("key" | "value")[]} */ (["key", "value"])) {
-        own[layer][side] = joined(own[layer][side], linear(normal, rows, model.linear(`${name}.${side}`)));
+        own[layer][side] = joined(own[layer][side], linearOf(normal, rows, model.linear(`${name}.${side}`)));
       }
       const how = { first, keys: 0, causal: true, off };
       let found = attend(model, ["decoder", layer], query, own[layer].key, own[layer].value, how);
       tape?.push({ kind: "own", stream: "decoder", layer, name, x, query, ...own[layer], ...found });
-      x = sum(x, linear(found.mixed, rows, model.linear(`${name}.output`)));
+      x = sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`)));
       shares.decoder[layer].push(...found.shares);
 
       name = `decoder.${layer}.cross_attention`;
       normal = normalise(model, `${name}_norm`, x);
-      query = linear(normal, rows, model.linear(`${name}.query`));
+      query = linearOf(normal, rows, model.linear(`${name}.query`));
       const all = { first, keys, causal: false, off };
       found = attend(model, ["cross", layer], query, cross[layer].key, cross[layer].value, all);
       tape?.push({ kind: "cross", stream: "cross", layer, name, x, query, ...cross[layer], ...found });
-      x = sum(x, linear(found.mixed, rows, model.linear(`${name}.output`)));
+      x = sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`)));
       shares.cross[layer].push(...found.shares);
       x = feedForward(model, `decoder.${layer}`, x, tape);
     }
@@ -382,7 +384,7 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     const places = read.map((_, place) => place).filter((place) => place >= first && read[place].best < 0);
     const states = new Float64Array(places.length * size);
     places.forEach((place, row) => states.set(read[place].state, row * size));
-    const scores = linear(states, places.length, model.linear("embedding"));
+    const scores = linearOf(states, places.length, model.linear("embedding"));
     const count = model.sizes.vocabulary;
     places.forEach((place, row) => Object.assign(read[place], scored(scores.subarray(row * count, (row + 1) * count))));
   }

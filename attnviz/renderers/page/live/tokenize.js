@@ -91,7 +91,7 @@ export function createTokenizer(facts) {
     const points = pointsOf(text);
     if (points.length > MOST_CHARACTERS) throw new Error(`the ${what} is too long: this page reads up to ${LONGEST} pieces`);
     let first = 0;
-    const found = text.toWellFormed().split(special).flatMap((part, place) => {
+    const found = textOf(points).split(special).flatMap((part, place) => {
       const own = pointsOf(part);
       const from = first;
       first += own.length;
@@ -145,7 +145,9 @@ export function createTokenizer(facts) {
     if (unknown) found.push(`${unknown} of ${own.length} pieces are unknown to it`);
     const rate = tokens.filter((one) => one.text !== "▁").length / wordsOf(points);
     if (wordsOf(points) > 2 && rate > FRAGMENTED) {
-      found.push(`${rate.toFixed(1)} pieces a word, where English and French have 1.1`);
+      // Python rounds 2.25 to the even 2.2.
+      const shown = (4 * rate) % 2 === 1 ? Math.round(5 * rate) / 5 : rate;
+      found.push(`${shown.toFixed(1)} pieces a word, where English and French have 1.1`);
     }
     if (own.length > USUAL) found.push(`${own.length} pieces, where it was trained on up to ${USUAL}`);
     const told = `${name} lies outside what the pocket model was trained for: ${found.join("; ")}`;

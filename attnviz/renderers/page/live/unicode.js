@@ -20,7 +20,10 @@ const SPACES = /^[\t-\r\x1c-\x20\x85\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\
 
 /** @param {string} text */
 export const pointsOf = (text) =>
-  Array.from(text.toWellFormed(), (character) => /** @type {number} */ (character.codePointAt(0)));
+  Array.from(text, (character) => {
+    const point = /** @type {number} */ (character.codePointAt(0));
+    return point >> 11 === 27 ? 0xfffd : point; // half of a pair is no character
+  });
 
 /** @param {number[]} points @returns {string} */
 export const textOf = (points) => points.map((point) => String.fromCodePoint(point)).join("");

@@ -4,6 +4,7 @@
  * Newer questions make older ones obsolete that wait for the same pane.
  */
 
+import { effectsOf, rollout, slopesOf } from "./backward.js";
 import { gapOf, pageDocument, sidesOf } from "./maps.js";
 import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing } from "./pocket.js";
@@ -87,9 +88,8 @@ function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = nu
       effect: sum(before) - sum(after),
     };
   }
-  const found = ["cross", "encoder", "decoder"].map((stream) => foundIn(engine, run, stream));
-  const told = { notes: pair.notes, facts: [] };
-  const { document, codes } = pageDocument(engine, pair, found, "", told);
+  const seen = throughLens(engine, pair, run, lens, off, explain ?? "all");
+  const { document, codes } = pageDocument(engine, pair, seen.found, lens === "raw" ? "" : lens, seen);
   if (changed) {
     const { written } = engine.write(run.decoder, pair.source.ids.length + 1, pair.language);
     Object.assign(changed, { written });
@@ -117,27 +117,78 @@ function piecesOf(engine, pair, logs) {
   });
 }
 
+const STREAMS = /** @type {const} */ (["cross", "encoder", "decoder"]);
+const EXTENSION = "rollout was defined for encoders: its use on cross-attention is an extension";
+
 /**
+ * The maps of a run through a lens, and what a reader must know of them.
  * @param {import("./pocket.js").Pocket} engine
+ * @param {import("./pocket.js").Read} pair
  * @param {Pick<import("./pocket.js").Read, "encoded" | "decoder">} run
- * @param {string} stream
- * @returns {import("./maps.js").Found}
+ * @param {string} lens
+ * @param {Off} off
+ * @param {"all" | number} explain
+ * @returns {{found: import("./maps.js").Found[], notes: string[], facts: [string, string][]}}
  */
-function foundIn({ model }, { encoded, decoder }, stream) {
-  const layers = stream === "encoder" ? encoded.shares : decoder.shares[/** @type {"cross" | "decoder"} */ (stream)];
-  const { heads } = model.sizes;
-  const values = layers.map((rows) => {
-    const columns = Math.max(...rows.map((row) => row.length / heads));
-    return Array.from({ length: heads }, (_, head) => {
-      const matrix = new Float64Array(rows.length * columns);
-      rows.forEach((row, place) => {
-        const seen = row.length / heads;
-        matrix.set(row.subarray(head * seen, (head + 1) * seen), place * columns);
+function throughLens(engine, pair, run, lens, off, explain) {
+  const { model } = engine;
+  const rows = { encoder: run.encoded.shares, ...run.decoder.shares };
+  const { notes } = pair;
+  const raw = Object.fromEntries(STREAMS.map((stream) => [stream, rows[stream].map((layer) => byHead(layer, model.sizes.heads))]));
+  const [source, target] = [pair.source.ids.length + 1, pair.target.ids.length + 1];
+  if (lens === "rollout") {
+    const rolled = rollout(/** @type {any} */ (raw), source, target);
+    const unit = "share of an input's identity (rollout)";
+    const found = STREAMS.map((stream) => ({ stream, values: rolled[stream], kind: /** @type {const} */ ("share"), unit }));
+    return { found, notes: [...notes, EXTENSION], facts: [["steps", "lens rollout"]] };
+  }
+  if (lens === "effect") {
+    const places = explain === "all" ? pair.target.ids.map((_, place) => place) : [explain - 1];
+    if (!(places[0] in pair.target.ids)) throw new Error(`the target has no piece ${explain}: name one from 1 to ${target - 1}`);
+    /** @type {import("./network.js").Tape} */
+    const tape = [];
+    const { decoder } = engine.changed(pair, off, tape);
+    const states = new Float64Array(target * model.sizes.size);
+    decoder.read.forEach(({ state }, row) => states.set(state, row * model.sizes.size));
+    const outputs = places.map((place) => /** @type {[number, number]} */ ([place, pair.target.ids[place]]));
+    const slopes = slopesOf(model, tape, source, states, outputs);
+    const found = STREAMS.map((stream) => {
+      const values = rows[stream].map((layer, number) => {
+        const heads = byHead(layer, model.sizes.heads);
+        const steep = byHead(slopes[stream][number], model.sizes.heads);
+        const keys = heads[0].length / layer.length;
+        return heads.map((weights, head) => {
+          const effects = new Float64Array(weights.length);
+          for (let at = 0; at < weights.length; at += keys) {
+            effects.set(effectsOf(weights.subarray(at, at + keys), steep[head].subarray(at, at + keys)), at);
+          }
+          return effects;
+        });
       });
-      return matrix;
+      return { stream, values, kind: /** @type {const} */ ("signed"), unit: "effect on log p of the output, nats (first order)" };
     });
+    const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
+    return {
+      found,
+      notes: [...notes, "effects are first-order estimates"],
+      facts: [["output", output], ["read from", `[${places.join(", ")}]`], ["steps", "lens effect"]],
+    };
+  }
+  const found = STREAMS.map((stream) => ({ stream, values: raw[stream], kind: /** @type {const} */ ("share"), unit: RAW }));
+  return { found, notes, facts: [] };
+}
+
+/** Rows (heads, keys) as a matrix for each head. @param {Float64Array[]} rows @param {number} heads */
+function byHead(rows, heads) {
+  const columns = Math.max(...rows.map((row) => row.length / heads));
+  return Array.from({ length: heads }, (_, head) => {
+    const matrix = new Float64Array(rows.length * columns);
+    rows.forEach((row, place) => {
+      const seen = row.length / heads;
+      matrix.set(row.subarray(head * seen, (head + 1) * seen), place * columns);
+    });
+    return matrix;
   });
-  return { stream, values, kind: "share", unit: RAW };
 }
 
 /** The effect of each single head, stream by stream, until another message comes. @param {import("./pocket.js").Pocket} engine @param {Question} question */

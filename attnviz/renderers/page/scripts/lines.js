@@ -60,7 +60,7 @@ export function createLines(store, readout, toggleLink) {
     surface.textAlign = "left";
     surface.fillText("key (attended)", layout.right, window[0] + 12);
     if (one) readout.show(scene.shown, now.row, now.column);
-    else readout.invite("Point at a token to see only its lines; click keeps it.", scene.shown);
+    else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.shown);
   };
   const paintNow = () => {
     const height = scroller.clientHeight;

@@ -56,6 +56,7 @@ export function createLive(fixed, store, off, pane) {
   const reset = button("Everything on", "n", () => off.reset());
   const offBar = make("div", { class: "off-bar", role: "group", "aria-label": "What is switched off" }, [offList, undo, reset]);
   const acts = part("acts");
+  const status = make("span", { class: "hint status" });
   const tour = createTour(store, off, () => pages[0]);
   part("ask").append(chosenTools, ...sentences.map(({ element }) => element), offBar, tour.element);
   part("stage").after(second.stage);
@@ -91,12 +92,13 @@ export function createLive(fixed, store, off, pane) {
   /** @param {Reply} reply */
   function hear(reply) {
     const which = reply.pane ?? 0;
-    if (reply.error) sentences[which].fail(reply.error);
-    else if (reply.doing) sentences[which].fail(reply.doing);
+    if (reply.doing) status.textContent = reply.doing;
+    else if (reply.error) sentences[which].fail(reply.error);
     else if (reply.kind === "heads") takeEffects(reply);
     else if (reply.document && used().includes(which)) {
       pages[which] = receive({ ...fixed, ...reply.document }, reply.codes ?? reply.blobs ?? {});
       answers[which] = reply.answer;
+      if (reply.answer?.seconds) status.textContent = `${fixed.models?.length ? "" : "the model runs in this page · "}answered in ${Math.max(Math.round(reply.answer.seconds * 1000), 1)} ms`;
       pages[which].notes = [...new Set([...(reply.document.notes ?? []), ...(reply.answer?.notes ?? [])])];
       sentences[which].show(reply.answer, pages[which]);
       if (which === 0) {
@@ -154,7 +156,8 @@ export function createLive(fixed, store, off, pane) {
     const place = [...chosenTools.querySelectorAll("select, button")].indexOf(/** @type {Element} */ (focused));
     chosenTools.replaceChildren(
       ...(models.length > 1 ? [select("model", models.map((name) => [name, name]), model || models[0], (name) => store.set({ model: name, off: "" }))] : []),
-      examples, select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name })), two, guide,
+      examples,
+      select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name })), two, guide, status,
     );
     if (place >= 0) /** @type {HTMLElement} */ (chosenTools.querySelectorAll("select, button")[place])?.focus();
   }
@@ -236,7 +239,10 @@ export function createLive(fixed, store, off, pane) {
     const heads = map ? chosenHeads(map, store.state) : [];
     const { row, column } = store.state;
     return {
-      o: () => map && off.fits(map) && off.toggleHeads(map, heads),
+      o: () => {
+        const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.dataset.head?.split(".").map(Number);
+        if (map && off.fits(map)) off.toggleHeads(map, focused ? [[focused[0], focused[1]]] : heads);
+      },
       a: () => map && off.fits(map) && off.only(map, heads),
       k: () => pane.toggleLink(row, column),
       h: () => {

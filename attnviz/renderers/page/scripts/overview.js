@@ -25,7 +25,8 @@ export function createOverview(element, store, off) {
   const grid = make("div", { class: "heads", role: "group", "aria-label": "Heads" });
   const links = make("div", { class: "links" });
   const effects = make("div", { class: "links" });
-  element.append(tools, count, grid, links, effects);
+  const legend = make("p", { class: "hint" });
+  element.append(tools, count, grid, ...(off ? [legend] : []), links, effects);
   /** @type {PageMap} */
   let map;
   /** @type {Map<string, HTMLButtonElement>} */
@@ -47,7 +48,7 @@ export function createOverview(element, store, off) {
     buttons = new Map();
     for (const head of everyHead(map)) {
       const name = `${head[0]}.${head[1]}`;
-      const button = make("button", { type: "button", class: "head", tabindex: -1 }, [
+      const button = make("button", { type: "button", class: "head", tabindex: -1, "data-head": name }, [
         make("canvas"),
         make("span", { class: "name" }),
         make("span", { class: "value" }),
@@ -61,7 +62,7 @@ export function createOverview(element, store, off) {
 
   /** Switches a head off and on, without looking at it. @param {Head} head */
   function powerButton(head) {
-    const power = make("button", { type: "button", class: "power", tabindex: -1 }, [make("span", { "aria-hidden": "true" }, ["⏻"])]);
+    const power = make("button", { type: "button", class: "power", tabindex: -1 }, []);
     power.addEventListener("click", () => off?.toggleHeads(map, [head]));
     return power;
   }
@@ -157,6 +158,8 @@ export function createOverview(element, store, off) {
     focused?.focus();
     const tabbed = grid.querySelector(".head[aria-pressed=true]") ?? grid.querySelector(".head");
     buttons.forEach((button) => (button.tabIndex = button === tabbed ? 0 : -1));
+    const told = map.measures.find((item) => item.name === "effect");
+    legend.textContent = told ? "Bars: what log p of the translation loses without the head; orange: gains." : "The effect of each head is being computed …";
     count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
   }
 

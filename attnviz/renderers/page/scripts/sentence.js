@@ -70,15 +70,13 @@ export function createSentence(pane, store, off) {
     keepFocus(written, running(pieces, (piece, place) => {
       const moved = after ? after.pieces[place].logp - piece.logp : 0;
       const number = Math.abs(moved) >= MOVED ? `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}` : spellShort(Math.exp(piece.logp));
-      // The end is written but never read, so nothing could be hidden.
-      const last = place === pieces.length - 1;
-      const item = last ? make("span", { class: "word special end" }, [make("bdi", {}, [piece.text]), make("span", { class: "number" }, [number])]) : chip(piece, "target", place + 1, number);
+      const item = chip(piece, "target", place + 1, number);
       item.classList.toggle("worse", moved <= -MOVED);
       item.classList.toggle("better", moved >= MOVED);
       item.style.setProperty("--p", String(Math.exp(after ? after.pieces[place].logp : piece.logp)));
       const words = `probability ${spell(Math.exp(piece.logp))}${after ? `, now ${spell(Math.exp(after.pieces[place].logp))}` : ""}`;
       item.setAttribute("aria-description", words);
-      if (!last) item.title = `${words}; ${item.title}`;
+      item.title = `${words}; ${item.title}`;
       return item;
     }));
     score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...(after

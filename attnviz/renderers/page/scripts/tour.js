@@ -19,7 +19,7 @@ export function createTour(store, off, page) {
   const element = make("aside", { id: "tour", "aria-label": "Guided tour", hidden: true });
   /** Effects while nothing was off, and of which text. @type {{text: string, effects: Effects} | null} */
   let known = null;
-  let shown = "";
+  let [shown, scrolling] = ["", 0];
   /** @type {Element | null} */
   let marked = null;
 
@@ -28,11 +28,10 @@ export function createTour(store, off, page) {
 
   /** The head of least or of greatest effect; null while that is not known. @param {"least" | "most"} which */
   function extreme(which) {
-    const maps = page()?.maps ?? [];
-    if (!known || known.text !== store.state.text || maps.some((map) => !known?.effects[map.stream])) return null;
+    if (!known || known.text !== store.state.text) return null;
+    const stream = "cross";
     /** @type {Found[]} */
-    const every = Object.entries(known.effects).flatMap(([stream, layers]) => layers.flatMap((heads, layer) =>
-      heads.map((value, head) => ({ stream, layer, head, value: value ?? NaN }))));
+    const every = (known.effects[stream] ?? []).flatMap((heads, layer) => heads.map((value, head) => ({ stream, layer, head, value: value ?? NaN })));
     /** @param {Found} found */
     const size = ({ value }) => (which === "least" ? -Math.abs(value) : value);
     return every.filter(({ value }) => !Number.isNaN(value)).sort((one, other) => size(other) - size(one))[0] ?? null;
@@ -50,7 +49,7 @@ export function createTour(store, off, page) {
   /** @param {"least" | "most"} which */
   function effectOf(which) {
     const found = extreme(which);
-    return found ? `Layer ${found.layer} head ${found.head} of ${NAMES[found.stream] ?? found.stream} is off now: log p of the translation is ${told(found.value).slice(1, -1)}.` : "The model is being run without each of its heads, one by one …";
+    return found ? `Layer ${found.layer} head ${found.head} of the cross-attention is off now: log p of the translation is ${told(found.value).slice(1, -1)}.` : "The model is being run without each of its heads, one by one …";
   }
 
   /** @type {{title: string, at: string, look: () => Partial<State>, words: () => string}[]} */
@@ -122,7 +121,9 @@ export function createTour(store, off, page) {
       ]),
     );
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    document.querySelector(step.at)?.scrollIntoView({ block: "nearest", behavior: still ? "auto" : "smooth" });
+    clearTimeout(scrolling);
+    // What the step shows is laid out first.
+    scrolling = setTimeout(() => document.querySelector(step.at)?.scrollIntoView({ block: innerWidth < 821 ? "start" : "nearest", behavior: still ? "auto" : "smooth" }), 150);
     if (moved) heading.focus({ preventScroll: true });
   }
 
@@ -137,7 +138,5 @@ export function createTour(store, off, page) {
   };
 }
 
-/** @type {Record<string, string>} */
-const NAMES = { encoder: "the encoder", cross: "the cross-attention", decoder: "the decoder" };
 /** @type {Partial<State>} */
 const LOOK = { view: "heatmap", unit: "tokens", specials: "keep", row: -1, column: -1, zoom: "", lens: "raw" };

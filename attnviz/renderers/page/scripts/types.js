@@ -111,6 +111,7 @@
  * @property {Piece[]} pieces
  * @property {{written: string, pieces: Piece[], total: number, effect: number} | null} changed
  * @property {string[]} notes
+ * @property {number} [seconds]
  * @typedef {object} Off what is switched off, by the names that the maps have
  * @property {[string, string, string][]} heads stream, layer, head
  * @property {[string, string, string, number, number][]} links and query, key

@@ -1,0 +1,42 @@
+"""The pages work in Firefox too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.renderers.page.firefox import FIREFOX, firefox
+from tests.renderers.page.samples import encoder_page
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(FIREFOX is None, reason="no firefox: apt-get install firefox-esr"),
+]
+COMPLETE = """
+const look = () => document.body?.dataset.complete && (done(document.body.innerText), true);
+if (!look()) new MutationObserver(look).observe(document.body, {attributes: true});
+"""
+TYPED = """
+const written = document.querySelector('.written');
+new MutationObserver(() => written.innerText.includes('bleue') && done(written.innerText))
+  .observe(written, {childList: true, subtree: true});
+const text = document.getElementById('text');
+text.value = 'The blue house is old.';
+text.dispatchEvent(new Event('input'));
+"""
+
+
+def test_a_finished_page_and_one_that_answers_open_in_firefox(
+    tmp_path: Path, live_page: str
+) -> None:
+    (tmp_path / "profile").mkdir()
+    with firefox(tmp_path / "profile") as browser:
+        for name, html in (("finished", encoder_page()), ("live", live_page)):
+            file = tmp_path / f"{name}.html"
+            file.write_text(html, encoding="utf-8")
+            browser.call("WebDriver:Navigate", url=file.as_uri())
+            said = browser.run(COMPLETE)
+        assert "the alignment head" in said
+        assert "maison" in browser.run(TYPED)
