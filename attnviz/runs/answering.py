@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from attnviz.analyses.effects.ablation import each_part
-from attnviz.analyses.effects.links import effects_of
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Change, Experiment, HeadAt, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
@@ -74,6 +73,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
         target: None: the model writes it, where it is one that does.
         command: "self" or "cross"; None: what the model is for.
         to: the language of the target; None: the model's guess.
+        explain: what lens effect or gradient explains: a token by place or text, a class, "all".
         picture: a PNG, JPEG or WebP file in base64.
     """
 
@@ -85,6 +85,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
     model: Name | None = None
     command: Literal["self", "cross"] | None = None
     to: Language | None = None
+    explain: Name | Number | None = None
     picture: Annotated[str, Meta(max_length=MOST_PICTURE)] | None = None
 
 
@@ -134,22 +135,29 @@ class Answers:
             picture=asked.seen,
             shown=views_of(asked.result),
         )
+        for item, shown in zip(asked.result.maps, document["maps"], strict=True):
+            for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
+                if shown[axis]["block"] == 1:  # each token's place in its text, for who saves it
+                    for one, token in zip(shown[axis]["tokens"], tokens, strict=True):
+                        one |= {"start": token.start, "end": token.end}
         answer["seconds"] = round(time.perf_counter() - begun, 4)
         return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
 
     def ablate(self, question: Question) -> dict[str, Any]:
-        """What each head by itself takes from log p of what is predicted, in nats."""
+        """What each head takes from log p of what is predicted, in nats, beside what is off."""
         begun = time.perf_counter()
         asked = self._asked(question)
         experiment = _experiment(asked)
+        off = _change(experiment.attention, question.off)
         streams, done = list[dict[str, Any]](), 0
         parts = [change for _, change in each_part(experiment.attention, "heads")]
         for item in experiment.attention.maps:
             values = []
             for _ in item.layers:  # a layer's share a pass
-                some = parts[done : done + len(item.heads)]
+                some = [off + one for one in parts[done : done + len(item.heads)]]
                 self._stage(f"heads off one by one: {done} of {len(parts)}")
-                values.append(effects_of(experiment, some).sum(axis=1).tolist())
+                before, *after = log_probabilities(experiment, [off, *some]).sum(axis=1).tolist()
+                values.append([before - one for one in after])
                 done += len(some)
             named = {"layers": list(item.layers), "heads": list(item.heads)}
             streams.append({"stream": item.stream, **named, "values": values})
@@ -165,7 +173,8 @@ class Answers:
         """The question read by its model, through its lens."""
         origin = self._origin(question)
         self._stage(f"loading {origin.model or POCKET}")
-        choice = Choice(lens=question.lens)
+        explain = None if question.explain is None else str(question.explain)
+        choice = Choice(lens=question.lens, explain=explain)
         if question.picture is not None:
             return self._pictured(question, question.picture, origin, choice)
         source = opened(origin, "self", with_head=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.renderers.page.conftest import browser as browser
 from tests.serve.server import Server, serving
 
 

@@ -82,6 +82,31 @@ def test_effects_of_all_heads_are_those_of_ablate_each() -> None:
     assert [one["stream"] for one in answer["streams"]] == ["cross", "encoder", "decoder"]
 
 
+def test_effects_are_measured_beside_what_is_off() -> None:
+    first, both = ("cross", "2", "0"), [("cross", "2", "0"), ("encoder", "1", "3")]
+    pair = {"source": PAIR[0], "target": PAIR[1]}
+    answer = POCKET.ablate(Question(**pair, off=Off(heads=[first])))
+    totals = [
+        POCKET.attend(Question(**pair, off=Off(heads=heads)))["answer"]["changed"]["total"]
+        for heads in ([first], both)
+    ]
+    cross, encoder, _ = (one["values"] for one in answer["streams"])
+    assert encoder[1][3] == pytest.approx(totals[0] - totals[1], abs=1e-5)
+    assert cross[2][0] == pytest.approx(0, abs=1e-6)
+
+
+def test_what_a_lens_explains_can_be_chosen() -> None:
+    pair = {"source": PAIR[0], "target": PAIR[1], "lens": "effect"}
+    answer = POCKET.attend(Question(**pair, explain=3))
+    expected = attnviz.attend(*PAIR, lens="effect", explain="3")
+    for item in expected.maps:
+        assert np.abs(weights_in(answer, item.stream) - item.weights).max() < 1e-3
+    axis = answer["document"]["maps"][0]["queries"]["tokens"]
+    assert [PAIR[1][one["start"] : one["end"]] for one in axis[1:]] == PAIR[1].replace(
+        ".", " ."
+    ).split()
+
+
 def test_a_head_that_is_off_is_one_whose_output_weights_are_zero() -> None:
     # The oracle: the same model with that head's columns of the output projection set to 0.
     answer = POCKET.attend(
