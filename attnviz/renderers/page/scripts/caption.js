@@ -1,5 +1,6 @@
 /** What is looked at, and what must be known about it, in words. */
 
+import { isReduced } from "./model.js";
 import { counted, percent, spell } from "./numbers.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
@@ -54,7 +55,7 @@ export function which({ map, heads, state, separate }) {
 }
 
 /** Such as "layer 3", or of a reduced axis "mean over layers". @param {string} what @param {string} name */
-const named = (what, name) => (/^(mean|max|sum|flow|gradient|effect|norm|rollout)$/.test(name) ? `${name} over ${what}s` : `${what} ${name}`);
+const named = (what, name) => (isReduced(name) ? `${name} over ${what}s` : `${what} ${name}`);
 
 /** How many layers and heads there are, unless it is one. @param {PageMap} map */
 function size({ layers, heads }) {

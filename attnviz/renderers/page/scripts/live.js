@@ -168,7 +168,6 @@ export function createLive(fixed, store, off, pane) {
     undo.disabled = !off.canUndo;
     reset.disabled = !off.any;
     offBar.hidden = !off.any && !off.canUndo;
-    const all = readOff(store.state.off);
     const parts = off.parts();
     const heads = parts.filter((spelt) => spelt.split(":").length === 3);
     const others = parts.filter((spelt) => !heads.includes(spelt));
@@ -180,16 +179,17 @@ export function createLive(fixed, store, off, pane) {
     };
     const grouped = heads.length > NAMED
       ? [item(`${heads.length} heads`, () => off.restore(...heads))]
-      : all.heads.map(([stream, layer, head], place) => item(`${stream} layer ${layer} head ${head}`, () => off.restore(heads[place])));
+      : heads.map((spelt) => item(spellPart(spelt), () => off.restore(spelt)));
     offList.replaceChildren(
       make("li", {}, [off.any ? "Off:" : "Nothing is off."]), ...grouped,
       ...others.map((spelt) => item(spellPart(spelt), () => off.restore(spelt))),
     );
   }
 
-  /** A link or a token, in words. @param {string} spelt */
+  /** A head, a link or a token, in words. @param {string} spelt */
   function spellPart(spelt) {
-    const { links, tokens } = readOff(spelt);
+    const { heads, links, tokens } = readOff(spelt);
+    for (const [stream, layer, head] of heads) return `${stream} layer ${layer} head ${head}`;
     for (const [stream, layer, head, query, key] of links) {
       const map = pages[0]?.maps.find((item) => item.stream === stream);
       const [from, to] = [map?.queries.tokens[query]?.text ?? query, map?.keys.tokens[key]?.text ?? key];
@@ -274,6 +274,7 @@ export function createLive(fixed, store, off, pane) {
     },
     keys,
     showChoice,
+    switchedOff: () => off.parts().map(spellPart),
     get texts() {
       const given = store.state.into.trim();
       return { source: store.state.text, target: given ? store.state.into : answers[0]?.written };

@@ -101,7 +101,7 @@ async function save(kind) {
   const name = `${scene.map.stream}-${which(scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
   const title = [live ? Object.values(live.texts).join(" → ") : page.title, part("caption").textContent ?? ""];
   if (kind === "CSV") download(`${name}.csv`, asCsv(scene, page.id));
-  else if (kind === "JSON") download("attention.json", await asJson(page, live?.texts ?? {}));
+  else if (kind === "JSON") download("attention.json", await asJson(page, live?.texts ?? {}, live?.switchedOff() ?? []));
   else if (kind === "SVG") download(`${name}.svg`, asSvg(await pane.painted(), title));
   else download(`${name}.png`, await asPng(await pane.painted(), title));
 }

@@ -1,5 +1,7 @@
 /** What is switched off: heads, links and tokens, kept in the address, with undo. */
 
+import { isReduced } from "./model.js";
+
 /** @typedef {import("./types.js").Off} Off */
 /** @typedef {import("./types.js").PageMap} PageMap */
 /** @typedef {import("./types.js").Head} Head */
@@ -64,8 +66,8 @@ export function createOff(store) {
     now: () => readOff(store.state.off),
     headPart,
     parts,
-    /** Whether a head has a place in the model; one that a lens made up has none. @param {PageMap} map */
-    fits: (map) => map.lens === "" || map.layers.length * map.heads.length > 1,
+    /** Whether its heads are the model's; means and the like cannot be switched off. @param {PageMap} map */
+    fits: (map) => ![...map.layers, ...map.heads].some(isReduced),
     /** @param {PageMap} map @param {Head} head */
     headOff: (map, head) => parts().includes(headPart(map, head)),
     /** @param {PageMap} map @param {Head[]} heads */

@@ -25,7 +25,7 @@ export function createOverview(element, store, off) {
   const grid = make("div", { class: "heads", role: "group", "aria-label": "Heads" });
   const links = make("div", { class: "links" });
   const effects = make("div", { class: "links" });
-  const legend = make("p", { class: "hint" });
+  const legend = make("p", { class: "hint legend" });
   element.append(tools, count, grid, ...(off ? [legend] : []), links, effects);
   /** @type {PageMap} */
   let map;
@@ -159,7 +159,8 @@ export function createOverview(element, store, off) {
     const tabbed = grid.querySelector(".head[aria-pressed=true]") ?? grid.querySelector(".head");
     buttons.forEach((button) => (button.tabIndex = button === tabbed ? 0 : -1));
     const told = map.measures.find((item) => item.name === "effect");
-    legend.textContent = told ? "Bars: what log p of the translation loses without the head; orange: gains." : "The effect of each head is being computed …";
+    legend.hidden = !off?.fits(map);
+    legend.textContent = told && !told.unit.includes("being computed") ? "Bars: what log p of the translation loses without the head; orange: gains." : "The effect of each head is being computed …";
     count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
   }
 

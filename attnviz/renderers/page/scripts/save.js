@@ -93,8 +93,9 @@ export function asCsv({ map, heads, shown, state }, id) {
  * The maps of an answer as the command line writes them, which `attnviz render` reads.
  * @param {import("./types.js").PageDocument} page
  * @param {{source?: string, target?: string}} texts
+ * @param {string[]} off what is switched off, in words
  */
-export async function asJson(page, texts) {
+export async function asJson(page, texts, off) {
   const facts = Object.fromEntries(page.provenance);
   const { source = "", model = page.title, trained, device, precision, steps, ...others } = facts;
   const maps = await Promise.all(page.maps.map(async (map) => ({
@@ -106,7 +107,7 @@ export async function asJson(page, texts) {
   })));
   const provenance = {
     source, model, trained: { yes: true, no: false }[trained] ?? null, device: device ?? "", dtype: precision ?? "",
-    settings: others, steps: steps ? steps.split(", ") : [], notes: page.notes,
+    settings: others, steps: [...(steps ? steps.split(", ") : []), ...off.map((words) => `${words} switched off`)], notes: page.notes,
   };
   const document = { schema: 1, id: page.id, ...texts, maps, provenance };
   return new Blob([`${JSON.stringify(document)}\n`], { type: "application/json" });

@@ -1,0 +1,385 @@
+"""The page that answers, in a real browser: each number against Python's."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+
+from attnviz import attend, load
+from tests.invoke import attnviz
+from tests.renderers.page.conftest import Open, Opened
+from tests.renderers.page.test_accessible import findings
+from tests.renderers.page.test_in_browser import number, weights_of
+from tests.renderers.page.test_page import Elements
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+SOURCE, TARGET = "The red car is fast.", "La voiture rouge est rapide."
+NEAR = 0.03
+"""Nats that ten bits of weights and two digits may be off."""
+REMEMBERED = """() => new Promise((done) => {
+  const look = () => (location.hash.includes("text2=") ? done() : requestAnimationFrame(look));
+  look();
+})"""
+CLOSE = 4e-3
+"""What ten bits do to a share of attention at most, here."""
+
+
+def answered(opened: Opened) -> Opened:
+    """The page once it has shown what was asked last."""
+    opened.tab.wait_for_selector("#ask .sentence.waiting", state="detached")
+    opened.settle()
+    return opened
+
+
+def measured(opened: Opened) -> Opened:
+    """The page once the effects of its heads are there."""
+    opened.tab.wait_for_selector("#overview .legend:has-text('Bars:')", timeout=60_000)
+    return opened
+
+
+def ablated(*arguments: str, source: str = SOURCE, target: str = TARGET) -> Any:
+    """What `attnviz ablate` says."""
+    return json.loads(attnviz("ablate", source, target, *arguments, "-f", "json", "-q").out)
+
+
+def scores(opened: Opened) -> list[float]:
+    """log p before, and after what is switched off."""
+    answered(opened)
+    told = opened.tab.locator(".score b").all_inner_texts()
+    return [float(text.replace("−", "-")) for text in told if text]
+
+
+def at(opened: Opened, **state: str) -> str:
+    """An address of the page."""
+    return urlencode(state)
+
+
+def test_it_is_one_file_under_ten_megabytes_that_may_start_a_worker_and_nothing_more(
+    live_page: str,
+) -> None:
+    assert len(live_page.encode()) <= 10_000_000
+    elements = Elements(live_page)
+    policy = next(
+        attrs["content"] or ""
+        for attrs, _ in elements.named("meta")
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert policy.endswith("base-uri 'none'; form-action 'none'; worker-src blob:")
+    assert set(re.findall(r"https?://[^\s\"'`<\\]+", live_page)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"\b(eval|fetch|XMLHttpRequest|WebSocket|importScripts)\(", live_page)
+
+
+def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(
+    open_page: Open, live_page: str
+) -> None:
+    opened = answered(open_page(live_page))
+    assert "layer 2 head 0 (the alignment head)" in opened.text("#caption")
+    weights = attend(SOURCE, target=TARGET).weights[2, 0]
+    np.testing.assert_allclose(weights_of(opened), weights, atol=CLOSE)
+    before = sum(one["before"] for one in ablated("--head", "cross.0.2")["outputs"])
+    assert scores(opened) == [pytest.approx(before, abs=NEAR)]
+    assert opened.text(".written").split()[::2] == TARGET.replace(".", " .").split()
+    opened.choose("stream", "encoder")
+    opened.choose("layer", "0")
+    opened.choose("head", "4")
+    encoder = attend(SOURCE, target=TARGET, stream="encoder").weights[0, 4]
+    np.testing.assert_allclose(weights_of(opened), encoder, atol=CLOSE)
+
+
+def test_it_answers_as_one_types_and_ends_with_what_was_written_last(
+    open_page: Open, live_page: str
+) -> None:
+    opened = open_page(live_page)
+    opened.tab.locator("#text").fill("")
+    opened.tab.locator("#text").press_sequentially("Je vois un chien.", delay=5)
+    answered(opened)
+    assert opened.text(".written").split()[::2] == ["I", "see", "a", "dog", "."]
+    assert "French" in opened.text("label[for=text]")
+    opened.tab.locator("#into").fill("I saw a cat.")
+    answered(opened)
+    assert "English, as given" in opened.text("label[for=into]")
+    assert "cat" in opened.text(".written")
+    opened.tab.locator("#text").fill("  ")
+    assert "Write a sentence" in opened.text(".failed")
+
+
+def test_a_head_goes_off_and_on_by_its_button_and_by_a_key(
+    open_page: Open, live_page: str
+) -> None:
+    opened = open_page(live_page)
+    cell = opened.tab.locator(".switchable").nth(2)
+    cell.hover()
+    cell.locator(".power").click()
+    effect = ablated("--head", "cross.0.2")["effects"][0]["effect"]
+    before, after = scores(opened)
+    assert before - after == pytest.approx(effect, abs=NEAR)
+    assert "layer 2 head 0" in opened.text("#caption")
+    assert opened.text(".off-list") == "Off:\ncross layer 0 head 2 ×"
+    cell.locator(".head").focus()
+    opened.key("o")
+    assert len(scores(opened)) == 1
+    opened.tab.locator("#acts button").first.click()
+    effect = ablated("--head", "cross.2.0")["effects"][0]["effect"]
+    before, after = scores(opened)
+    assert before - after == pytest.approx(effect, abs=NEAR)
+
+
+def test_a_click_hides_a_token_and_what_changed_is_marked(open_page: Open, live_page: str) -> None:
+    opened = open_page(live_page)
+    opened.tab.locator(".tokens .word").nth(1).click()
+    found = ablated("--token", "red")
+    before, after = scores(opened)
+    assert before - after == pytest.approx(found["effects"][0]["effect"], abs=NEAR)
+    assert opened.tab.locator(".changed del").all_inner_texts() == ["rouge"]
+    assert found["wrote"]["after"] == "La voiture est rapide."
+    assert opened.tab.locator(".tokens .word[aria-pressed=true]").inner_text().split() == ["red"]
+    assert opened.tab.locator(".written .worse").count() >= 1
+    opened.tab.wait_for_selector("[role=status]:has-text(' now')", state="attached")
+    spoken = opened.tab.locator(".sentence [role=status]").first.text_content()
+    assert spoken.startswith("Translation now: La voiture est rapide.")
+    assert "nats lower" in spoken
+
+
+def test_a_link_is_cut_by_key_by_alt_click_and_by_a_click_on_its_line(
+    open_page: Open, live_page: str
+) -> None:
+    opened = answered(open_page(live_page, "row=3&column=1"))
+    opened.key("k")
+    answered(opened)
+    assert opened.fragment()["off"] == "cross:2:0:3:1"
+    opened.settle("#table")
+    cut = weights_of(opened)
+    assert cut[3, 1] == 0
+    assert cut[3].sum() == pytest.approx(1, abs=CLOSE)
+    opened.key("k")
+    assert "off" not in opened.fragment()
+    answered(opened)
+    box = opened.tab.locator("#view .plot canvas").last.bounding_box()
+    opened.tab.locator("#view .plot canvas").last.click(
+        modifiers=["Alt"], position={"x": 130, "y": 150}
+    )
+    assert box
+    assert re.fullmatch(r"cross:2:0:\d+:\d+", opened.fragment()["off"])
+    opened.key("n")
+    assert "off" not in opened.fragment()
+    opened.tab.locator("#tab-lines").click()
+    answered(opened)
+    canvas = opened.tab.locator("#view .lines canvas")
+    width = canvas.bounding_box()["width"]
+    # Row 4, est, is level with its key in this sentence.
+    for y in range(60, 260, 4):
+        canvas.click(position={"x": width * 0.3, "y": y})
+        if "off" in opened.fragment():
+            break
+    assert re.fullmatch(r"cross:2:0:\d+:\d+", opened.fragment()["off"])
+
+
+def test_undo_everything_on_and_all_off_but_one(open_page: Open, live_page: str) -> None:
+    opened = answered(open_page(live_page))
+    opened.tab.locator(".tokens .word").nth(1).click()
+    opened.tab.locator("#acts button").nth(1).click()
+    answered(opened)
+    assert opened.fragment()["off"].count("cross:") == 23
+    assert "23 heads" in opened.text(".off-list")
+    heads = [f"--head=cross.{layer}.{head}" for layer in range(4) for head in range(6)]
+    heads.remove("--head=cross.2.0")
+    effect = ablated(*heads, "--token", "red")["together"]["effect"]
+    before, after = scores(opened)
+    assert before - after == pytest.approx(effect, abs=5 * NEAR)
+    opened.key("u")
+    assert opened.fragment()["off"] == "source:1"
+    opened.tab.get_by_role("button", name="Everything on").click()
+    assert "off" not in opened.fragment()
+    opened.key("u")
+    assert opened.fragment()["off"] == "source:1"
+
+
+def test_effects_of_all_heads_colour_and_sort_the_thumbnails(
+    open_page: Open, live_page: str
+) -> None:
+    opened = measured(open_page(live_page))
+    opened.choose("measure", "effect")
+    every = {
+        (one["place"]["stream"], one["place"]["layer"], one["place"]["head"]): one["effect"]
+        for one in ablated("--each", "heads")["effects"]
+    }
+    first = opened.tab.locator("#overview .head").first
+    label = first.get_attribute("aria-label")
+    layer, head, value = re.fullmatch(r"layer (\d), head (\d), effect (\S+)", label).groups()
+    cross = {place: effect for place, effect in every.items() if place[0] == "cross"}
+    assert every["cross", layer, int(head)] == pytest.approx(max(cross.values()), abs=NEAR)
+    assert number(value) == pytest.approx(every["cross", layer, int(head)], abs=NEAR)
+    opened.choose("stream", "decoder")
+    opened.choose("measure", "effect")
+    opened.choose("order", "layout")
+    for name in opened.tab.locator("#overview .head").all():
+        found = re.fullmatch(
+            r"layer (\d), head (\d), effect (\S+)", name.get_attribute("aria-label")
+        )
+        assert number(found[3]) == pytest.approx(
+            every["decoder", found[1], int(found[2])], abs=NEAR
+        )
+
+
+def test_two_sentences_stand_side_by_side_with_the_same_head(
+    open_page: Open, live_page: str
+) -> None:
+    opened = answered(open_page(live_page))
+    opened.key("b")
+    answered(opened)
+    opened.tab.wait_for_selector('#stage-2[aria-busy="false"] .plot')
+    opened.tab.locator("#text2").fill("The blue house is old.")
+    answered(opened)
+    assert "La maison bleue est" in opened.tab.locator(".written").nth(1).inner_text().replace(
+        "\n", " "
+    ) or "maison" in opened.tab.locator(".written").nth(1).inner_text()
+    opened.tab.locator("#tab-table").click()
+    opened.tab.wait_for_selector("#stage-2 .table:not(.unseen) table")
+    headings = opened.tab.locator("#stage-2 thead th").all_inner_texts()
+    assert headings == ["The", "blue", "house", "is", "old", ".", "<eos>"]
+    assert opened.tab.locator("#stage thead th").all_inner_texts()[:2] == ["The", "red"]
+    opened.key("b")
+    assert not opened.tab.locator("#stage-2").is_visible()
+
+
+@pytest.mark.parametrize("lens", ["rollout", "effect"])
+def test_lenses_are_pythons(open_page: Open, live_page: str, lens: str) -> None:
+    opened = answered(open_page(live_page, f"lens={lens}&specials=keep"))
+    opened.choose("layer", "0")
+    mean = attend(SOURCE, target=TARGET, lens=lens, explain="all" if lens == "effect" else None)
+    chosen = opened.tab.locator('[data-switch="head"]')
+    head = int(chosen.input_value()) if chosen.count() else 0
+    np.testing.assert_allclose(weights_of(opened), mean.weights[0, head], atol=0.02)
+
+
+def test_the_address_restores_everything(open_page: Open, live_page: str) -> None:
+    opened = answered(open_page(live_page))
+    opened.tab.locator("#text").fill("She gave him the old book.")
+    answered(opened)
+    opened.tab.get_by_role("button", name="Two sentences").click()
+    opened.tab.locator("#text2").fill("He reads.")
+    answered(opened)
+    opened.choose("stream", "encoder")
+    opened.tab.locator(".tokens .word").nth(2).click()
+    opened.tab.locator(".switchable .head").nth(5).click()
+    opened.key("o")
+    opened.choose("by", "words")
+    opened.choose("lens", "effect")
+    answered(opened)
+    opened.tab.evaluate(REMEMBERED)
+    again = answered(open_page(live_page, opened.address().split("#")[1]))
+    assert again.address().split("#")[1] == opened.address().split("#")[1]
+    for selector in ("#caption", "#switches", ".tokens", ".written", ".off-list", ".score"):
+        assert again.text(selector) == opened.text(selector)
+    assert again.tab.locator("#text2").input_value() == "He reads."
+
+
+def test_what_is_seen_is_saved_as_json_that_render_reads_and_as_pictures(
+    open_page: Open, live_page: str, tmp_path: Path
+) -> None:
+    opened = answered(open_page(live_page, "off=source:1"))
+    path = tmp_path / "seen.json"
+    path.write_bytes(opened.download("json"))
+    (found,) = load(path)
+    assert (found.source, found.target) == (SOURCE, TARGET)
+    np.testing.assert_allclose(found.weights[2, 0], weights_of(opened), atol=1e-4)
+    assert [token.text for token in found.main.key_tokens][:2] == ["The", "red"]
+    done = attnviz("render", path, "--layer", 2, "--head", 0)
+    assert (done.status, "rouge" in done.text) == (0, True)
+    assert "red switched off" in json.dumps(found.to_dict()["attrs"]) + done.text + done.err
+    ElementTree.fromstring(opened.download("svg"))
+    assert opened.download("png").startswith(b"\x89PNG")
+
+
+def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(
+    open_page: Open, live_page: str
+) -> None:
+    opened = measured(open_page(live_page))
+    opened.tab.get_by_role("button", name="Guided tour").click()
+    titles = []
+    for _ in range(6):
+        answered(opened)
+        titles.append(opened.text("#tour h2"))
+        assert opened.tab.evaluate("document.activeElement.textContent") == titles[-1]
+        assert opened.tab.locator(".toured").count() == 1
+        if len(titles) == 4:
+            assert "(the alignment head)" in opened.text("#caption")
+        if len(titles) == 5:
+            assert "(no change)" in opened.text(".score") or "0.0" in opened.text(".score")
+        if len(titles) < 6:
+            opened.tab.locator("#tour").get_by_role("button", name="Next").click()
+    assert titles[0] == "Tokens"
+    assert titles[-1] == "A head that matters"
+    every = [one for one in ablated("--each", "heads")["effects"]]
+    cross = [one["effect"] for one in every if one["place"]["stream"] == "cross"]
+    before, after = scores(opened)
+    assert before - after == pytest.approx(max(cross), abs=NEAR)
+    opened.tab.locator("#tour").get_by_role("button", name="Done").click()
+    assert not opened.tab.locator("#tour").is_visible()
+    assert "off" not in opened.fragment()
+    opened.tab.get_by_role("button", name="Guided tour").click()
+    opened.tab.locator("#tour").get_by_role("button", name="Skip").click()
+    assert "tour" not in opened.fragment()
+
+
+HOSTILE = '<img src=x onerror="alert(1)"> </script><script>alert(2)</script> \u202e\x1b[31m 猫 👩‍👩‍👧'
+
+
+def test_hostile_sentences_stay_text(open_page: Open, live_page: str) -> None:
+    fragment = urlencode({"text": HOSTILE, "into": HOSTILE, "off": "x:y,z:0,a:b:c,<b>:1:1:1:1,%"})
+    opened = answered(open_page(live_page, fragment))
+    scripts = opened.tab.locator("script").count()
+    assert opened.tab.locator("img, b:has(script)").count() == 0
+    for view in ("text", "lines", "table", "heads"):
+        opened.tab.locator(f"#tab-{view}").click()
+        opened.settle()
+    assert opened.tab.locator("script").count() == scripts
+    assert opened.tab.locator("img").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_whatever_is_shown(
+    open_page: Open, live_page: str, scheme: str
+) -> None:
+    state = {"off": "source:1,cross:0:2,cross:2:0:3:1", "row": "3", "column": "1", "tour": "2"}
+    opened = measured(open_page(live_page, urlencode(state), color_scheme=scheme))
+    assert findings(opened.tab) == []
+    opened.tab.locator("#tour").get_by_role("button", name="Skip").click()
+    opened.key("b")
+    for name in ("heads", "lines", "text", "table", "heatmap"):
+        opened.tab.locator(f"#tab-{name}").click()
+        answered(opened)
+        opened.settle("#table")
+        assert findings(opened.tab) == [], name
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(
+    open_page: Open, live_page: str
+) -> None:
+    opened = open_page(live_page, "beside=on&off=source:1,cross:0:2&tour=3")
+    opened.tab.set_viewport_size({"width": 360, "height": 740})
+    answered(opened)
+    wide = opened.tab.evaluate("document.scrollingElement.scrollWidth")
+    assert wide <= 360
+    for name in ("heads", "lines", "text", "table"):
+        opened.tab.locator(f"#tab-{name}").dispatch_event("click")
+        answered(opened)
+        assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= 360
+
+
+def test_nothing_moves_for_who_wants_no_motion(open_page: Open, live_page: str) -> None:
+    opened = open_page(live_page, reduced_motion="reduce")
+    moving = opened.tab.evaluate(
+        "[...document.querySelectorAll('*')].filter(one => "
+        "parseFloat(getComputedStyle(one).transitionDuration) > 0).length"
+    )
+    assert moving == 0
