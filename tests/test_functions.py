@@ -39,7 +39,7 @@ WITHOUT_A_FUNCTION = {
     "models": "",
     "mechanisms": "",
 }
-"""Commands that are another function of Python; lists of names and pages without a text need none."""
+"""Commands that are another function of Python; lists and a page without a text need none."""
 
 
 def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:

@@ -125,7 +125,7 @@ def test_a_layer_is_called_by_its_name_and_a_reduced_axis_by_what_was_reduced() 
     assert registry.axis_name("layer", "3") == "layer 3"
     assert registry.axis_name("layer", "decoder.2.attention") == "layer decoder.2.attention"
     assert registry.axis_name("head", "mean") == "mean over heads"
-    script = (Path(registry.__file__).parents[1] / "renderers/page/scripts/caption.js").read_text()
+    script = (Path(registry.__file__).parents[1] / "renderers/page/scripts/model.js").read_text()
     for name in ("mean", "max", "sum", *registry.LENSES):
         assert registry.axis_name("layer", name) == f"{name} over layers"
         assert re.search(rf"\^\(.*\b{name}\b.*\)\$/\.test\(name\)", script)

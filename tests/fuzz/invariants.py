@@ -235,7 +235,8 @@ def runs_nothing_foreign(ran: Ran) -> str | None:
 
 
 TRUSTING = {"--allow-code", "--allow-pickle", "--open", "--workers", "watch", "live"}
-"""What asks for a file's code, a browser (`live` alone shows its page) or processes, which send each other pickles."""
+"""What asks for a file's code, a browser, as `live` alone does, or processes, which send each other
+pickles."""
 
 
 def _told(ran: Ran) -> str:

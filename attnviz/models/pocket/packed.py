@@ -1,8 +1,9 @@
 """The pocket model as bytes that a page carries: weights of few bits, pieces, merges, Unicode.
 
-A weight is a whole number of `BITS` bits times the scale of its row; vectors (biases, norms) stay as
-they are. What Unicode says is taken from the tokenizer's own tables where it has any: they are of
-another version than Python's, and than each browser's.
+A weight is a whole number of 9 to 12 bits times the scale of its row, the more bits the more of the
+output hangs on it (measured, part by part); vectors (biases, norms) stay as they are. What Unicode
+says is taken from the tokenizer's own tables where it has any: they are of another version than
+Python's, and than each browser's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +24,17 @@ from attnviz.models.pocket.text import SPECIALS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BITS = 10
-"""Bits of a weight: eight in a byte of its own, the others four weights to a byte."""
+FREQUENT = 2000
+"""Pieces that merge first, so that they are the most frequent."""
+BITS: tuple[tuple[str, int], ...] = (
+    ("encoder.*.query.*", 9),
+    ("encoder.*.key.*", 9),
+    ("encoder.*", 10),
+    ("decoder.*.self_attention.query.*", 10),
+    ("decoder.*.self_attention.key.*", 10),
+    ("decoder.*", 11),
+)
+"""Bits of a weight by its matrix, the first that fits; of the embedding 12 and 9."""
 LAST = 0x110000
 SWAPPED = "\u0334", "\u0315"
 """Marks of the combining classes 1 and 232."""
@@ -33,53 +44,51 @@ def packed(folder: Path = FOLDER) -> bytes:
     """All that the page's engine reads: a length, facts as JSON, float32 numbers, then weights.
 
     Numbers begin at a multiple of 4 bytes, in the order of the facts' `tensors`: of a matrix the
-    scale of each row, of a vector itself. The high bytes of all matrices follow, then the low bits.
+    scale of each row, of a vector itself. The high bytes of all matrices follow, then the planes of
+    their low bits, the lowest first, eight weights to a byte.
     """
     weights = StoredWeights(folder / "weights.safetensors")
-    tensors, numbers, codes = [], [], []
+    tensors, numbers, high, low = [], [], [], []
     for name in weights:
         array = weights.raw(name).astype(np.float32)
-        tensors.append([name, *array.shape])
-        if array.ndim == 2:
-            scales, whole = quantised(array)
-            numbers.append(scales)
-            codes.append(whole.ravel())
-        else:
+        if array.ndim == 1:
+            tensors.append([name, len(array)])
             numbers.append(array)
-    all_codes = np.concatenate(codes)
+            continue
+        for part, bits in parts_of(name, array):
+            scales, codes = quantised(part, bits)
+            tensors.append([name, *part.shape, bits])
+            numbers.append(scales)
+            high.append((codes >> (bits - 8)).astype(np.int8).tobytes())
+            planes = (codes.ravel() >> np.arange(bits - 8)[:, None]) & 1
+            low.append(np.packbits(planes.astype(np.uint8), axis=1, bitorder="little").tobytes())
     config = read_config(folder)
     facts = {
-        "bits": BITS,
         "tensors": tensors,
         **{name: config[name] for name in ("sizes", "guided", "revision")},
         **_tokenizer_facts(folder / "tokenizer.json"),
     }
     text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)
-    return b"".join(
-        (
-            len(text).to_bytes(4, "little"),
-            text,
-            np.concatenate(numbers).astype("<f4").tobytes(),
-            (all_codes >> (BITS - 8)).astype(np.int8).tobytes(),
-            _low_bits(all_codes),
-        )
-    )
+    floats = np.concatenate(numbers).astype("<f4").tobytes()
+    return b"".join((len(text).to_bytes(4, "little"), text, floats, *high, *low))
 
 
-def quantised(array: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
-    """The scale of each row, (rows,), and whole numbers of `BITS` bits, (rows, columns)."""
-    top = (1 << (BITS - 1)) - 1
+def parts_of(name: str, array: NDArray[Any]) -> list[tuple[NDArray[Any], int]]:
+    """Rows of a matrix that have as many bits a weight, and how many."""
+    if name == "embedding.weight":
+        return [(array[:FREQUENT], 12), (array[FREQUENT:], 9)]
+    return [(array, next(bits for pattern, bits in BITS if fnmatch(name, pattern)))]
+
+
+def quantised(
+    array: NDArray[np.float32], bits: int
+) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
+    """The scale of each row, (rows,), and whole numbers of so many bits, (rows, columns)."""
+    top = (1 << (bits - 1)) - 1
     scales = np.abs(array).max(axis=1) / np.float32(top)
     divisors = np.where(scales > 0, scales, np.float32(1))
     return scales, np.rint(array / divisors[:, None]).astype(np.int16)
-
-
-def _low_bits(codes: NDArray[np.int16]) -> bytes:
-    """The two low bits of each code, four to a byte, the first lowest."""
-    low = (codes & 3).astype(np.uint8)
-    fours = np.pad(low, (0, -len(low) % 4)).reshape(-1, 4)
-    return (fours << np.array([0, 2, 4, 6], np.uint8)).sum(axis=1).astype(np.uint8).tobytes()
 
 
 def _tokenizer_facts(path: Path) -> dict[str, Any]:

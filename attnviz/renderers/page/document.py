@@ -53,7 +53,7 @@ SCRIPTS = (
     *("numbers", "decode", "model", "state", "colors", "shown", "labels", "surface", "svg"),
     *("readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting", "heatmap"),
     *("lines_painting", "lines", "text", "query_key", "image", "table", "controls", "save"),
-    *("keyboard", "caption", "pane", "source", "served", "sentence", "tour", "live", "main"),
+    *("keyboard", "caption", "pane", "source", "picture", "sentence", "tour", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "worker"),
@@ -66,7 +66,11 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 
 Source = Literal["", "live", "serve"]
-REACHES: Mapping[Source, str] = {"": "", "live": "; worker-src blob:", "serve": "; connect-src 'self'"}
+REACHES: Mapping[Source, str] = {
+    "": "",
+    "live": "; worker-src blob:",
+    "serve": "; connect-src 'self'",
+}
 """What a page may reach beside itself, by where its data come from."""
 
 
@@ -77,7 +81,7 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], source: Sour
     ("live"), whose script and weights are the blobs; or from the server that it came from
     ("serve").
     """
-    template, style, script, policy = _code()
+    template, style, script, policy = _code(source)
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
     )
@@ -97,19 +101,30 @@ def live_page(title: str, packed: bytes) -> str:
 
     `packed` is what the engine in `live/` reads its weights and its tokenizer from.
     """
-    modules = {name: _read(f"live/{name}.js") for name in LIVE_SCRIPTS}
-    # A worker's messages wait for its script only, not for what that awaits: one function a module
-    # is done before the first of them.
-    worker = f"(async () => {{\n{joined(modules)}\n}})();"
-    blobs = {"worker": as_json(worker), "packed": deflated(packed)}
+    blobs = {"worker": as_json(live_worker()), "packed": deflated(packed)}
     return assemble(answering(title, ("raw", "rollout", "effect")), blobs, "live")
+
+
+def live_worker() -> str:
+    """The engine's script, for a worker.
+
+    A worker's messages wait for its script only, not for what that awaits: one function a module is
+    done before the first of them.
+    """
+    modules = {name: _read(f"live/{name}.js") for name in LIVE_SCRIPTS}
+    return f"(async () => {{\n{joined(modules)}\n}})();"
 
 
 def answering(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
     """The document of a page whose maps come as answers: what no answer changes."""
     return {
         "title": printable(title),
-        **{"id": "0", "texts": [], "command": "", "notes": [], "provenance": [], "maps": []},
+        "id": "0",
+        "texts": [],
+        "command": "",
+        "notes": [],
+        "provenance": [],
+        "maps": [],
         "schemes": schemes(),
         "head_colors": head_colors(),
         "lenses": list(lenses),
@@ -148,9 +163,11 @@ def joined(modules: Mapping[str, str]) -> str:
 
 
 @cache
-def _code() -> tuple[Template, str, str, str]:
+def _code(source: Source) -> tuple[Template, str, str, str]:
     style = "\n".join(_read(f"styles/{name}.css") for name in STYLES)
-    script = joined({name: _read(f"scripts/{name}.js") for name in SCRIPTS})
+    # Only a page that is served knows how to ask a server.
+    own = {"source": "served"} if source == "serve" else {}
+    script = joined({name: _read(f"scripts/{own.get(name, name)}.js") for name in SCRIPTS})
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"

@@ -202,7 +202,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
     notes: Array.from(new Set([...notes, ...maps.flatMap((map) => massNote(map.measures))]), (note) => printable(unicode, note)),
     provenance: [
       ...Object.entries({ source: "pocket", model: "pocket", trained: "yes", device: "browser" }),
-      ["precision", `weights of ${model.facts.bits} bits`],
+      ["precision", "weights of 9 to 12 bits"],
       ["revision", model.facts.revision],
       ["direction", `${OTHER[pair.language]} to ${pair.language}`],
       ["translated", pair.translated ? "True" : "False"],

@@ -30,36 +30,38 @@ export function openModel(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const length = view.getUint32(0, true);
   const facts = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
-  const lowBits = facts.bits - 8;
+  /** @type {[string, number, number, number][]} of a vector only name and length */
+  const tensors = facts.tensors;
+  let at = 4 + length;
+  const numbers = tensors.map(([, rows]) => new Float32Array(bytes.slice(at, (at += 4 * rows)).buffer));
+  let low = at + tensors.reduce((sum, [, rows, columns]) => sum + (columns ? rows * columns : 0), 0);
   /** @type {Map<string, Float32Array>} */
   const arrays = new Map();
-  let at = 4 + length;
-  for (const [name, rows] of facts.tensors) {
-    arrays.set(name, new Float32Array(bytes.slice(at, at + 4 * rows).buffer));
-    at += 4 * rows;
-  }
-  const matrices = facts.tensors.filter((/** @type {any[]} */ entry) => entry.length === 3);
-  const total = matrices.reduce((/** @type {number} */ sum, /** @type {any[]} */ [, rows, columns]) => sum + rows * columns, 0);
-  const high = new Int8Array(bytes.buffer, bytes.byteOffset + at, total);
-  const low = bytes.subarray(at + total);
-  let code = 0;
-  for (const [name, rows, columns] of matrices) {
-    const scales = /** @type {Float32Array} */ (arrays.get(name));
-    const weight = new Float32Array(rows * columns);
-    for (let row = 0; row < rows; row++) {
-      const scale = scales[row];
-      for (let end = (row + 1) * columns, place = row * columns; place < end; place++, code++) {
-        const rest = (low[code >> 2] >> (2 * (code & 3))) & 3;
-        weight[place] = scale * (lowBits ? high[code] * 4 + rest : high[code]);
-      }
+  tensors.forEach(([name, rows, columns, bits], place) => {
+    if (!columns) {
+      arrays.set(name, numbers[place]);
+      return;
     }
+    const count = rows * columns;
+    const codes = Int16Array.from(new Int8Array(bytes.buffer, bytes.byteOffset + at, count));
+    for (let code = 0; code < count; code++) codes[code] <<= bits - 8;
+    for (let bit = 0; bit < bits - 8; bit++, low += Math.ceil(count / 8)) {
+      for (let code = 0; code < count; code++) codes[code] |= ((bytes[low + (code >> 3)] >> (code & 7)) & 1) << bit;
+    }
+    at += count;
+    const before = arrays.get(name) ?? [];
+    const weight = new Float32Array(before.length + count);
+    weight.set(before);
+    for (let code = 0; code < count; code++) weight[before.length + code] = codes[code] * numbers[place][Math.floor(code / columns)];
     arrays.set(name, weight);
-  }
+  });
   /** @param {string} name @returns {Float32Array} */
   const array = (name) => /** @type {Float32Array} */ (arrays.get(name));
   /** @type {Map<string, Linear>} */
   const maps = new Map();
-  for (const [name, outputs, inputs] of matrices) {
+  for (const [name, , inputs] of tensors) {
+    if (!inputs) continue;
+    const outputs = array(name).length / inputs;
     const short = name.replace(/\.weight$/, "");
     const bias = arrays.get(`${short}.bias`) ?? new Float32Array(outputs);
     maps.set(short, { weight: array(name), bias, inputs, outputs });

@@ -255,6 +255,18 @@ export function paintBars(surface, geometry, below, behind, words, theme) {
   surface.fillText(`up to ${spell(most.behind)}`, left + width + GAP, top - 8);
 }
 
+/** A cross over a link that is cut. @param {Surface} surface @param {number} x @param {number} y @param {number} size */
+export function paintCut(surface, x, y, size) {
+  surface.strokeStyle = NEGATIVE;
+  surface.lineWidth = 2;
+  surface.beginPath();
+  surface.moveTo(x - size, y - size);
+  surface.lineTo(x + size, y + size);
+  surface.moveTo(x - size, y + size);
+  surface.lineTo(x + size, y - size);
+  surface.stroke();
+}
+
 /** @param {ArrayLike<number>} values */
 function furthest(values) {
   let most = 0;

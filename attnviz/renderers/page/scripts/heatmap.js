@@ -1,10 +1,10 @@
 /** The heat map: hover for numbers, a click pins a cell, wheel and keys pan and zoom. */
 
-import { NEGATIVE, theme } from "./colors.js";
+import { theme } from "./colors.js";
 import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
 } from "./grid_geometry.js";
-import { gridImage, paintBars, paintColumnLabel, paintGrid, paintRowLabel } from "./grid_painting.js";
+import { gridImage, paintBars, paintColumnLabel, paintCut, paintGrid, paintRowLabel } from "./grid_painting.js";
 import { clamp } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 
@@ -174,18 +174,6 @@ export function createHeatmap(store, readout, toggleLink) {
     },
     size: () => wholeSize(geometry),
   };
-}
-
-/** A cross over a link that is cut. @param {Surface} surface @param {number} x @param {number} y @param {number} size */
-function paintCut(surface, x, y, size) {
-  surface.strokeStyle = NEGATIVE;
-  surface.lineWidth = 2;
-  surface.beginPath();
-  surface.moveTo(x - size, y - size);
-  surface.lineTo(x + size, y + size);
-  surface.moveTo(x - size, y + size);
-  surface.lineTo(x + size, y - size);
-  surface.stroke();
 }
 
 /** @param {MouseEvent} event */

@@ -1,6 +1,7 @@
 /** The view of weighted lines between queries on the left and keys on the right. */
 
-import { headColor, theme } from "./colors.js";
+import { NEGATIVE, headColor, theme } from "./colors.js";
+import { paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
 import { font, make, onceAFrame, sized } from "./surface.js";
@@ -52,6 +53,9 @@ export function createLines(store, readout, toggleLink) {
     const shown = one ? linesOf(matrices(), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : every;
     const top = scene.palette.limits[1];
     paintLines(surface, layout, visible(shown, layout, window), top);
+    const cut = scene.cut.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
+    paintLines(surface, layout, cut, top);
+    cut.forEach(({ row, column }) => paintCut(surface, (layout.left + layout.right) / 2, (rowMiddle(layout, row) + columnMiddle(layout, column)) / 2, 5));
     paintTokens(surface, layout, scene.shown, now, colors, window);
     surface.font = font(11);
     surface.fillStyle = colors.faint;
@@ -94,7 +98,7 @@ export function createLines(store, readout, toggleLink) {
   };
 
   /** The strongest line under a point. @param {number} x @param {number} y */
-  const lineAt = (x, y) => [...every].reverse().find(({ row, column }) => {
+  const lineAt = (x, y) => [...scene.cut.map(([row, column]) => ({ row, column })), ...[...every].reverse()].find(({ row, column }) => {
     const share = clamp((x - layout.left - 6) / (layout.right - layout.left - 12), 0, 1);
     // The curve of paintLines, whose ends lie level: y by how far along x it is.
     const along = bezierPlace(share);

@@ -1,8 +1,8 @@
 /** The page that answers: what is asked, what is switched off, and where the answers go. */
 
 import { createSentence, isText } from "./sentence.js";
-import { createPicture, createServed } from "./served.js";
-import { createWorker } from "./source.js";
+import { createPicture } from "./picture.js";
+import { createSource } from "./source.js";
 import { createPane, secondStage } from "./pane.js";
 import { createTour } from "./tour.js";
 import { select } from "./controls.js";
@@ -35,7 +35,7 @@ const NAMED = 5;
  */
 export function createLive(fixed, store, off, pane) {
   const served = document.body.dataset.source === "serve";
-  const source = served ? createServed() : createWorker();
+  const source = createSource();
   const picture = createPicture(() => store.set({ text: "", into: "", off: "" }), () => ask(new Set(ASKED)));
   const sentences = [createSentence(0, store, off), createSentence(1, store, off)];
   /** @type {PageDocument[]} */
@@ -103,6 +103,7 @@ export function createLive(fixed, store, off, pane) {
       if (reply.answer?.seconds) status.textContent = `${fixed.models?.length ? "" : "the model runs in this page · "}answered in ${Math.max(Math.round(reply.answer.seconds * 1000), 1)} ms`;
       pages[which].notes = [...new Set([...(reply.document.notes ?? []), ...(reply.answer?.notes ?? [])])];
       sentences[which].show(reply.answer, pages[which]);
+      if (reply.more) sentences[which].wait(); // something newer was asked meanwhile
       if (which === 0) {
         addEffects();
         begin(pages[0]);
@@ -134,7 +135,7 @@ export function createLive(fixed, store, off, pane) {
       map.measures = map.measures.filter(({ name }) => name !== "effect");
       if (!fits) continue;
       const of = stale ? " (of the sentence before: being computed)" : "";
-      map.measures.unshift({ name: "effect", unit: `nats that log p of the translation loses without the head${of}`, low: "it hurts", high: "it is needed", values });
+      map.measures.unshift({ name: "effect", unit: `nats that log p of the output loses without the head${of}`, low: "it hurts", high: "it is needed", values });
     }
   }
 
@@ -147,9 +148,12 @@ export function createLive(fixed, store, off, pane) {
 
   function showTools() {
     const { lens, beside, model } = store.state;
+    if (chosenTools.dataset.shown === [lens, beside, model].join()) return;
+    chosenTools.dataset.shown = [lens, beside, model].join();
     const [lenses, models] = [fixed.lenses ?? ["raw", "rollout", "effect"], fixed.models ?? []];
     const examples = select("example", [["", "choose …"], ...EXAMPLES.map((text) => [text, text])], "", (text) => {
       if (text) store.set({ text, into: "", off: off.withoutPlaces() });
+      /** @type {HTMLSelectElement} */ (chosenTools.querySelector('[data-switch="example"]')).value = "";
     });
     const two = make("button", { type: "button", "aria-pressed": String(beside === "on"), title: "Two sentences (b)" }, ["Two sentences"]);
     two.addEventListener("click", besides);

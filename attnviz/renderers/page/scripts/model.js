@@ -68,16 +68,23 @@ export async function headCodes(map, [layer, head]) {
   return (await layerCodes(map, layer)).subarray(head * size, (head + 1) * size);
 }
 
+/** Most maps have the same; making it takes longer than using it. */
+/** @type {{kind: string, table: Float32Array}} */
+let lastTable = { kind: "", table: new Float32Array() };
+
 /**
  * The weight that each code stands for; the code 0 is at place `levels`.
  * @param {PageMap} map
  */
 export function weightTable(map) {
+  const kind = `${map.levels} ${map.scale}`;
+  if (lastTable.kind === kind) return lastTable.table;
   const table = new Float32Array(2 * map.levels + 1);
   for (let code = -map.levels; code <= map.levels; code++) {
     const share = code / map.levels;
     table[code + map.levels] = Math.sign(code) * share * share * map.scale;
   }
+  lastTable = { kind, table };
   return table;
 }
 

@@ -31,6 +31,8 @@ export function createOverview(element, store, off) {
   let map;
   /** @type {Map<string, HTMLButtonElement>} */
   let buttons = new Map();
+  /** @type {Node[]} */
+  let arranged = [];
   grid.addEventListener("keydown", (event) => walk(event, grid));
 
   /** @param {PageMap} next */
@@ -153,14 +155,18 @@ export function createOverview(element, store, off) {
       if (off) showPower(holder, head, `layer ${map.layers[head[0]]} head ${map.heads[head[1]]}`);
       if (!sorted || passes) cells.push(holder);
     }
-    const focused = /** @type {HTMLElement | null} */ (grid.contains(document.activeElement) ? document.activeElement : null);
-    grid.replaceChildren(...cells);
-    focused?.focus();
+    // What stands in order already is left alone: the page is laid out less, and the focus stays.
+    if (cells.length !== arranged.length || cells.some((cell, place) => cell !== arranged[place] && (cell.nodeName !== "SPAN" || cell.textContent !== arranged[place].textContent))) {
+      const focused = /** @type {HTMLElement | null} */ (grid.contains(document.activeElement) ? document.activeElement : null);
+      grid.replaceChildren(...cells);
+      focused?.focus();
+      arranged = cells;
+    }
     const tabbed = grid.querySelector(".head[aria-pressed=true]") ?? grid.querySelector(".head");
     buttons.forEach((button) => (button.tabIndex = button === tabbed ? 0 : -1));
     const told = map.measures.find((item) => item.name === "effect");
     legend.hidden = !off?.fits(map);
-    legend.textContent = told && !told.unit.includes("being computed") ? "Bars: what log p of the translation loses without the head; orange: gains." : "The effect of each head is being computed …";
+    legend.textContent = told && !told.unit.includes("being computed") ? "Bars: what log p of the output loses without the head; orange: gains." : "The effect of each head is being computed …";
     count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
   }
 

@@ -22,18 +22,19 @@ const MOVED = 0.05;
  */
 export function createSentence(pane, store, off) {
   const [textName, intoName] = pane ? /** @type {const} */ (["text2", "into2"]) : /** @type {const} */ (["text", "into"]);
-  const [tongue, other] = [make("small"), make("small")];
+  const [tongue, other, what] = [make("small"), make("small"), make("span", {}, ["Translation "])];
   const text = field(textName, "A sentence in English or French");
   const into = field(intoName, "Left empty, the model writes it");
   const tokens = make("p", { class: "running tokens", role: "group", "aria-label": "Tokens of the sentence" });
   const written = make("p", { class: "running written", role: "group", "aria-label": "Tokens of the translation" });
   const score = make("p", { class: "score" });
   const changed = make("p", { class: "changed" });
+  const notes = make("p", { class: "hint" });
   const failed = make("p", { class: "failed", role: "alert" });
   const spoken = make("p", { class: "unseen", role: "status" });
   const element = make("div", { class: "sentence" }, [
-    make("div", { class: "side" }, [make("label", { for: text.id }, [pane ? "Sentence beside it " : "Sentence ", tongue]), text, tokens]),
-    make("div", { class: "side" }, [make("label", { for: into.id }, ["Translation ", other]), into, written, score, changed]),
+    make("div", { class: "side" }, [make("label", { for: text.id }, [pane ? "Sentence beside it " : "Sentence ", tongue]), text, tokens, notes]),
+    make("div", { class: "side" }, [make("label", { for: into.id }, [what, other]), into, written, score, changed]),
     failed, spoken,
   ]);
   let timer = 0;
@@ -43,7 +44,7 @@ export function createSentence(pane, store, off) {
     const area = make("textarea", { id: name, rows: 1, placeholder: hint, spellcheck: "false", autocomplete: "off" });
     area.value = store.state[name];
     // Positions in words that are no longer there would mean others.
-    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces() }));
+    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces(), row: -1, column: -1 }));
     return area;
   }
 
@@ -65,7 +66,9 @@ export function createSentence(pane, store, off) {
   }
 
   /** @param {Answer} answer */
-  function showWritten({ pieces, changed: after }) {
+  function showWritten({ pieces, changed: after, to }) {
+    const noun = to ? "translation" : "output";
+    what.textContent = to ? "Translation " : "Output ";
     const total = sum(pieces.map(({ logp }) => logp));
     keepFocus(written, running(pieces, (piece, place) => {
       const moved = after ? after.pieces[place].logp - piece.logp : 0;
@@ -81,7 +84,7 @@ export function createSentence(pane, store, off) {
     }));
     score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...(after
       ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect > 0 ? "below" : "" }, [` ${told(after.effect)}`])]
-      : [make("small", {}, [" of the translation, in nats; under each token its probability"])]));
+      : [make("small", {}, [` of the ${noun}, in nats; under each token its probability`])]));
   }
 
   /** @param {Answer} answer */
@@ -105,8 +108,10 @@ export function createSentence(pane, store, off) {
     /** @param {Answer | undefined} answer @param {PageDocument} page */
     show(answer, page) {
       failed.textContent = "";
-      element.classList.remove("waiting");
+      element.classList.remove("waiting", "outdated");
       showTokens(page);
+      // What it says of an option is for the shell.
+      notes.textContent = page.notes.map((note) => note.replace(/: --\w.*$/, "")).join("; ");
       if (!answer) return;
       tongue.textContent = answer.language ? LANGUAGES[answer.language] ?? answer.language : "";
       other.textContent = answer.to ? `${LANGUAGES[answer.to] ?? answer.to}${store.state[intoName].trim() ? ", as given" : ", written by the model"}` : "";
@@ -119,7 +124,9 @@ export function createSentence(pane, store, off) {
     },
     /** @param {string} error */
     fail(error) {
-      failed.textContent = error;
+      const before = tokens.firstChild ? ". What is shown is of the sentence before." : "";
+      failed.textContent = error.replace(/\.$/, "") + before;
+      element.classList.toggle("outdated", Boolean(before));
       element.classList.remove("waiting");
     },
     wait: () => element.classList.add("waiting"),
@@ -156,10 +163,11 @@ const signed = (value) => `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)
 export const told = (effect) => (Math.abs(effect) < 0.005 ? "(no change)" : `(${Math.abs(effect).toFixed(2)} nats ${effect > 0 ? "lower" : "higher"})`);
 
 /** @param {Answer} answer */
-function summary({ written, changed }) {
-  if (!changed) return `Translation: ${written}`;
+function summary({ written, changed, to }) {
+  const noun = to ? "Translation" : "Output";
+  if (!changed) return `${noun}: ${written}`;
   const now = changed.written === written ? "unchanged" : `now: ${changed.written}`;
-  return `Translation ${now}. Log probability of the translation before ${told(changed.effect)}`;
+  return `${noun} ${now}. Log probability of the ${noun.toLowerCase()} before ${told(changed.effect)}`;
 }
 
 /** Words of the second that are not in the first are marked, and the other way round. @param {string} one @param {string} two */

@@ -1,6 +1,4 @@
-/** Where a page that is served has its answers from: the server that it came from. */
-
-import { make } from "./surface.js";
+/** Where a page that is served has its answers from, in the place of source.js: its server. */
 
 /** @typedef {import("./types.js").Question} Question */
 /** @typedef {import("./types.js").Reply} Reply */
@@ -12,7 +10,7 @@ const LONG = 400;
  * The newest question of each sentence; the server stops working on one that is given up.
  * @returns {import("./types.js").Source}
  */
-export function createServed() {
+export function createSource() {
   /** @type {(reply: Reply) => void} */
   let listener = () => {};
   /** @type {Map<number, AbortController>} */
@@ -64,32 +62,6 @@ export function createServed() {
       listener = given;
     },
   };
-}
-
-/**
- * What chooses a picture, which is asked about in the place of a sentence, or with one that is read
- * with it; choosing none goes back to sentences.
- * @param {() => void} begin called when the first one is chosen
- * @param {() => void} ask
- */
-export function createPicture(begin, ask) {
-  /** @type {string | undefined} */
-  let picture;
-  const file = make("input", { type: "file", accept: "image/png,image/jpeg,image/webp" });
-  file.addEventListener("change", () => {
-    const [chosen] = file.files ?? [];
-    const reader = new FileReader();
-    const take = () => {
-      picture = chosen && String(reader.result).split(",")[1];
-      if (picture) begin();
-      ask();
-    };
-    reader.addEventListener("load", take);
-    if (chosen) reader.readAsDataURL(chosen);
-    else take();
-  });
-  const element = make("label", {}, ["picture ", file]);
-  return { element, given: () => (picture ? { picture } : {}) };
 }
 
 /** @param {string} path @param {AbortSignal} [signal] @param {string} [body] */

@@ -11,7 +11,7 @@ import { part } from "./surface.js";
  * the newest question of each sentence waits; older ones are forgotten.
  * @returns {import("./types.js").Source}
  */
-export function createWorker() {
+export function createSource() {
   const code = new Blob([JSON.parse(part("worker").textContent ?? '""')], { type: "text/javascript" });
   const worker = new Worker(URL.createObjectURL(code));
   /** @type {(reply: Reply) => void} */
@@ -38,7 +38,7 @@ export function createWorker() {
   };
   /** @param {Reply} reply */
   const receive = (reply) => {
-    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener(reply);
+    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, more: waiting.has(reply.pane ?? 0) });
     if (reply.kind !== "heads" && (reply.id === busy || reply.id === 0)) busy = -1;
     next();
   };

@@ -40,12 +40,18 @@ export function strongestBlocks(values, rows, columns, rowLength, columnLength) 
   return { values: found, width, height };
 }
 
+/** What was asked for last, since most maps of a page have the same. */
+/** @type {{weights: Float32Array, kind: string, table: Uint32Array}} */
+let last = { weights: new Float32Array(), kind: "", table: new Uint32Array() };
+
 /**
  * The colour of every code of a map, as pixels; the code 0 is at place `levels`, no value at the end.
  * @param {Float32Array} weights the weight of every code
  * @param {import("./types.js").Palette} colors
  */
 export function codePixels(weights, colors) {
+  const kind = `${weights.length} ${colors.limits} ${colors.table}`;
+  if (last.weights === weights && last.kind === kind) return last.table;
   const steps = pixels(colors);
   const [low, high] = colors.limits;
   const factor = (colors.steps - 1) / (high - low || 1);
@@ -53,7 +59,10 @@ export function codePixels(weights, colors) {
     const place = Math.round((weight - low) * factor);
     return steps[place < 0 ? 0 : place >= colors.steps ? colors.steps - 1 : place];
   });
-  return Uint32Array.of(...table, steps[colors.steps]);
+  last = { weights, kind, table: new Uint32Array(table.length + 1) };
+  last.table.set(table);
+  last.table[table.length] = steps[colors.steps];
+  return last.table;
 }
 
 /** Pixels that a side has at most. */

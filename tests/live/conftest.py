@@ -1,0 +1,105 @@
+"""The live page's engine in node, and the same model in Python."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.models.pocket.packed import packed, parts_of, quantised
+from attnviz.models.pocket.source import Pocket
+from attnviz.renderers.page.document import live_worker
+from tests.renderers.page.conftest import browser as browser
+
+NODE = shutil.which("node")
+NOTHING: dict[str, list[Any]] = {"heads": [], "links": [], "tokens": []}
+
+
+@dataclass
+class Engine:
+    """The worker's script, run by node."""
+
+    process: subprocess.Popen[str]
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def say(self, **message: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "node has ended"
+        return json.loads(line)
+
+    def tokens(self, texts: list[str]) -> list[dict[str, Any]]:
+        """What the tokenizer makes of each text, as the page shows it."""
+        self.say(kind="tokens", texts=texts)
+        found: list[dict[str, Any]] = self.hear()
+        return found
+
+    def ask(self, source: str, target: str | None = None, **question: Any) -> dict[str, Any]:
+        """The answer to one question about a sentence."""
+        number = next(self.numbers)
+        asked = {"kind": "attend", "lens": "raw", "off": NOTHING, **question}
+        self.say(id=number, source=source, target=target, **asked)
+        answer: dict[str, Any] = self.hear()
+        assert answer["id"] == number
+        return answer
+
+
+@pytest.fixture(scope="session")
+def worker_script() -> str:
+    return live_worker()
+
+
+@pytest.fixture(scope="session")
+def packed_model() -> bytes:
+    return packed()
+
+
+@pytest.fixture(scope="session")
+def engine(
+    tmp_path_factory: pytest.TempPathFactory, packed_model: bytes, worker_script: str
+) -> Iterator[Engine]:
+    """The engine in node, with the shipped weights."""
+    if NODE is None:
+        pytest.skip("no node on this machine")
+    folder = tmp_path_factory.mktemp("engine")
+    # What the page runs, but that the modules can be looked at.
+    script = worker_script.removesuffix("})();") + "return modules;\n})();"
+    (folder / "worker.js").write_text(script, encoding="utf-8")
+    (folder / "packed").write_bytes(packed_model)
+    command = [NODE, str(Path(__file__).with_name("engine.mjs"))]
+    with subprocess.Popen(
+        [*command, str(folder / "worker.js"), str(folder / "packed")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    ) as process:
+        yield Engine(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def pocket() -> Pocket:
+    """The pocket model in Python, with the weights that the page has."""
+    model = Pocket()
+    for name in model.weights:
+        weight = np.asarray(model.weights[name])
+        if weight.ndim == 2:
+            parts = [quantised(part, bits) for part, bits in parts_of(name, weight)]
+            rows = [scales[:, None] * codes for scales, codes in parts]
+            model.weights.converted[name] = np.concatenate(rows).astype(np.float32)
+    return model
