@@ -123,12 +123,8 @@
  * @property {string} lens
  * @property {Off} off
  * @property {string} [model]
-<<<<<<< HEAD
  * @property {string} [picture] a file in base64
- * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string,
-=======
  * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string, more?: boolean,
->>>>>>> page
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
  *   stream?: string, values?: number[][]}} Reply
  * @typedef {object} Source where answers come from; older questions are forgotten
