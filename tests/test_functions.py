@@ -35,6 +35,7 @@ WITHOUT_A_FUNCTION = {
     "render": "load",
     "watch": "watch",
     "live": "",
+    "serve": "",
     "models": "",
     "mechanisms": "",
 }

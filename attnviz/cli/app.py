@@ -31,6 +31,9 @@ COMMANDS: dict[str, Entry] = {
     "watch": Entry(
         "Run a program and show the attention in it.", "attnviz.cli.commands.watch:watch"
     ),
+    "serve": Entry(
+        "Answer the page in a browser, with any model.", "attnviz.cli.commands.serve:serve"
+    ),
     "heads": Entry("Show what each head does.", "attnviz.cli.commands.heads:heads"),
     "corpus": Entry(
         "Show what each head does over a whole corpus.", "attnviz.cli.commands.corpus:corpus"

@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import Attention, Provenance
+    from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 
 By = Literal["zero", "mean", "resample"]
 """What takes the place of a head's output: nothing, its mean over positions, or what it put out at
@@ -24,6 +24,9 @@ positions drawn by chance."""
 HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
 """For a stream and a layer what each head put out, before the output projection: shape (heads,
 queries, head size)."""
+
+SINK = 1e-3
+"""What a row's weights lack of 1 is a sink's above this, and rounding below."""
 
 HOW: Mapping[By, str] = {
     "zero": "zeros",
@@ -121,6 +124,24 @@ class Change:
                 cells[:, others, token.position] = True
         return cells if cells.any() else None
 
+    def seen_in(self, item: AttentionMap) -> AttentionMap:
+        """A map without what is hidden in it: the rest of a row takes over its weight.
+
+        A row of which nothing is left is 0.
+        """
+        weights, sides = item.weights.copy(), (item.query_side, item.key_side)
+        for own, layer in zip(weights, item.layers, strict=True):
+            cells = self.hidden(item.stream, layer, sides, item.weights.shape[1:])
+            if cells is None:
+                continue
+            whole = own.sum(-1, keepdims=True)
+            own[cells] = 0
+            left = own.sum(-1, keepdims=True)
+            # What is no key's weight is a sink's, which stays.
+            sink = np.where(1 - whole > SINK, 1 - whole, 0)
+            own *= np.divide(whole + sink, left + sink, out=np.zeros_like(left), where=left > 0)
+        return item.with_weights(weights)
+
     def __add__(self, other: Change) -> Change:
         return Change(
             self.heads + other.heads, self.links + other.links, self.tokens + other.tokens
@@ -164,6 +185,10 @@ class Experiment(Protocol):
         A head that is switched off puts out what stands `instead`, of shape (heads, queries or 1,
         head size), or zeros. A row from which everything was hidden makes the outputs NaN.
         """
+        ...
+
+    def changed(self, change: Change) -> Attention:
+        """The maps with something switched off; a head that is off still weighs its keys."""
         ...
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:

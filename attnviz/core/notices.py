@@ -1,4 +1,4 @@
-"""Notices: what a user should know before the slow work that it is about.
+"""Notices: what a user should know before the slow work that it is about; and pauses in it.
 
 Whoever does the work calls `notify`; whoever runs it and can show something listens. Without a
 listener nothing is shown; the result's provenance holds it all the same.
@@ -30,6 +30,26 @@ def notices_to(listener: Listener | None) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
+
+
+_pause: ContextVar[Callable[[], None] | None] = ContextVar("pause", default=None)
+
+
+def pause(*_: object) -> None:
+    """A step of long work is done: whoever runs it may end it here, by raising."""
+    ask = _pause.get()
+    if ask is not None:
+        ask()
+
+
+@contextmanager
+def pausing(ask: Callable[[], None]) -> Iterator[None]:
+    """Ask at every pause of the block whether its work is still wanted."""
+    token = _pause.set(ask)
+    try:
+        yield
+    finally:
+        _pause.reset(token)
 
 
 _NUMBER = r"\d+(?:[.,]\d+)*"

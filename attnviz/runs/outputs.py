@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.view import divisions, first_focus, views
 from attnviz.core.attention_map import Attention, AttentionMap, Token
@@ -76,14 +76,21 @@ def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
     )
 
 
-def page_html(
+def page_html(attention: Attention, command: str = "", **shown: Any) -> str:
+    """Every map of one text as one interactive HTML file; more options as of `page_data`."""
+    from attnviz.renderers.page import assemble
+
+    return assemble(*page_data(attention, command, **shown))
+
+
+def page_data(
     attention: Attention,
     command: str = "",
     most_weights: int | None = None,
     picture: bytes | None = None,
     shown: Views | None = None,
-) -> str:
-    """Every map of one text as one interactive HTML file, with the measures of its heads.
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the page shows of one text, with the measures of its heads: a document, and numbers.
 
     It opens on the first of the views (`shown`); `command` makes it again. Of more than
     `most_weights`, by default as many as a browser opens quickly, tokens are pooled. A picture is a
@@ -91,7 +98,7 @@ def page_html(
     """
     from attnviz.analyses.heads import measure_heads
     from attnviz.analyses.words import word_numbers
-    from attnviz.renderers.page import MOST_WEIGHTS, page
+    from attnviz.renderers.page import MOST_WEIGHTS, page_parts
 
     provenance = attention.provenance
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
@@ -100,7 +107,7 @@ def page_html(
         text = texts.get(side)
         return word_numbers(tokens, text) if text else []
 
-    return page(
+    return page_parts(
         _focused(attention, (shown or views_of(attention))()),
         title=" · ".join([provenance.title, *provenance.steps]),
         command=command,

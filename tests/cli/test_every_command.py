@@ -50,6 +50,7 @@ WORK: dict[str, Work] = {
     "co": (lambda _: ["what is red", "a car"], "affinity"),
     "image": (lambda folder: [SAMPLES / "shapes.png", "--model", vision(folder)], "decides"),
     "watch": (lambda folder: ["-o", folder / "a.npz", "--", program(folder)], "done"),
+    "serve": (lambda _: ["--help"], "/openapi.json"),  # tests/serve sees it do its work
     "heads": (lambda _: ["the cat saw the cat"], "layer"),
     "corpus": (lambda _: [SAMPLES / "sentences.txt", *OWN], "texts"),
     "ablate": (lambda _: ["the cat", "le chat", "--head", "0.0"], "layer 0 head 0"),

@@ -99,7 +99,9 @@ class Draws:
 
     def __init__(self, draw: st.DrawFn, models: bool) -> None:
         self.draw, self.models = draw, models
-        self.commands = [name for name in app.COMMANDS if models or name not in ("image", "watch")]
+        # What is served is served until the process is told to end: see tests/serve.
+        left_out = ("serve",) if models else ("serve", "image", "watch")
+        self.commands = [name for name in app.COMMANDS if name not in left_out]
         self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""
 

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from io import BytesIO
-from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from attnviz.analyses.effects.links import with_links
 from attnviz.analyses.patches import (
     look_from,
     look_from_token,
     one_picture,
     over_picture,
     picture_views,
-    query_place,
     said_looks,
 )
 from attnviz.analyses.view import describe_run
@@ -28,16 +24,13 @@ from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import Experiment
 from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.core.options import LENS_NAMES, Choice, Options, opt
+from attnviz.core.options import LENS_NAMES, Options, opt
 from attnviz.core.query import Picture, Query
-from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
-from attnviz.models import Source, attend_query
-from attnviz.models.lens import apply_lens, ask_source
+from attnviz.models import Source
 from attnviz.models.open import LOADING, is_shipped, name_of
+from attnviz.runs.pictures import ALL, as_jpeg, look_through
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.texts import check_text
 
@@ -46,10 +39,7 @@ if TYPE_CHECKING:
 
     from attnviz.renderers.figures.overlay import Seen
 
-ALL = "all"
 LENSES = tuple(name for name in LENS_NAMES if name != ALL)
-MOST_PIXELS = 1000
-"""Of a side of the picture on a page."""
 
 
 @with_options(
@@ -186,44 +176,6 @@ def check_request(
     check_text(text)
 
 
-def look_through(source: Source, query: Query, choice: Choice, patch: str | None) -> Attention:
-    """A picture's attention over itself through the lens asked for, every layer and head of it."""
-    attend = partial(attend_query, source, query)
-    if choice.lens == "flow":
-        return flow_shown(attend(), patch)
-    experiments: list[Experiment] = []
-
-    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
-        answer = ask_source(source, query, needs, choice.explain)
-        if isinstance(answer, AttentionGradients) and answer.experiment is not None:
-            experiments.append(answer.experiment)
-        return answer
-
-    found = apply_lens(choice.lens, attend, ask, lambda attention: attention)
-    if experiments:
-        return with_links(found, experiments[0], choice.check)
-    if choice.lens != "norm":
-        return found
-    # Heads are summed unless one is asked for, which only the map of their own has.
-    name = "self" if choice.head is None else "self-by-head"
-    return replace(found, maps=(found.map_of(name),))
-
-
-def flow_shown(attention: Attention, patch: str | None) -> Attention:
-    """The flow to the query that is shown: all pairs of a picture take half an hour."""
-    from attnviz.analyses.lenses.flow import MOST_SOLVES, flow
-
-    tokens = attention.main.query_tokens
-    place = None if patch == ALL else query_place(tokens, patch)
-    fits = isqrt(MOST_SOLVES) - sum(token.special for token in tokens)
-    return flow(
-        attention,
-        None if place is None else (place,),
-        f"choose one --patch ({len(tokens):,} problems), give a smaller --image-size (at most "
-        f"{fits} patches), or use --lens rollout",
-    )
-
-
 def seen(attention: Attention, part: Any, patch: str | None) -> Seen:
     """The part of the picture that the patches cover, with the one that looks."""
     from attnviz.renderers.figures.overlay import Seen
@@ -232,15 +184,6 @@ def seen(attention: Attention, part: Any, patch: str | None) -> Seen:
     if patch is not None:
         outlined = (*parse_patch(patch), *patch_grid(attention.main.key_tokens))
     return Seen(np.asarray(part), outlined)
-
-
-def as_jpeg(part: Any) -> bytes:
-    """A picture as a file, made smaller where it has more pixels than a page shows."""
-    file = BytesIO()
-    small = part.copy()
-    small.thumbnail((MOST_PIXELS, MOST_PIXELS))
-    small.save(file, "JPEG", quality=90)
-    return file.getvalue()
 
 
 def pictures_of(found: Attention, picture: Callable[[], Seen]) -> dict[str, Callable[[], Figure]]:

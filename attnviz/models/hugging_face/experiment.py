@@ -197,6 +197,22 @@ class KernelExperiment(_Explained):
                 found |= dict(zip(some, scores.cpu().numpy(), strict=True))
         return (found[number] for number in range(len(changes)))
 
+    def changed(self, change: Change) -> Attention:
+        """The maps with something switched off; a head that is off still weighs its keys."""
+        import torch
+
+        calls, edit = list[Call](), self._edit([change], None)
+
+        def look(call: Call) -> Any:
+            if id(call.module) in self.paths:
+                calls.append(call)
+            return edit(call)
+
+        with self._running(), torch.no_grad(), watch_kernels(look):
+            output = self.model(**self.asked.inputs)
+        attention, _ = self._read(calls, output)
+        return attention.with_maps(tuple(map(change.seen_in, attention.maps)))
+
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
         """How a score of the logits changes with each weight of each map.
 
@@ -424,7 +440,7 @@ class EagerExperiment(_Explained):
         """Refused: nothing can be switched off, and what a single head puts out is not known."""
         raise AttentionError(self.reason)
 
-    run = head_outputs = write = _refuse
+    run = head_outputs = changed = write = _refuse
 
 
 ModelExperiment: TypeAlias = KernelExperiment | EagerExperiment

@@ -76,6 +76,22 @@ class PocketExperiment:
                 scores = scores - scores.max(axis=-1, keepdims=True)
                 yield from scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
 
+    def changed(self, change: Change) -> Attention:
+        """The maps with something switched off; a head that is off still weighs its keys."""
+        edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
+
+        def look(one: Attended) -> Array:
+            if place := self.places.get(one.name):
+                seen[place] = _as_numpy(one.shares[0])
+            return edit(one)
+
+        self._states(1, look)
+        maps = (
+            item.with_weights(np.stack([seen[item.stream, layer] for layer in item.layers]))
+            for item in self.attention.maps
+        )
+        return self.attention.with_maps(tuple(change.seen_in(item) for item in maps))
+
     def head_outputs(self) -> HeadOutputs:
         """What each head puts out, (heads, positions, head size)."""
         found: dict[tuple[str, str], NDArray[np.floating]] = {}

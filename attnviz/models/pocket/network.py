@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.errors import ModelError
+from attnviz.core.notices import pause
 from attnviz.mechanisms.arrays import Array, namespace, transpose
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
 
@@ -154,6 +155,7 @@ def attend(
     watch: Watch | None = None,
 ) -> tuple[Array, Array]:
     """Multi-head attention of inputs over a memory between its four learned projections."""
+    pause()
     query = linear(weights, f"{name}.query", inputs)
     key = linear(weights, f"{name}.key", memory)
     value = linear(weights, f"{name}.value", memory)

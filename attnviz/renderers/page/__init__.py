@@ -7,7 +7,7 @@ Its scripts and styles are files of their own beside this one, put together when
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.core.attention_map import Attention, Projections
 from attnviz.core.measures import HeadMeasure
@@ -17,13 +17,21 @@ from attnviz.renderers.page.document import Extras, assemble, framed, page_docum
 if TYPE_CHECKING:
     from attnviz.renderers.page.document import Words
 
-__all__ = ["Patches", "framed", "page"]
+__all__ = ["Patches", "assemble", "framed", "page", "page_parts"]
 
 MOST_WEIGHTS = 40_000_000
 """More weights than these (12 × 12 heads at 512 tokens) are pooled into blocks of tokens."""
 
 
-def page(
+def page(attention: Attention, **shown: Any) -> str:
+    """An HTML page with every map of one text, to be looked at in a browser; see `page_parts`.
+
+    Write it as UTF-8.
+    """
+    return assemble(*page_parts(attention, **shown))
+
+
+def page_parts(
     attention: Attention,
     *,
     title: str = "",
@@ -33,8 +41,8 @@ def page(
     projections: Mapping[int, Projections] | None = None,
     patches: Mapping[int, Patches] | None = None,
     most_weights: int = MOST_WEIGHTS,
-) -> str:
-    """An HTML page with every map of one text, to be looked at in a browser.
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a page shows of one text: its document, and the packed numbers that this names.
 
     Weights are kept to within 0.001, where they are few to within 0.00004 (see `codes`). Of maps
     with more weights than `most_weights` altogether, tokens are pooled into blocks, and each
@@ -44,11 +52,10 @@ def page(
     run, by default the model. By the number of a map come measures of its heads to sort and filter
     by; for each query token and each key token the number of its word or None, or nothing where
     tokens are all there is; the queries and keys behind its scores; and the picture that its keys
-    are patches of. `command` makes the page again. Write the page as UTF-8.
+    are patches of. `command` makes the page again.
 
     Raises:
         InputError: words, projections or patches that do not fit their map.
     """
     extras = Extras(measures or {}, words or {}, projections or {}, patches or {})
-    document, blobs = page_document(attention, extras, title, command, most_weights)
-    return assemble(document, blobs)
+    return page_document(attention, extras, title, command, most_weights)

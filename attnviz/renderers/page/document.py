@@ -54,7 +54,7 @@ SCRIPTS = (
     *("numbers", "decode", "model", "state", "colors", "shown", "labels", "surface", "svg"),
     *("readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting", "heatmap"),
     *("lines_painting", "lines", "text", "query_key", "image", "table", "controls", "save"),
-    *("keyboard", "caption", "pane", "source", "sentence", "tour", "live", "main"),
+    *("keyboard", "caption", "pane", "source", "picture", "sentence", "tour", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "worker"),
@@ -82,7 +82,7 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], source: Sour
     ("live"), whose script and weights are the blobs; or from the server that it came from
     ("serve").
     """
-    template, style, script, policy = _code()
+    template, style, script, policy = _code(source)
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
     )
@@ -164,9 +164,11 @@ def joined(modules: Mapping[str, str]) -> str:
 
 
 @cache
-def _code() -> tuple[Template, str, str, str]:
+def _code(source: Source) -> tuple[Template, str, str, str]:
     style = "\n".join(_read(f"styles/{name}.css") for name in STYLES)
-    script = joined({name: _read(f"scripts/{name}.js") for name in SCRIPTS})
+    # Only a page that is served knows how to ask a server.
+    own = {"source": "served"} if source == "serve" else {}
+    script = joined({name: _read(f"scripts/{own.get(name, name)}.js") for name in SCRIPTS})
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"

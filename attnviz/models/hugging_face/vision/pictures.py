@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, is_number
@@ -22,17 +22,24 @@ Box = tuple[float, float, float, float]
 
 def read_picture(path: Path) -> Image:
     """A picture from a file, upright, in red, green and blue; what is transparent is white."""
-    from PIL import Image, ImageOps
-
     if not path.is_file():
         what = "is a folder, not a picture" if path.is_dir() else "does not exist"
         raise InputError(f"'{path}' {what}")
+    return upright_picture(path, f"'{path}'")
+
+
+def upright_picture(
+    file: Path | IO[bytes], name: str, formats: Sequence[str] | None = None
+) -> Image:
+    """The same of an open file, whose errors are told under a name; formats are Pillow's names."""
+    from PIL import Image, ImageOps
+
     try:
-        with Image.open(path) as opened:
+        with Image.open(file, formats=formats) as opened:
             upright = ImageOps.exif_transpose(opened)
             layers = upright.convert("RGBA")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"'{path}' cannot be read as a picture: {first_line(error)}") from error
+        raise InputError(f"{name} cannot be read as a picture: {first_line(error)}") from error
     ground = Image.new("RGBA", layers.size, "white")
     return Image.alpha_composite(ground, layers).convert("RGB")
 

@@ -1,7 +1,8 @@
 /** The page that answers: what is asked, what is switched off, and where the answers go. */
 
 import { createSentence, isText } from "./sentence.js";
-import { createWorker } from "./source.js";
+import { createPicture } from "./picture.js";
+import { createSource } from "./source.js";
 import { createPane, secondStage } from "./pane.js";
 import { createTour } from "./tour.js";
 import { select } from "./controls.js";
@@ -33,7 +34,9 @@ const NAMED = 5;
  * @param {import("./pane.js").Pane} pane
  */
 export function createLive(fixed, store, off, pane) {
-  const source = createWorker();
+  const served = document.body.dataset.source === "serve";
+  const source = createSource();
+  const picture = createPicture(() => store.set({ text: "", into: "", off: "" }), () => ask(new Set(ASKED)));
   const sentences = [createSentence(0, store, off), createSentence(1, store, off)];
   /** @type {PageDocument[]} */
   const pages = [];
@@ -65,7 +68,7 @@ export function createLive(fixed, store, off, pane) {
   const question = (which) => {
     const { text, into, text2, into2, lens, model } = store.state;
     const target = (which ? into2 : into).trim();
-    return { pane: which, source: which ? text2 : text, target: target || null, lens, off: off.now(), ...(model ? { model } : {}) };
+    return { pane: which, source: which ? text2 : text, target: target || null, lens, off: off.now(), ...(model ? { model } : {}), ...picture.given() };
   };
 
   /** Ask anew what the state now asks. @param {Set<string>} changed */
@@ -80,7 +83,7 @@ export function createLive(fixed, store, off, pane) {
       const concerns = both || [...changed].some((name) => name.endsWith("2") === (which === 1));
       const asked = question(which);
       if (!concerns) continue;
-      if (asked.source.trim()) {
+      if (asked.source.trim() || asked.picture) {
         sentences[which].wait();
         source.ask(asked);
       } else sentences[which].fail("Write a sentence: the model answers as you write.");
@@ -160,7 +163,7 @@ export function createLive(fixed, store, off, pane) {
     chosenTools.replaceChildren(
       ...(models.length > 1 ? [select("model", models.map((name) => [name, name]), model || models[0], (name) => store.set({ model: name, off: "" }))] : []),
       examples,
-      select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name })), two, guide, status,
+      select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name })), ...(served ? [picture.element] : []), two, guide, status,
     );
     if (place >= 0) /** @type {HTMLElement} */ (chosenTools.querySelectorAll("select, button")[place])?.focus();
   }

@@ -11,7 +11,7 @@ import { part } from "./surface.js";
  * the newest question of each sentence waits; older ones are forgotten.
  * @returns {import("./types.js").Source}
  */
-export function createWorker() {
+export function createSource() {
   const code = new Blob([JSON.parse(part("worker").textContent ?? '""')], { type: "text/javascript" });
   const worker = new Worker(URL.createObjectURL(code));
   /** @type {(reply: Reply) => void} */

@@ -123,6 +123,7 @@
  * @property {string} lens
  * @property {Off} off
  * @property {string} [model]
+ * @property {string} [picture] a file in base64
  * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string, more?: boolean,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
  *   stream?: string, values?: number[][]}} Reply

@@ -1,0 +1,94 @@
+"""attnviz serve."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from attnviz.cli.options import OUTPUT, with_options
+from attnviz.cli.output import note, write_bytes
+from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.options import LENS_NAMES, Options, opt
+from attnviz.models.open import check_origin
+
+MEANING = (
+    "everyone who can reach this machine and has the address can run its models and send texts; "
+    "nothing is encrypted on the way"
+)
+"""What it means to listen on a network."""
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+"""What a machine calls itself."""
+
+
+@with_options("model", "compute", also=("open_page", "quiet"), report=())
+def serve(
+    port: int = opt(
+        OUTPUT, "--port N", "Port to listen on; 0: one that is free.", default=0, min=0, max=65535
+    ),
+    host: str = opt(OUTPUT, "--host ADDRESS", "Address to listen on.", default="127.0.0.1"),
+    allow_network: bool = opt(OUTPUT, "--allow-network", "Answer other machines too, with --host."),
+    *,
+    options: Options,
+) -> None:
+    """Answer the page in a browser, with any model.
+
+    As one types and switches parts of the model off, the page shows what changes.
+
+    attnviz serve --model ./my-model --open
+
+    stdout gets the address, with the token that opens it; Ctrl-C ends it. Programs ask it in JSON:
+    /openapi.json says how.
+    """
+    check_origin(options.origin, "self")
+    if not _is_loopback(host) and not allow_network:
+        raise UsageError(
+            f"--host {host} is no address of this machine alone: {MEANING}. Add --allow-network if "
+            "that is meant"
+        )
+    try:
+        from attnviz.runs import serving
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"'attnviz serve' needs the package {error.name}: pip install 'attnviz[serve]'"
+        ) from error
+    from attnviz.renderers.page.document import answering, assemble
+    from attnviz.runs.answering import Answers
+
+    with closing(serving.listening(host, port)) as listener:
+        number = listener.getsockname()[1]
+        shown = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
+        called = f"[{shown}]" if ":" in shown else shown
+        door = serving.Door(frozenset({*LOOPBACK, called.lower()}), number, wide=allow_network)
+        address = f"http://{called}:{number}/?token={door.token}"
+        write_bytes(f"{address}\n".encode())
+        if not options.output.quiet:
+            note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
+        answers = Answers(options.origin)
+        names = [one["name"] for one in answers.models()]
+        page = assemble(answering("attnviz serve", LENS_NAMES, names), {}, "serve")
+        with opened_in_browser(address) if options.output.open_page else nullcontext():
+            serving.serve(listener, answers, door, page)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextmanager
+def opened_in_browser(address: str) -> Iterator[None]:
+    """Show an address in a browser, by a file: other users see what a program is started with."""
+    import webbrowser
+
+    with NamedTemporaryFile("w", suffix=".html") as file:
+        file.write(f'<meta http-equiv="refresh" content="0;url={address}">')
+        file.flush()
+        if not webbrowser.open(Path(file.name).as_uri()):
+            note("no browser was found: open the address yourself")
+        yield

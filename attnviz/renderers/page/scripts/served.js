@@ -1,0 +1,80 @@
+/** Where a page that is served has its answers from, in the place of source.js: its server. */
+
+/** @typedef {import("./types.js").Question} Question */
+/** @typedef {import("./types.js").Reply} Reply */
+
+/** Milliseconds after which it is said what takes so long, again and again. */
+const LONG = 400;
+
+/**
+ * The newest question of each sentence; the server stops working on one that is given up.
+ * @returns {import("./types.js").Source}
+ */
+export function createSource() {
+  /** @type {(reply: Reply) => void} */
+  let listener = () => {};
+  /** @type {Map<number, AbortController>} */
+  const asked = new Map();
+  /** @type {AbortController | null} */
+  let background = null;
+
+  /** @param {string} path @param {Question} question @param {AbortController} control */
+  async function post(path, { pane, ...question }, control) {
+    const watched = setInterval(() => told(pane, control.signal), LONG);
+    try {
+      const answer = await fetched(path, control.signal, JSON.stringify(question));
+      if (!control.signal.aborted) return answer;
+    } catch (error) {
+      if (!control.signal.aborted) listener({ id: 0, pane, error: wordsOf(error) });
+    } finally {
+      clearInterval(watched);
+    }
+    return null;
+  }
+
+  /** Say what is done while an answer takes long. @param {number} pane @param {AbortSignal} signal */
+  async function told(pane, signal) {
+    const { doing, seconds } = await fetched("progress", signal).catch(() => ({}));
+    if (doing && !signal.aborted && asked.get(pane)?.signal === signal) {
+      listener({ id: 0, pane, doing: `${doing} · ${Math.round(seconds)} s` });
+    }
+  }
+
+  return {
+    async ask(question) {
+      background?.abort();
+      asked.get(question.pane)?.abort();
+      const control = new AbortController();
+      asked.set(question.pane, control);
+      const answer = await post("attend", question, control);
+      if (asked.get(question.pane) === control) asked.delete(question.pane);
+      if (answer) listener({ ...answer, pane: question.pane });
+    },
+    async heads(question) {
+      background?.abort();
+      background = new AbortController();
+      const answer = await post("ablate", question, background);
+      for (const { stream, values } of answer?.streams ?? []) {
+        listener({ id: answer.id, pane: question.pane, kind: "heads", stream, values });
+      }
+    },
+    listen(given) {
+      listener = given;
+    },
+  };
+}
+
+/** @param {string} path @param {AbortSignal} [signal] @param {string} [body] */
+async function fetched(path, signal, body) {
+  const headers = { "content-type": "application/json" };
+  const found = await fetch(path, body === undefined ? { signal } : { method: "POST", body, headers, signal });
+  const answer = await found.json();
+  if (!found.ok) throw new Error(answer.error);
+  return answer;
+}
+
+/** A server that is gone is no TypeError to a reader. @param {unknown} error */
+function wordsOf(error) {
+  if (error instanceof TypeError) return "no answer from attnviz: is 'attnviz serve' still running?";
+  return error instanceof Error ? error.message : String(error);
+}

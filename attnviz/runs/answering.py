@@ -1,0 +1,367 @@
+"""A question about a text or a picture, and its answer as plain values: what `serve` computes.
+
+Nothing here knows of HTTP. What a page asks, and what it gets, is described in `openapi.json`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from attnviz.analyses.effects.ablation import each_part
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import Change, Experiment, HeadAt, LinkAt, TokenAt, log_probabilities
+from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
+from attnviz.core.notices import pause
+from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
+from attnviz.core.query import ALL_OUTPUTS, Picture, Query
+from attnviz.core.registry import LENSES
+from attnviz.models import Source
+from attnviz.models.lens import ALL_LENSES, open_experiment
+from attnviz.models.open import LOADING, POCKET
+from attnviz.renderers.page.data import gap
+from attnviz.renderers.printable import printable
+from attnviz.runs.many_texts import opened
+from attnviz.runs.outputs import page_data, views_of
+from attnviz.runs.pictures import as_jpeg, look_through
+from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
+from attnviz.storage.texts import Text, check_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_CHARACTERS = 8_000
+"""Of a text: about 2,000 tokens, whose weights take a gigabyte before they are pooled."""
+MOST_WEIGHTS = 8_000_000
+"""More weights than these (12 × 12 heads at 235 tokens) are pooled into blocks of tokens."""
+MOST_OFF = 10_000
+"""Things of a kind that are switched off at once."""
+MOST_PICTURE = 16 << 20
+"""Characters of a picture in base64: 12 MB."""
+PICTURES = ("PNG", "JPEG", "WEBP")
+"""The kinds of pictures that are read, as Pillow calls them."""
+
+Words = Annotated[str, Meta(max_length=MOST_CHARACTERS)]
+Name = Annotated[str, Meta(max_length=300)]
+Number = Annotated[int, Meta(ge=0, lt=1 << 31)]
+Many = Meta(max_length=MOST_OFF)
+
+
+class Off(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is switched off: names as in the maps, positions from 0; None: every layer or head."""
+
+    heads: Annotated[list[tuple[Name, Name, Name]], Many] = []
+    links: Annotated[list[tuple[Name, Name | None, Name | None, Number, Number]], Many] = []
+    tokens: Annotated[list[tuple[Name, Number]], Many] = []
+
+
+class Question(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked about a text, a pair or a picture.
+
+    Attributes:
+        id: whatever the answer shall be known by.
+        source: the text, or the source of a pair, or what is read with a picture.
+        target: None: the model writes it, where it is one that does.
+        command: "self" or "cross"; None: what the model is for.
+        to: the language of the target; None: the model's guess.
+        explain: what lens effect or gradient explains: a token by place or text, a class, "all".
+        picture: a PNG, JPEG or WebP file in base64.
+    """
+
+    source: Words = ""
+    target: Words | None = None
+    id: Number = 0
+    lens: Literal[LENS_NAMES] = "raw"  # type: ignore[valid-type]
+    off: Off = Off()
+    model: Name | None = None
+    command: Literal["self", "cross"] | None = None
+    to: Language | None = None
+    explain: Name | Number | None = None
+    picture: Annotated[str, Meta(max_length=MOST_PICTURE)] | None = None
+
+
+@dataclass(slots=True)
+class Asked:
+    """A question with the model that answers it, and the picture that it is about."""
+
+    source: Source
+    query: Query
+    result: Result
+    seen: bytes | None = None
+
+
+class Answers:
+    """Answers questions, one at a time.
+
+    Attributes:
+        origin: the model that is asked unless another is named, and how it is loaded.
+        doing: what takes long just now, in words.
+    """
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin, self.doing = origin, ""
+
+    def models(self) -> list[dict[str, Any]]:
+        """The models that may be asked: the given one, the shipped one, those in the cache."""
+        from attnviz.models.hugging_face.load.locate import list_cached_models
+        from attnviz.models.pocket.card import summary
+
+        own = self.origin.model or POCKET
+        rows = {own: ("given", ""), POCKET: ("shipped", summary())}
+        rows |= {str(one): ("hugging face", one.model_type or "") for one in list_cached_models()}
+        return [
+            {"name": name, "from": place, "about": about, "default": name == own}
+            for name, (place, about) in rows.items()
+        ]
+
+    def attend(self, question: Question) -> dict[str, Any]:
+        """The maps as the page shows them, what is predicted, and what changes."""
+        begun = time.perf_counter()
+        asked = self._asked(question)
+        answer = self._predicted(question, asked)
+        self._stage("packing the weights")
+        document, blobs = page_data(
+            asked.result,
+            most_weights=MOST_WEIGHTS,
+            picture=asked.seen,
+            shown=views_of(asked.result),
+        )
+        for item, shown in zip(asked.result.maps, document["maps"], strict=True):
+            for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
+                if shown[axis]["block"] == 1:  # each token's place in its text, for who saves it
+                    for one, token in zip(shown[axis]["tokens"], tokens, strict=True):
+                        one |= {"start": token.start, "end": token.end}
+        answer["seconds"] = round(time.perf_counter() - begun, 4)
+        return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
+
+    def ablate(self, question: Question) -> dict[str, Any]:
+        """What each head takes from log p of what is predicted, in nats, beside what is off."""
+        begun = time.perf_counter()
+        asked = self._asked(question)
+        experiment = _experiment(asked)
+        off = _change(experiment.attention, question.off)
+        streams, done = list[dict[str, Any]](), 0
+        parts = [change for _, change in each_part(experiment.attention, "heads")]
+        for item in experiment.attention.maps:
+            values = []
+            for _ in item.layers:  # a layer's share a pass
+                some = [off + one for one in parts[done : done + len(item.heads)]]
+                self._stage(f"heads off one by one: {done} of {len(parts)}")
+                before, *after = log_probabilities(experiment, [off, *some]).sum(axis=1).tolist()
+                values.append([before - one for one in after])
+                done += len(some)
+            named = {"layers": list(item.layers), "heads": list(item.heads)}
+            streams.append({"stream": item.stream, **named, "values": values})
+        notes = _told(experiment.attention.provenance.notes)
+        seconds = round(time.perf_counter() - begun, 4)
+        return {"id": question.id, "streams": streams, "notes": notes, "seconds": seconds}
+
+    def _stage(self, doing: str) -> None:
+        pause()
+        self.doing = doing
+
+    def _asked(self, question: Question) -> Asked:
+        """The question read by its model, through its lens."""
+        origin = self._origin(question)
+        self._stage(f"loading {origin.model or POCKET}")
+        explain = None if question.explain is None else str(question.explain)
+        choice = Choice(lens=question.lens, explain=explain)
+        if question.picture is not None:
+            return self._pictured(question, question.picture, origin, choice)
+        source = opened(origin, "self", with_head=True)
+        if isinstance(origin.model, str):
+            _pause_between_layers()
+        text = Text("0", check_text(question.source, "source"), question.target)
+        if question.target is not None:
+            check_text(question.target, "target")
+        # Only a model with two stacks has a family of its own name, or is the shipped one.
+        family = getattr(source, "family", "encoder–decoder")
+        usual: Literal["self", "cross"] = "cross" if family == "encoder–decoder" else "self"
+        command = question.command or usual
+        self._stage("reading")
+        return Asked(source, query_of(text, command), attend_one(source, text, choice, command))
+
+    def _pictured(self, question: Question, picture: str, origin: Origin, choice: Choice) -> Asked:
+        from attnviz.models.hugging_face.vision.pictures import upright_picture
+
+        if origin.model is None:
+            raise UsageError("the pocket model reads no pictures: ask a vision model")
+        if question.lens == ALL_LENSES:
+            raise UsageError("a picture is seen through one lens at a time")
+        try:
+            file = BytesIO(base64.b64decode(picture, validate=True))
+        except binascii.Error as error:
+            raise InputError(f"the picture is no base64: {error}") from error
+        image = upright_picture(file, "the picture", PICTURES)
+        source = _seeing(origin, with_text=bool(question.source))
+        _pause_between_layers()
+        self._stage("looking")
+        read = Picture(image, lens=question.lens)
+        query = Query(question.source, kind="picture", picture=read)
+        attention = look_through(source, query, choice, None)
+        seen = as_jpeg(image.crop(attention.seen))
+        return Asked(source, query, apply_choice(attention, Choice()), seen)
+
+    def _origin(self, question: Question) -> Origin:
+        """How the model that is asked is loaded; only the given one is trusted with more."""
+        own = self.origin.model
+        name = question.model or own or POCKET
+        if name not in (own, POCKET):
+            choose(name, [one["name"] for one in self.models()], "model")
+        if name == own and name != POCKET:
+            return self.origin
+        free = replace(self.origin, revision=None, allow_pickle=False, allow_code=False)
+        if name != POCKET:
+            return replace(free, model=name)
+        return replace(free, model=None, to=question.to, device_map=None)
+
+    def _predicted(self, question: Question, asked: Asked) -> dict[str, Any]:
+        """What is predicted, and what becomes of it and of the maps with parts switched off."""
+        result, off = asked.result, question.off
+        direction = str(result.provenance.settings.get("direction", ""))
+        language, _, to = direction.partition(" to ")
+        answer: dict[str, Any] = {
+            "language": language or None,
+            "to": to or None,
+            "written": printable(result.target or ""),
+            "pieces": [],
+            "changed": None,
+            "notes": [],
+        }
+        changes = [Change()]
+        try:
+            self._stage("predicting")
+            experiment = _experiment(asked)
+            if off.heads or off.links or off.tokens:
+                changes.append(_change(experiment.attention, off))
+            rows = log_probabilities(experiment, changes)
+        except WrongPlaceError:
+            raise
+        except AttnvizError as error:
+            answer["notes"] = [printable(f"nothing can be switched off: {error}")]
+            return answer
+        answer["notes"] = _told(experiment.attention.provenance.notes, result.provenance.notes)
+        answer["pieces"] = _pieces(experiment, rows[0])
+        if len(changes) > 1:
+            self._change_maps(experiment, changes[1], asked, answer)
+            if result.target is None:
+                answer["written"] = printable(experiment.write(Change()) or "")
+            answer["changed"] = {
+                "written": printable(experiment.write(changes[1]) or ""),
+                "pieces": _pieces(experiment, rows[1]),
+                "total": float(rows[1].sum()),
+                "effect": float((rows[0] - rows[1]).sum()),
+            }
+        return answer
+
+    def _change_maps(
+        self, experiment: Experiment, change: Change, asked: Asked, answer: dict[str, Any]
+    ) -> None:
+        """Show the maps with the change made, or say why they are those of the model as it is."""
+        lens = asked.result.choice.lens
+        self._stage("switching off")
+        try:
+            if lens != "raw" and (lens == ALL_LENSES or LENSES[lens].needs != "weights"):
+                raise UsageError(f"lens {lens} is not worked out with parts switched off")
+            attention = replace(experiment.changed(change), id=asked.result.id)
+            asked.result = apply_choice(attention, Choice(lens=lens))
+        except AttnvizError as error:
+            answer["notes"].append(printable(f"the maps are of the model as it is: {error}"))
+
+
+class WrongPlaceError(UsageError):
+    """Something to switch off that is not there."""
+
+
+def _experiment(asked: Asked) -> Experiment:
+    """The model with the text before it; every token is explained where each is predicted."""
+    every = asked.query.kind == "self" and getattr(asked.source, "can_generate", False)
+    return open_experiment(asked.source, asked.query, ALL_OUTPUTS if every else None)
+
+
+def _change(attention: Attention, off: Off) -> Change:
+    """What is switched off, where all of it is there."""
+    maps = {item.stream: item for item in attention.maps}
+    sides = {item.key_side: len(item.key_tokens) for item in attention.maps}
+    heads = tuple(
+        HeadAt(stream, layer, _head(_map(maps, stream, layer), head))
+        for stream, layer, head in off.heads
+    )
+    links = []
+    for stream, layer, head, query, key in off.links:
+        item = _map(maps, stream, layer)
+        for what, at, tokens in (
+            ("query", query, item.query_tokens),
+            ("key", key, item.key_tokens),
+        ):
+            if at >= len(tokens):
+                raise WrongPlaceError(
+                    f"there is no {what} {at} in stream '{stream}': 0 to {len(tokens) - 1}"
+                )
+        links.append(LinkAt(stream, query, key, layer, None if head is None else _head(item, head)))
+    for side, position in off.tokens:
+        if position >= sides.get(side, 0):
+            there = ", ".join(f"{name} 0 to {count - 1}" for name, count in sides.items())
+            raise WrongPlaceError(f"there is no token {position} of side '{side}': {there}")
+    return Change(heads, tuple(links), tuple(TokenAt(*token) for token in off.tokens))
+
+
+def _map(maps: dict[str, AttentionMap], stream: str, layer: str | None) -> AttentionMap:
+    if stream not in maps:
+        raise WrongPlaceError(f"there is no stream '{stream}': {', '.join(maps)}")
+    if layer is not None and layer not in maps[stream].layers:
+        known = ", ".join(maps[stream].layers)
+        raise WrongPlaceError(f"there is no layer '{layer}' in stream '{stream}': {known}")
+    return maps[stream]
+
+
+def _head(item: AttentionMap, head: str) -> int:
+    if head not in item.heads:
+        known = ", ".join(item.heads)
+        raise WrongPlaceError(f"there is no head '{head}' in stream '{item.stream}': {known}")
+    return item.heads.index(head)
+
+
+def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, Any]]:
+    """Each output with what stands before it in running text, and log p of it."""
+    attention = experiment.attention
+    tokens, text = attention.main.query_tokens, attention.text_of(attention.main.query_side)
+    found = []
+    for output, logp in zip(experiment.outputs, row.tolist(), strict=True):
+        at = output.position
+        inside = at is not None and 0 < at < len(tokens)
+        before = gap(tokens[at - 1], tokens[at], text) if at is not None and inside else " "
+        found.append({"text": printable(output.name), "gap": before, "logp": logp})
+    return found
+
+
+def _told(notes: Sequence[str], known: Sequence[str] = ()) -> list[str]:
+    return [printable(note) for note in notes if note not in known]
+
+
+@lru_cache(maxsize=1)
+def _seeing(origin: Origin, *, with_text: bool) -> Source:
+    """A model of pictures, or of pictures and text; the last one stays open."""
+    from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
+    from attnviz.models.hugging_face.vision.vision import load_vision_model
+
+    load: Any = load_picture_text_model if with_text else load_vision_model
+    source: Source = load(str(origin.model), **{name: getattr(origin, name) for name in LOADING})
+    return source
+
+
+@lru_cache(maxsize=1)
+def _pause_between_layers() -> None:
+    """Pause before each module of every torch model from now on: where nobody asks, for nothing."""
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    register_module_forward_pre_hook(pause)

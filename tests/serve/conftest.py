@@ -1,0 +1,17 @@
+"""One server for all tests of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.renderers.page.conftest import browser as browser
+from tests.serve.server import Server, serving
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The pocket model, served."""
+    with serving() as found:
+        yield found

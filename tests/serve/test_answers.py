@@ -1,0 +1,340 @@
+"""What is answered, held against the library's own functions and against changed weights."""
+
+from __future__ import annotations
+
+import base64
+import io
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.notices import pausing
+from attnviz.core.options import Origin
+from attnviz.core.query import Query
+from attnviz.models.pocket import load_pocket
+from attnviz.runs.answering import MOST_WEIGHTS, Answers, Off, Question
+
+PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
+POCKET = Answers(Origin())
+OFF = Off(
+    heads=[("cross", "2", "0"), ("encoder", "3", "5")],
+    links=[("cross", None, None, 3, 1)],
+    tokens=[("source", 1)],
+)
+
+
+def weights_in(answer: dict[str, Any], stream: str) -> np.ndarray:
+    """The weights that the packed numbers of an answer stand for."""
+    (item,) = (one for one in answer["document"]["maps"] if one["stream"] == stream)
+    assert item["levels"] == 32767
+    shape = [len(item[axis]) for axis in ("layers", "heads")]
+    shape += [len(item[axis]["tokens"]) for axis in ("queries", "keys")]
+    packed = [answer["blobs"][f"{item['blob']}-{place}"] for place in range(shape[0])]
+    data = b"".join(zlib.decompress(base64.b64decode(layer)) for layer in packed)
+    codes = np.frombuffer(data, "<i2").reshape(shape).astype(np.float64)
+    found = np.sign(codes) * (codes / item["levels"]) ** 2 * item["scale"]
+    return np.where(codes == -32768, np.nan, found)
+
+
+@pytest.mark.parametrize("lens", ["raw", "rollout"])
+def test_the_maps_are_those_of_the_library(lens: str) -> None:
+    answer = POCKET.attend(Question(source=PAIR[0], lens=lens))
+    expected = attnviz.attend(*PAIR, lens=lens)
+    for item in expected.maps:
+        found = weights_in(answer, item.stream.partition(" · ")[0])
+        assert np.abs(found - item.weights).max() < 1e-4
+    assert answer["answer"]["written"] == PAIR[1]
+    assert (answer["answer"]["language"], answer["answer"]["to"]) == ("en", "fr")
+
+
+def test_predictions_and_effects_are_those_of_ablate() -> None:
+    answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=OFF))["answer"]
+    report = attnviz.ablate(
+        *PAIR,
+        heads=[(2, 0), ("encoder", 3, 5)],
+        links=[("rouge", "red")],
+        tokens="red",
+    ).value
+    changed = answer["changed"]
+    assert [one["logp"] for one in answer["pieces"]] == pytest.approx(
+        [one.before for one in report.predictions], abs=1e-6
+    )
+    assert [one["logp"] for one in changed["pieces"]] == pytest.approx(
+        [one.after for one in report.predictions], abs=1e-6
+    )
+    assert changed["effect"] == pytest.approx(report.together.effect, abs=1e-5)
+    assert changed["total"] == pytest.approx(sum(one.after for one in report.predictions), abs=1e-5)
+    assert (answer["written"], changed["written"]) == (PAIR[1], report.wrote[1])
+    shown = "".join(one["gap"] + one["text"] for one in answer["pieces"]).strip()
+    assert shown == PAIR[1]
+
+
+def test_effects_of_all_heads_are_those_of_ablate_each() -> None:
+    answer = POCKET.ablate(Question(source=PAIR[0], target=PAIR[1]))
+    report = attnviz.ablate(*PAIR, each="heads").value
+    found = [x for one in answer["streams"] for layer in one["values"] for x in layer]
+    assert found == pytest.approx([one.effect for one in report.effects], abs=1e-5)
+    assert [one["stream"] for one in answer["streams"]] == ["cross", "encoder", "decoder"]
+
+
+def test_effects_are_measured_beside_what_is_off() -> None:
+    first, both = ("cross", "2", "0"), [("cross", "2", "0"), ("encoder", "1", "3")]
+    pair = {"source": PAIR[0], "target": PAIR[1]}
+    answer = POCKET.ablate(Question(**pair, off=Off(heads=[first])))
+    totals = [
+        POCKET.attend(Question(**pair, off=Off(heads=heads)))["answer"]["changed"]["total"]
+        for heads in ([first], both)
+    ]
+    cross, encoder, _ = (one["values"] for one in answer["streams"])
+    assert encoder[1][3] == pytest.approx(totals[0] - totals[1], abs=1e-5)
+    assert cross[2][0] == pytest.approx(0, abs=1e-6)
+
+
+def test_what_a_lens_explains_can_be_chosen() -> None:
+    pair = {"source": PAIR[0], "target": PAIR[1], "lens": "effect"}
+    answer = POCKET.attend(Question(**pair, explain=3))
+    expected = attnviz.attend(*PAIR, lens="effect", explain="3")
+    for item in expected.maps:
+        np.testing.assert_allclose(weights_in(answer, item.stream), item.weights, atol=1e-3)
+    axis = answer["document"]["maps"][0]["queries"]["tokens"]
+    assert [PAIR[1][one["start"] : one["end"]] for one in axis[1:]] == PAIR[1].replace(
+        ".", " ."
+    ).split()
+
+
+def test_a_head_that_is_off_is_one_whose_output_weights_are_zero() -> None:
+    # The oracle: the same model with that head's columns of the output projection set to 0.
+    answer = POCKET.attend(
+        Question(source=PAIR[0], target=PAIR[1], off=Off(heads=[("encoder", "0", "2")]))
+    )
+    model = load_pocket()
+    name = "encoder.0.self_attention.output.weight"
+    size = model.sizes.size // model.sizes.heads
+    weight = model.weights[name].copy()
+    weight[:, 2 * size : 3 * size] = 0
+    model.weights.converted[name] = weight
+    (expected,) = model.attend([Query(*PAIR, "cross")])
+    for item in expected.maps:
+        assert np.abs(weights_in(answer, item.stream) - item.weights).max() < 1e-4
+    plain = weights_in(POCKET.attend(Question(source=PAIR[0], target=PAIR[1])), "encoder")
+    assert np.abs(plain - weights_in(answer, "encoder"))[1:].max() > 0.01
+
+
+def test_what_is_cut_or_hidden_is_0_and_its_row_still_sums_to_1() -> None:
+    off = Off(links=[("decoder", "1", "3", 4, 2)], tokens=[("source", 1)])
+    answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=off))
+    maps = {name: weights_in(answer, name) for name in ("cross", "encoder", "decoder")}
+    for weights in maps.values():
+        assert np.abs(weights.sum(-1) - 1).max() < 1e-3
+    assert maps["decoder"][1, 3, 4, 2] == 0
+    assert np.count_nonzero(maps["decoder"][:, :, 4, 2] == 0) == 1
+    assert not maps["cross"][..., 1].any()
+    others = np.arange(maps["encoder"].shape[2]) != 1
+    assert not maps["encoder"][:, :, others, 1].any()
+    assert maps["encoder"][:, :, 1, 1].all()
+
+
+def test_a_lens_that_needs_more_than_weights_says_that_nothing_is_off_in_it() -> None:
+    answer = POCKET.attend(Question(source=PAIR[0], lens="norm", off=Off(heads=OFF.heads)))
+    assert answer["answer"]["changed"]["effect"] != 0
+    assert answer["answer"]["notes"] == [
+        "the maps are of the model as it is: lens norm is not worked out with parts switched off"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("off", "said"),
+    [
+        (Off(heads=[("crss", "0", "0")]), "there is no stream 'crss': cross, encoder, decoder"),
+        (Off(heads=[("cross", "4", "0")]), "there is no layer '4' in stream 'cross': 0, 1, 2, 3"),
+        (Off(heads=[("cross", "0", "6")]), "there is no head '6' in stream 'cross': 0, 1, 2, 3, "),
+        (Off(heads=[("cross", "00", "0")]), "there is no layer '00'"),
+        (Off(links=[("cross", "0", "0", 99, 0)]), "there is no query 99 in stream 'cross': 0 to 6"),
+        (Off(links=[("encoder", None, "0", 0, 7)]), "there is no key 7 in stream 'encoder'"),
+        (Off(tokens=[("target", 7)]), "there is no token 7 of side 'target': source 0 to 6, "),
+        (Off(tokens=[("text", 0)]), "there is no token 0 of side 'text'"),
+    ],
+)
+def test_what_is_not_there_cannot_be_switched_off(off: Off, said: str) -> None:
+    with pytest.raises(UsageError, match=said.replace(".", r"\.")):
+        POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=off))
+
+
+def test_a_row_of_which_nothing_is_left_is_told_and_not_made_up() -> None:
+    everything = [("source", place) for place in range(7)]
+    answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=Off(tokens=everything)))
+    assert np.isnan(answer["answer"]["changed"]["effect"])
+    (note,) = answer["answer"]["notes"]
+    assert note.startswith("the maps are of the model as it is:")
+
+
+def test_a_long_text_is_pooled() -> None:
+    answer = POCKET.attend(Question(source="The cat sat on the mat. " * 100, command="self"))
+    (item,) = answer["document"]["maps"]
+    assert item["queries"]["block"] > 1
+    assert MOST_WEIGHTS // 3 < 24 * len(item["queries"]["tokens"]) ** 2 <= MOST_WEIGHTS
+
+
+class GivenUpError(BaseException):
+    """Nobody waits."""
+
+
+def test_work_that_nobody_waits_for_ends_between_layers() -> None:
+    turns = 0
+
+    def ask() -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 20:
+            raise GivenUpError
+
+    with pausing(lambda: None):
+        POCKET.attend(Question(source=PAIR[0]))
+    with pytest.raises(GivenUpError), pausing(ask):
+        POCKET.attend(Question(source=PAIR[0]))
+    assert turns == 20
+    assert POCKET.attend(Question(source=PAIR[0]))["answer"]["written"] == PAIR[1]
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (Question(), "the source is empty"),
+        (Question(source="\u2003"), "the source is empty"),
+        (Question(source="a", target=""), "the target is empty"),
+        (Question(source="a\ud800"), "the source is not valid UTF-8"),
+        (Question(source="a", model="../../etc"), r"unknown model '../../etc': choose from pocket"),
+        (Question(source="a", picture="aaaa"), "the pocket model reads no pictures"),
+    ],
+)
+def test_a_mistake_is_one_line(question: Question, said: str) -> None:
+    with pytest.raises(AttnvizError, match=said) as found:
+        POCKET.attend(question)
+    assert "\n" not in str(found.value)
+
+
+@pytest.fixture(scope="module")
+def answers_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Answers]:
+    """A tiny model that answers, by the name of its kind."""
+    from tests.hugging_face.tiny_models import BUILDERS
+    from tests.hugging_face.tiny_vision import VISION_BUILDERS
+
+    def find(kind: str) -> Answers:
+        build = {**BUILDERS, **VISION_BUILDERS}[kind]
+        return Answers(Origin(model=str(build(tmp_path_factory.mktemp(kind)))))
+
+    return find
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("kind", "stream", "pieces"),
+    [("gpt2", "causal", 2), ("bart", "cross", 0), ("roberta", "encoder", 1), ("t5", "cross", 0)],
+)
+def test_a_hugging_face_model_answers_as_ablate_and_ablated_do(
+    answers_of: Callable[[str], Answers], kind: str, stream: str, pieces: int
+) -> None:
+    answers = answers_of(kind)
+    folder = str(answers.origin.model)
+    texts = {"source": "The red car", "target": "the paper" if stream == "cross" else None}
+    plain = answers.attend(Question(**texts))
+    (item, *_) = plain["document"]["maps"]
+    off = Off(heads=[(item["stream"], item["layers"][0], "1")])
+    answer = answers.attend(Question(**texts, off=off))
+    given = [text for text in texts.values() if text]
+    wanted = {"explain": "all"} if kind == "gpt2" else {}
+    report = attnviz.ablate(*given, heads=[(0, 1)], model=folder, **wanted).value
+    assert answer["answer"]["changed"]["effect"] == pytest.approx(report.together.effect, abs=1e-4)
+    assert len(answer["answer"]["pieces"]) == (pieces or len(item["queries"]["tokens"]) - 1)
+    later = weights_in(answer, item["stream"])
+    before = weights_in(plain, item["stream"])
+    assert np.abs(later - before)[0].max() < 1e-3
+    assert np.abs(later - before)[1:].max() > 1e-3
+
+
+@pytest.mark.models
+def test_a_model_that_predicts_nothing_answers_with_its_maps_and_one_line(
+    answers_of: Callable[[str], Answers],
+) -> None:
+    answers = answers_of("bert")
+    answer = answers.attend(Question(source="the red car", off=Off(tokens=[("text", 1)])))
+    (note,) = answer["answer"]["notes"]
+    assert note.startswith("nothing can be switched off:")
+    assert (answer["answer"]["pieces"], answer["answer"]["changed"]) == ([], None)
+    assert answer["document"]["maps"]
+    with pytest.raises(AttnvizError):
+        answers.ablate(Question(source="the red car"))
+
+
+def as_file(kind: str) -> str:
+    """A picture in base64."""
+    from tests.hugging_face.tiny_vision import picture
+
+    file = io.BytesIO()
+    picture().save(file, kind)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_a_picture_is_answered_with_its_patches(
+    answers_of: Callable[[str], Answers], kind: str
+) -> None:
+    answers = answers_of("vit")
+    asked = Question(picture=as_file(kind), off=Off(heads=[("self", "0", "2")]))
+    answer = answers.attend(asked)
+    (item,) = answer["document"]["maps"]
+    assert item["patches"]["keys"]["rows"] == item["patches"]["keys"]["columns"] == 4
+    assert item["patches"]["keys"]["image"].startswith("data:image/jpeg;base64,")
+    assert answer["answer"]["pieces"][0]["text"] in ("cat", "dog")
+    assert answer["answer"]["changed"]["effect"] != 0
+    assert len(answers.ablate(asked)["streams"][0]["values"]) == 2
+
+
+@pytest.mark.models
+def test_a_picture_and_a_text_are_answered_together(
+    answers_of: Callable[[str], Answers],
+) -> None:
+    answer = answers_of("llava").attend(Question(source="the red car", picture=as_file("PNG")))
+    (item,) = answer["document"]["maps"]
+    assert (item["stream"], item["keys"]["side"]) == ("text-to-picture", "picture")
+    assert answer["answer"]["notes"][0].startswith("nothing can be switched off:")
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("picture", "said"),
+    [
+        ("!", "the picture is no base64"),
+        ("", "the picture cannot be read as a picture"),
+        (base64.b64encode(b"GIF89a" + bytes(20)).decode(), "the picture cannot be read"),
+        (base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(99)).decode(), "the picture cannot be read"),
+        (base64.b64encode(b"%!PS-Adobe-3.0 EPSF-3.0\n").decode(), "the picture cannot be read"),
+    ],
+)
+def test_what_is_no_picture_of_a_known_kind_is_refused(
+    answers_of: Callable[[str], Answers], picture: str, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        answers_of("vit").attend(Question(picture=picture))
+
+
+@pytest.mark.models
+def test_only_the_given_model_is_trusted_with_its_code(
+    answers_of: Callable[[str], Answers], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = str(answers_of("bert").origin.model)
+    answers = Answers(Origin(model=given, allow_code=True, allow_pickle=True, revision="x"))
+    assert answers._origin(Question()).allow_code
+    assert answers._origin(Question(model=given)).allow_code
+    other = answers._origin(Question(model="pocket"))
+    assert other == Origin()
+    assert [one["name"] for one in answers.models()][:2] == [given, "pocket"]
+    with pytest.raises(UsageError, match="unknown model"):
+        answers._origin(Question(model=str(tmp_path)))

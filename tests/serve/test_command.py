@@ -1,0 +1,141 @@
+"""The command around the server: its address, its end, and what it refuses before it begins."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.invoke import attnviz, imported
+from tests.serve.server import Server, serving
+
+LONG = {"source": "The cat sat on the mat. " * 150}
+
+
+def test_the_address_is_all_that_stdout_gets(server: Server) -> None:
+    assert server.address == f"http://127.0.0.1:{server.port}/?token={server.token}"
+    assert len(server.token) >= 43  # 256 bits
+    (listening,) = [
+        one for one in psutil.Process(server.process.pid).net_connections() if not one.raddr
+    ]
+    assert listening.laddr[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_at_once_while_it_computes(number: int, status: int) -> None:
+    with serving() as server:
+        own = psutil.Process(server.process.pid)
+        client = server.connect()
+        client.request("POST", "/ablate", b'{"source":"%s"}' % LONG["source"].encode(), server.own)
+        while not server.send("GET", "/progress").json()["doing"]:
+            pass
+        children = own.children(recursive=True)
+        server.process.send_signal(number)
+        out, err = server.process.communicate(timeout=20)
+        assert (server.process.returncode, out) == (status, b"")
+        assert err.decode().splitlines() == ["note: Ctrl-C ends it"]
+        assert children == []
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", server.port), 1)
+        client.close()
+
+
+def test_a_question_that_is_given_up_is_not_worked_on_further(server: Server) -> None:
+    client = server.connect()
+    client.request("POST", "/ablate", b'{"source":"%s"}' % LONG["source"].encode(), server.own)
+    while not server.send("GET", "/progress").json()["doing"]:
+        pass
+    client.close()
+    # The work would take minutes; that the next answer comes shows that it has ended.
+    assert server.ask(source="The cat sat.")["answer"]["written"] == "Le chat s'est assis."
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(server: Server) -> None:
+    done = attnviz("serve", "--port", server.port)
+    assert done.status == 1
+    assert done.mistake.startswith(f"cannot listen on 127.0.0.1 port {server.port}: ")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
+def test_other_machines_are_answered_only_where_that_is_said(host: str) -> None:
+    done = attnviz("serve", "--host", host)
+    assert done.status == 2
+    assert "nothing is encrypted on the way. Add --allow-network" in done.mistake
+
+
+def test_on_a_network_it_says_what_that_means_and_still_wants_the_token() -> None:
+    with serving("--host", "0.0.0.0", "--allow-network") as server:
+        assert server.address.startswith(f"http://{socket.gethostname().lower()}:")
+        assert server.send("GET", "/models").status == 200
+        assert server.send("GET", "/models", headers={}).status == 403
+        evil = {"Host": f"evil.example:{server.port}"}
+        assert server.send("GET", "/models", headers=server.own | evil).status == 403
+        server.process.terminate()
+        said = server.process.communicate()[1].decode()
+        assert "everyone who can reach this machine and has the address" in said
+
+
+def test_a_host_that_does_not_exist_is_told_in_one_line() -> None:
+    done = attnviz("serve", "--host", "no.such.host.invalid", "--allow-network")
+    assert (done.status, done.mistake.startswith("cannot listen on no.such.host.")) == (1, True)
+
+
+def test_mistakes_are_found_before_anything_is_opened() -> None:
+    assert "65536" in attnviz("serve", "--port", 65536).mistake
+    assert attnviz("serve", "--device-map", "auto").status == 2
+
+
+def test_the_pocket_model_is_served_without_torch() -> None:
+    loaded, _ = imported("serve", "--port", 1 << 20)
+    assert not {"torch", "transformers", "scipy", "starlette", "uvicorn", "numpy"} & loaded
+    code = (
+        "import sys; from attnviz.core.options import Origin;"
+        "from attnviz.runs.answering import Answers, Question; import attnviz.runs.serving;"
+        "Answers(Origin()).attend(Question(source='The cat sat.'));"
+        "print(*{'torch', 'transformers', 'scipy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout.strip() == b""
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('no', name='uvicorn')")
+    done = subprocess.run(
+        [sys.executable, "-m", "attnviz", "serve"],
+        capture_output=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+    )
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        "attnviz: error: 'attnviz serve' needs the package uvicorn: pip install 'attnviz[serve]'\n"
+    )
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="a shell stands in for a browser")
+def test_a_browser_is_given_a_file_and_not_the_token(tmp_path: Path) -> None:
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.new\ncp "${{1#file://}}" {tmp_path}/copy\n'
+                       f"mv {seen}.new {seen}\n")  # fmt: skip
+    browser.chmod(0o700)
+    with serving("--open", BROWSER=f"{browser} %s") as server:
+        server.send("GET", "/models")  # which is answered once the browser was started
+        told = threading.Event()
+        while not seen.exists():
+            told.wait(0.01)
+        argument = seen.read_text().strip()
+        assert server.token not in argument
+        assert server.address in (tmp_path / "copy").read_text()
+        file = Path(argument.removeprefix("file://"))
+        assert file.stat().st_mode & 0o077 == 0
+        server.process.send_signal(signal.SIGINT)
+        server.process.communicate()
+        assert not file.exists()

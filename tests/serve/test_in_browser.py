@@ -1,0 +1,99 @@
+"""The served page in a real browser: it asks its server, and nobody and nothing else acts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.renderers.page.samples import HOSTILE
+from tests.serve.server import Server, serving
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def tab(browser: Any, server: Server) -> Iterator[Any]:
+    """The page, opened by the address that was printed; nothing may be said or refused in it."""
+    context = browser.new_context(viewport={"width": 1300, "height": 900})
+    opened, said = context.new_page(), list[str]()
+    opened.set_default_timeout(60_000)
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("dialog", lambda dialog: said.append(dialog.message))
+    asked = list[str]()
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.goto(server.address)
+    settled(opened)
+    yield opened
+    context.close()
+    assert [line for line in said if "status of 400" not in line] == []  # the browser's own words
+    assert {url.split("/")[2] for url in asked if not url.startswith(("blob:", "data:"))} == {
+        f"127.0.0.1:{server.port}"
+    }
+
+
+def settled(tab: Any) -> None:
+    """Wait for the answer to what was asked last."""
+    tab.wait_for_selector("#stage[aria-busy=false]")
+    tab.wait_for_selector(".sentence:not(.waiting)")
+
+
+def typed(tab: Any, text: str) -> None:
+    tab.locator("textarea").first.fill(text)
+    settled(tab)
+
+
+def failed(tab: Any, why: str) -> None:
+    """Wait until the page says what went wrong."""
+    tab.locator(".failed", has_text=why).first.wait_for()
+
+
+def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(
+    tab: Any, server: Server
+) -> None:
+    assert tab.evaluate("location.href.split('#')[0]") == f"http://127.0.0.1:{server.port}/"
+    assert tab.evaluate("document.cookie") == ""
+    tab.reload()
+    settled(tab)
+    assert "voiture" in tab.locator("#ask").inner_text()
+
+
+def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab: Any) -> None:
+    typed(tab, "The cat sat on the mat.")
+    tab.locator("#ask", has_text="chat").wait_for()
+    tab.locator("#overview .head").nth(12).click()
+    tab.keyboard.press("o")
+    tab.wait_for_selector("#ask .off-list li button")
+    settled(tab)
+    tab.locator("#ask", has_text=re.compile("nats (lower|higher)")).wait_for()
+    assert "cross" in tab.locator(".off-list").inner_text()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_words_are_shown_and_do_nothing(tab: Any, text: str) -> None:
+    typed(tab, f"the {text} cat")
+    assert tab.evaluate("document.querySelectorAll('img, iframe, object, embed').length") == 0
+    assert tab.evaluate("typeof hacked") == "undefined"
+
+
+def test_a_mistake_is_told_in_the_page_and_mended_by_typing(tab: Any) -> None:
+    tab.locator("textarea").first.fill("x" * 8001)
+    failed(tab, "length <= 8000")
+    typed(tab, "The cat sat.")
+    tab.wait_for_selector(".sentence .failed:empty", state="attached")
+
+
+def test_a_page_whose_server_has_gone_says_so(browser: Any) -> None:
+    with serving() as server:
+        context = browser.new_context()
+        tab = context.new_page()
+        tab.goto(server.address)
+        settled(tab)
+        server.process.terminate()
+        server.process.wait()
+        tab.locator("textarea").first.fill("The cat sat.")
+        failed(tab, "running?")
+        context.close()

@@ -1,0 +1,132 @@
+"""Fifty clients at once, many of them hostile, slow or gone: nothing is mixed up, nothing grows."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.samples import ODD
+from tests.serve.server import Server, serving
+
+CLIENTS, TURNS, REQUESTS = 50, 4, 5
+WORDS = ("cat", "dog", "car", "house", "red", "blue", "old", "sees", "takes", "the")
+
+
+def raw(server: Server, body: bytes, length: int | None = None) -> socket.socket:
+    """A connection over which a question was sent, of which more may have been announced."""
+    head = f"POST /attend HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in server.own.items())
+    head += f"Content-Length: {len(body) if length is None else length}\r\n\r\n"
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(300)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+def asks(server: Server, chance: random.Random, number: int) -> str:
+    """A question, whose answer is its own."""
+    words = " ".join(chance.choices(WORDS, k=chance.randint(1, 5)))
+    off = {"tokens": [["source", 0]]} if chance.random() < 0.3 else {}
+    path = "/ablate" if chance.random() < 0.03 else "/attend"
+    answer = server.ask(path, source=words, id=number, off=off)
+    assert answer["id"] == number
+    if path == "/attend":
+        assert answer["document"]["texts"][-1] == words
+        assert (answer["answer"]["changed"] is not None) == bool(off)
+    return "answered"
+
+
+def errs(server: Server, chance: random.Random, number: int) -> str:
+    """A body that is no question, or no body for this server."""
+    own: Any = dict(server.own)
+    body = chance.choice(
+        (b"{", b"[]", b"\0" * 100, b"[" * 50_000, b'{"source":" "}', b'{"source":"a","x":0}',
+         b'{"source":"' + b"x" * 9000 + b'"}', b" " * (1 << 20), b" " * (18 << 20),
+         json.dumps({"source": "".join(chance.choices(ODD, k=4)), "lens": "x"}).encode())
+    )  # fmt: skip
+    wrong = chance.choice((None, "Authorization", "Content-Type", "Host"))
+    if wrong and len(body) < 1 << 20:
+        own[wrong] = "x"
+    answer = server.send("POST", chance.choice(("/attend", "/ablate")), body, own)
+    assert answer.error
+    return str(answer.status)
+
+
+def reads_slowly(server: Server, chance: random.Random, number: int) -> str:
+    """An answer that is taken by a few bytes at a time."""
+    body = json.dumps({"source": " ".join(chance.choices(WORDS, k=8)), "id": number}).encode()
+    with raw(server, body) as connection:
+        found = b""
+        while b"\r\n\r\n" not in found:
+            found += connection.recv(16)
+        head, _, rest = found.partition(b"\r\n\r\n")
+        (length,) = (int(one.split(b":")[1]) for one in head.split(b"\r\n") if b"length" in one)
+        while len(rest) < length:
+            rest += connection.recv(200)
+    assert json.loads(rest)["id"] == number
+    return "read slowly"
+
+
+def leaves(server: Server, chance: random.Random, number: int) -> str:
+    """A client that goes before it has asked, before it is answered, or while it reads."""
+    body = json.dumps({"source": "The cat sat on the mat. " * chance.choice((1, 40))}).encode()
+    with raw(server, body, len(body) + chance.choice((0, 0, 100))) as connection:
+        if chance.random() < 0.3:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    return "left"
+
+
+def client(server: Server, seed: int) -> Counter[str]:
+    """What happened to the requests of one client."""
+    chance = random.Random(seed)
+    kinds = chance.choices((asks, errs, reads_slowly, leaves), (3, 11, 1, 5), k=REQUESTS)
+    return Counter(
+        kind(server, chance, seed * REQUESTS + number) for number, kind in enumerate(kinds)
+    )
+
+
+@pytest.mark.slow
+def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat() -> None:
+    with serving(OMP_NUM_THREADS="1") as server:
+        held = []
+        for turn in range(TURNS):
+            with ThreadPoolExecutor(CLIENTS) as threads:
+                seeds = range(turn * CLIENTS, (turn + 1) * CLIENTS)
+                done = sum(threads.map(lambda seed: client(server, seed), seeds), Counter[str]())
+            assert done.total() == CLIENTS * REQUESTS
+            ends = {"answered", "read slowly", "left", "400", "403", "413", "415", "422"}
+            assert set(done) == ends
+            while server.send("GET", "/progress").json()["doing"]:
+                pass  # what was left behind is given up
+            held.append(server.memory())
+        assert held[-1] < held[1] + (16 << 20), held
+        assert server.ask(source="The cat sat.")["answer"]["written"] == "Le chat s'est assis."
+        server.process.terminate()
+        assert server.process.communicate()[1].decode().splitlines() == ["note: Ctrl-C ends it"]
+
+
+def test_who_waits_too_long_in_line_is_told_so(server: Server) -> None:
+    from attnviz.runs.serving import MOST_WAITING
+
+    long = json.dumps({"source": "The cat sat on the mat. " * 150}).encode()
+    waiting = [raw(server, long)]
+    while not server.send("GET", "/progress").json()["doing"]:
+        pass
+    waiting += [raw(server, long) for _ in range(MOST_WAITING - 1)]
+    while server.send("GET", "/progress").json()["waiting"] < MOST_WAITING - 1:
+        pass
+    answer = server.send("POST", "/attend", {"source": "The cat sat."})
+    assert (answer.status, answer.error) == (429, "64 questions wait: ask again later")
+    for connection in waiting:
+        connection.close()
+    while server.send("GET", "/progress").json()["waiting"]:
+        pass
+    assert server.ask(source="The cat sat.")["id"] == 0
