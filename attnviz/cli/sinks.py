@@ -133,21 +133,26 @@ class PageSink:
     def add(self, item: Item) -> None:
         """Write the text's page, and show it if it is the first."""
         attention = item.page or item.data
-        if isinstance(attention, Data) or (self.path is None and self.count):
+        if self.path is None and self.count:
             return
-        import tempfile
+        if isinstance(attention, Data):
+            if attention.page is None:
+                return
+            page = attention.page(command_line())
+        else:
+            from attnviz.runs.outputs import page_html
 
-        from attnviz.runs.outputs import page_html
+            page = page_html(
+                attention,
+                command_line(),
+                picture=item.picture,
+                shown=None if item.page else item.views,
+            )
+        import tempfile
 
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
         if self.many and self.path is not None:
             path = numbered(path, self.count)
-        page = page_html(
-            attention,
-            command_line(),
-            picture=item.picture,
-            shown=None if item.page else item.views,
-        )
         write_file(path, as_bytes(page))
         if self.shown and not self.count:
             show(path)

@@ -6,10 +6,12 @@ analysis, format or picture is one new file and one line here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 Command = Literal["self", "cross", "co"]
+Sums = Literal["one", "less", "any"]
 Needs = Literal["weights", "gradients", "values", "effects"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "nothing"]
 """What a format is written from."""
@@ -55,9 +57,15 @@ class Mechanism(Entry):
 
     Attributes:
         projected: False where inputs serve as queries, keys and values as they are.
-        causal: the name of its causal form, where a mask alone does not make it causal.
+        causal: the name of its causal form, where a mask alone does not make it causal; its own
+            where it is always causal.
         scaled: whether scores are divided by the root of the head size; None where weights are no
-            softmax of scores.
+            softmax of a query times a key.
+        sums: what a row of weights sums to: one, less where a sink takes a share, or anything.
+        signed: True where weights may be negative.
+        groups: how many heads have keys and values of their own: all, half of them, or one.
+        learned: further parameters by name, with their axes in words: "4 half_head"; "keys heads"
+            and "queries size" are of each position, sigmoid(inputs @ w_NAME).
         own_layer: of co-attention, what an own layer runs, "module:attribute": (first, second,
             parameters by name, heads) → the weights of each stream.
         module: the class of `attnviz.layers` that `CoAttention` builds for it, likewise.
@@ -68,6 +76,10 @@ class Mechanism(Entry):
     many_heads: bool = False
     causal: str | None = None
     scaled: bool | None = True
+    sums: Sums = "one"
+    signed: bool = False
+    groups: Literal["all", "half", "one"] = "all"
+    learned: Mapping[str, str] = field(default_factory=dict)
     own_layer: str = ""
     module: str = ""
 
@@ -141,6 +153,7 @@ MECHANISMS: dict[str, Mechanism] = {
         "Scaled dot-product attention in which no position sees a later one.",
         "attnviz.mechanisms.dot_product:causal",
         ("self",),
+        causal="causal",
     ),
     "multi-head": Mechanism(
         "Scaled dot-product attention in several heads at once, joined again.",
@@ -165,7 +178,169 @@ MECHANISMS: dict[str, Mechanism] = {
         "Linear attention by prefix sums, in which no position sees a later one.",
         "attnviz.mechanisms.linear:causal_linear",
         ("self",),
+        causal="causal-linear",
         scaled=None,
+    ),
+    "additive": Mechanism(
+        "Attention scored by a small network of the query plus the key, v · tanh(q + k).",
+        "attnviz.mechanisms.weighing:additive",
+        ("self", "cross"),
+        many_heads=True,
+        scaled=None,
+        learned={"w_score": "head 1"},
+    ),
+    "relative": Mechanism(
+        "Attention with a learned vector for each distance, added to the keys and to the values.",
+        "attnviz.mechanisms.relative:relative",
+        ("self",),
+        many_heads=True,
+        scaled=None,
+        learned={"relative_key": "5 head", "relative_value": "5 head"},
+    ),
+    "relative-bias": Mechanism(
+        "Attention with a learned number for each range of distances, added to the scores (T5).",
+        "attnviz.mechanisms.relative:relative_bias",
+        ("self",),
+        many_heads=True,
+        scaled=None,
+        learned={"bias": "32 heads"},
+    ),
+    "alibi": Mechanism(
+        "Attention with a penalty that grows with distance, at a slope of its own for each head.",
+        "attnviz.mechanisms.relative:alibi",
+        ("self",),
+        many_heads=True,
+        scaled=None,
+    ),
+    "rotary": Mechanism(
+        "Attention whose queries and keys are turned, pair by pair, by their position (RoPE).",
+        "attnviz.mechanisms.relative:rotary",
+        ("self",),
+        many_heads=True,
+        scaled=None,
+    ),
+    "grouped-query": Mechanism(
+        "Attention whose heads share keys and values in groups.",
+        "attnviz.mechanisms.grouped:grouped_query",
+        ("self", "cross"),
+        many_heads=True,
+        scaled=None,
+        groups="half",
+    ),
+    "multi-query": Mechanism(
+        "Attention whose heads all share the same keys and values.",
+        "attnviz.mechanisms.grouped:multi_query",
+        ("self", "cross"),
+        many_heads=True,
+        scaled=None,
+        groups="one",
+    ),
+    "latent": Mechanism(
+        "Attention whose keys and values unfold from one small latent vector a position (MLA).",
+        "attnviz.mechanisms.grouped:latent",
+        ("self",),
+        many_heads=True,
+        scaled=None,
+        projected=False,
+        learned={
+            "w_query": "input size",
+            "w_turned_query": "input turned_heads",
+            "w_latent": "input latent",
+            "w_up_key": "latent size",
+            "w_up_value": "latent size",
+            "w_turned_key": "input turned",
+        },
+    ),
+    "sliding-window": Mechanism(
+        "Scaled dot-product attention to near keys only, so many positions to either side.",
+        "attnviz.mechanisms.relative:sliding_window",
+        ("self",),
+        many_heads=True,
+    ),
+    "global-window": Mechanism(
+        "Window attention with a few first positions that see everything and are seen by all.",
+        "attnviz.mechanisms.relative:global_window",
+        ("self",),
+        many_heads=True,
+    ),
+    "sinks": Mechanism(
+        "Attention in which a learned sink takes its share of each row and puts nothing out.",
+        "attnviz.mechanisms.weighing:sinks",
+        ("self", "cross"),
+        many_heads=True,
+        scaled=None,
+        sums="less",
+        learned={"sink": "heads"},
+    ),
+    "soft-cap": Mechanism(
+        "Attention whose scores are bent to stay within a cap, cap · tanh(score / cap).",
+        "attnviz.mechanisms.weighing:soft_cap",
+        ("self", "cross"),
+        many_heads=True,
+        scaled=None,
+    ),
+    "differential": Mechanism(
+        "Attention as the difference of two softmaxes, so that what both see cancels out.",
+        "attnviz.mechanisms.weighing:differential",
+        ("self", "cross"),
+        many_heads=True,
+        scaled=None,
+        sums="any",
+        signed=True,
+        learned={"balance": "4 half_head"},
+    ),
+    "gated": Mechanism(
+        "Scaled dot-product attention whose output passes a gate that each query sets itself.",
+        "attnviz.mechanisms.weighing:gated",
+        ("self", "cross"),
+        many_heads=True,
+        learned={"gate": "queries size"},
+    ),
+    "sigmoid": Mechanism(
+        "Attention that weighs each key by itself, by a sigmoid instead of a softmax.",
+        "attnviz.mechanisms.weighing:sigmoid",
+        ("self", "cross"),
+        many_heads=True,
+        scaled=None,
+        sums="any",
+    ),
+    "online": Mechanism(
+        "Scaled dot-product attention tile by tile, with a running maximum and sum of each row.",
+        "attnviz.mechanisms.weighing:online",
+        ("self", "cross"),
+        many_heads=True,
+    ),
+    "retention": Mechanism(
+        "Linear attention that keeps a fixed share of its state from position to position.",
+        "attnviz.mechanisms.recurrent:retention",
+        ("self",),
+        many_heads=True,
+        causal="retention",
+        scaled=None,
+        sums="any",
+        signed=True,
+    ),
+    "delta-rule": Mechanism(
+        "Linear attention that corrects what its state answers to a key, instead of adding to it.",
+        "attnviz.mechanisms.recurrent:delta_rule",
+        ("self",),
+        many_heads=True,
+        causal="delta-rule",
+        scaled=None,
+        sums="any",
+        signed=True,
+        learned={"beta": "keys heads"},
+    ),
+    "gated-delta-rule": Mechanism(
+        "Linear attention by the delta rule, whose state also fades as much as each position says.",
+        "attnviz.mechanisms.recurrent:gated_delta_rule",
+        ("self",),
+        many_heads=True,
+        causal="gated-delta-rule",
+        scaled=None,
+        sums="any",
+        signed=True,
+        learned={"beta": "keys heads", "alpha": "keys heads"},
     ),
     "co-parallel": Mechanism(
         "Co-attention of two sequences through one shared affinity, both summarised at once.",

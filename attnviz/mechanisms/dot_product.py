@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from attnviz.core.errors import UsageError
+from collections.abc import Generator
+
 from attnviz.mechanisms.arrays import Array, Dropout, namespace, softmax, transpose
+from attnviz.mechanisms.working import Formula, Part, Working, both, in_heads, mixed, weighed
+from attnviz.mechanisms.working import join_heads as join_heads
+from attnviz.mechanisms.working import scaled_scores as scaled_scores
+from attnviz.mechanisms.working import size_of_head as size_of_head
+from attnviz.mechanisms.working import split_heads as split_heads
 
 
+@Formula
 def scaled(
     query: Array,
     key: Array,
@@ -13,7 +20,7 @@ def scaled(
     mask: Array | None = None,
     *,
     dropout: Dropout | None = None,
-) -> tuple[Array, Array]:
+) -> Working:
     """Scaled dot-product attention: scores divided by the root of the head size.
 
     See Vaswani 2017, section 3.2.1.
@@ -29,12 +36,15 @@ def scaled(
         output of shape (…, queries, value size) and weights of shape (…, queries, keys), rows
         summing to 1.
     """
-    return single_head(query / query.shape[-1] ** 0.5, key, value, mask, dropout=dropout)
+    scores = yield from scaled_scores(query, key)
+    weights = yield from _thinned(scores, mask, dropout, "scaled_scores")
+    yield Part("output", weights @ value, "weights @ value", "qf")
 
 
+@Formula
 def naive(
     query: Array, key: Array | None = None, value: Array | None = None, mask: Array | None = None
-) -> tuple[Array, Array]:
+) -> Working:
     """Attention of the inputs over themselves, without projections or scaling.
 
     softmax(X Xᵀ) X: the "dot" score of Luong 2015 over the inputs as they are.
@@ -50,9 +60,10 @@ def naive(
         to 1.
     """
     key = query if key is None else key
-    return single_head(query, key, key if value is None else value, mask)
+    yield from single_head.working(query, key, key if value is None else value, mask)
 
 
+@Formula
 def single_head(
     query: Array,
     key: Array,
@@ -60,7 +71,7 @@ def single_head(
     mask: Array | None = None,
     *,
     dropout: Dropout | None = None,
-) -> tuple[Array, Array]:
+) -> Working:
     """Attention of one head over projected inputs, without scaling.
 
     See Luong 2015, section 3.1, the "dot" score.
@@ -72,10 +83,22 @@ def single_head(
         output of shape (…, queries, value size) and weights of shape (…, queries, keys), rows
         summing to 1.
     """
-    weights = softmax(query @ transpose(key), mask)
-    if dropout is not None:
-        weights = dropout(weights)
-    return weights @ value, weights
+    scores = yield Part("scores", query @ transpose(key), "query @ keyᵀ")
+    weights = yield from _thinned(scores, mask, dropout, "scores")
+    yield Part("output", weights @ value, "weights @ value", "qf")
+
+
+def _thinned(
+    scores: Array, mask: Array | None, dropout: Dropout | None, shown: str
+) -> Generator[Part, Array, Array]:
+    """The weights, of which dropout leaves out some."""
+    if dropout is None:
+        return (yield from weighed(scores, mask, shown))
+    weights = yield Part("weights", dropout(softmax(scores, mask)), f"dropout(softmax({shown}))")
+    return weights
+
+
+LOWER = "1 where key position ≤ query position"
 
 
 def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
@@ -90,6 +113,7 @@ def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
     return xp.tril(ones, k=keys - queries)
 
 
+@Formula
 def causal(
     query: Array,
     key: Array,
@@ -97,7 +121,7 @@ def causal(
     mask: Array | None = None,
     *,
     dropout: Dropout | None = None,
-) -> tuple[Array, Array]:
+) -> Working:
     """Scaled dot-product attention in which no position sees a later one.
 
     See Vaswani 2017, section 3.2.3, masking in the decoder.
@@ -109,32 +133,13 @@ def causal(
         the diagonal.
     """
     triangle = causal_mask(query, query.shape[-2], key.shape[-2])
-    mask = triangle if mask is None else mask & triangle
-    return scaled(query, key, value, mask, dropout=dropout)
+    given = "" if mask is None else ", and as given"
+    shown = f"{LOWER}{given}"
+    mask = yield Part("mask", both(mask, triangle), shown)
+    yield from scaled.working(query, key, value, mask, dropout=dropout)
 
 
-def size_of_head(size: int, heads: int) -> int:
-    """How many of the features belong to each head."""
-    if heads < 1 or size % heads:
-        raise UsageError(f"a size of {size} cannot be split into {heads} heads of equal size")
-    return size // heads
-
-
-def split_heads(inputs: Array, heads: int) -> Array:
-    """(…, positions, size) as (…, heads, positions, size / heads)."""
-    *batch, positions, size = inputs.shape
-    head_size = size_of_head(size, heads)
-    parts = namespace(inputs).reshape(inputs, (*batch, positions, heads, head_size))
-    return namespace(inputs).moveaxis(parts, -2, -3)
-
-
-def join_heads(inputs: Array) -> Array:
-    """(…, heads, positions, head size) as (…, positions, heads × head size)."""
-    parts = namespace(inputs).moveaxis(inputs, -3, -2)
-    *batch, heads, head_size = parts.shape
-    return namespace(inputs).reshape(parts, (*batch, heads * head_size))
-
-
+@Formula
 def multi_head(
     query: Array,
     key: Array,
@@ -143,7 +148,7 @@ def multi_head(
     *,
     heads: int,
     dropout: Dropout | None = None,
-) -> tuple[Array, Array]:
+) -> Working:
     """Scaled dot-product attention in several heads at once, joined again.
 
     Each head sees its own slice of the features; scores are divided by the root of the head's size,
@@ -161,11 +166,13 @@ def multi_head(
         output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
         rows summing to 1.
     """
-    query, key, value = (split_heads(inputs, heads) for inputs in (query, key, value))
-    output, weights = scaled(query, key, value, mask, dropout=dropout)
-    return join_heads(output), weights
+    query, key, value = yield from in_heads(query, key, value, heads)
+    scores = yield from scaled_scores(query, key)
+    weights = yield from _thinned(scores, mask, dropout, "scaled_scores")
+    yield from mixed(weights @ value)
 
 
+@Formula
 def cross(
     query: Array,
     key: Array,
@@ -174,7 +181,7 @@ def cross(
     *,
     heads: int = 1,
     dropout: Dropout | None = None,
-) -> tuple[Array, Array]:
+) -> Working:
     """Multi-head attention of one sequence's queries over another's keys and values.
 
     See Vaswani 2017, section 3.2.3, encoder–decoder attention.
@@ -186,4 +193,4 @@ def cross(
         output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
         rows summing to 1.
     """
-    return multi_head(query, key, value, mask, heads=heads, dropout=dropout)
+    yield from multi_head.working(query, key, value, mask, heads=heads, dropout=dropout)

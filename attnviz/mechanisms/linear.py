@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from attnviz.mechanisms.arrays import Array, namespace, transpose
 from attnviz.mechanisms.dot_product import causal_mask
+from attnviz.mechanisms.working import Formula, Part, Working, both, seen_keys
 
 
 def feature_map(inputs: Array) -> Array:
@@ -26,20 +30,16 @@ def implied_weights(query: Array, key: Array, mask: Array | None = None) -> Arra
     products = feature_map(query) @ transpose(feature_map(key))
     if mask is not None:
         products = xp.where(mask, products, xp.zeros_like(products))
-    total = xp.sum(products, axis=-1, keepdims=True)
-    return products / xp.where(total > 0, total, xp.ones_like(total))
+    return _shares(products, xp.sum(products, axis=-1, keepdims=True))
 
 
-def _seen_keys(key: Array, mask: Array | None) -> Array:
-    seen = feature_map(key)
-    if mask is None:
-        return seen
-    if mask.ndim > 1 and mask.shape[-2] != 1:
-        raise ValueError("linear attention takes one mask row for all queries")
-    kept = transpose(mask) if mask.ndim > 1 else mask[:, None]
-    return namespace(key).where(kept, seen, 0 * seen)
+def _shares(sums: Array, total: Array) -> Array:
+    """Sums over a total, 0 where the total is."""
+    xp = namespace(sums)
+    return sums / xp.where(total > 0, total, xp.ones_like(total))
 
 
+@Formula
 def linear(
     query: Array,
     key: Array,
@@ -47,7 +47,7 @@ def linear(
     mask: Array | None = None,
     *,
     need_weights: bool = True,
-) -> tuple[Array, Array | None]:
+) -> Working:
     """Linear attention: a feature map in place of the softmax, at a cost linear in length.
 
     See Katharopoulos 2020, equations 4 to 6.
@@ -66,13 +66,25 @@ def linear(
     Raises:
         ValueError: a mask that differs from query to query; its sums cannot be shared.
     """
-    xp = namespace(query)
-    seen, asked = _seen_keys(key, mask), feature_map(query)
-    total = asked @ xp.sum(seen, axis=-2)[..., None]
-    output = asked @ (transpose(seen) @ value) / xp.where(total > 0, total, xp.ones_like(total))
-    return output, implied_weights(query, key, mask) if need_weights else None
+    asked, seen = yield from _mapped(query, key, mask)
+    summed = yield Part("state", transpose(seen) @ value, "mapped_keyᵀ @ value", "ff")
+    total = asked @ namespace(query).sum(seen, axis=-2)[..., None]
+    total = yield Part("total", total, "mapped_query @ the sum of mapped_key's rows", "qn")
+    if need_weights:
+        weights = implied_weights(query, key, mask)
+        yield Part("weights", weights, "mapped_query @ mapped_keyᵀ / total, only for drawing")
+    yield Part("output", _shares(asked @ summed, total), "mapped_query @ state / total", "qf")
 
 
+def _mapped(query: Array, key: Array, mask: Array | None) -> Generator[Part, Array, Any]:
+    asked = yield Part("mapped_query", feature_map(query), "elu(query) + 1", "qf")
+    hidden = "" if mask is None else ", 0 where mask hides it"
+    seen = seen_keys(feature_map(key), mask, "linear attention")
+    seen = yield Part("mapped_key", seen, f"elu(key) + 1{hidden}", "kf")
+    return asked, seen
+
+
+@Formula
 def causal_linear(
     query: Array,
     key: Array,
@@ -80,7 +92,7 @@ def causal_linear(
     mask: Array | None = None,
     *,
     need_weights: bool = True,
-) -> tuple[Array, Array | None]:
+) -> Working:
     """Linear attention by prefix sums, in which no position sees a later one.
 
     See Katharopoulos 2020, equations 8 to 12.
@@ -100,12 +112,17 @@ def causal_linear(
     if query.shape[-2] != key.shape[-2]:
         raise ValueError("causal linear attention needs as many queries as keys")
     xp = namespace(query)
-    seen, asked = _seen_keys(key, mask), feature_map(query)
+    asked, seen = yield from _mapped(query, key, mask)
     sums = xp.cumulative_sum(seen[..., :, None] * value[..., None, :], axis=-3)
+    shown = "the running sum of mapped_key's row × value's row"
+    sums = yield Part("state", sums, shown, "qff")
     total = xp.sum(asked * xp.cumulative_sum(seen, axis=-2), axis=-1)[..., None]
+    shown = "mapped_query · the running sum of mapped_key's rows"
+    total = yield Part("total", total, shown, "qn")
+    if need_weights:
+        triangle = both(mask, causal_mask(query, query.shape[-2], key.shape[-2]))
+        weights = implied_weights(query, key, triangle)
+        shown = "mapped_query @ mapped_keyᵀ / total up to the diagonal, only for drawing"
+        yield Part("weights", weights, shown)
     output = (asked[..., None, :] @ sums)[..., 0, :]
-    output = output / xp.where(total > 0, total, xp.ones_like(total))
-    if not need_weights:
-        return output, None
-    triangle = causal_mask(query, query.shape[-2], key.shape[-2])
-    return output, implied_weights(query, key, triangle if mask is None else mask & triangle)
+    yield Part("output", _shares(output, total), "mapped_query's row @ its state / total", "qf")

@@ -24,15 +24,18 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
-from attnviz.core.registry import MECHANISMS, Command, Entry
+from attnviz.core.registry import MECHANISMS, Command, Entry, Mechanism
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.working import groups_of, shapes_of, sigmoid
 from attnviz.models import attend_each, check_device, check_kind, texts_of
 
 # What overflows is refused by name, and needs no warning of numpy's besides.
 overflowing = np.errstate(over="ignore", invalid="ignore")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+UNITS = {"less": "share of a row's attention, of which a sink has the rest"}
+UNITS["any"] = "weight from 0 to 1; rows sum to anything"
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
 
@@ -89,12 +92,17 @@ class OwnLayer(SeededLayer):
         name = check_mechanism(origin.mechanism or "multi-head", command)
         if origin.causal:
             name = MECHANISMS[name].causal or name
+        self.hides_later = origin.causal or MECHANISMS[name].causal == name
         if origin.keep_qk and MECHANISMS[name].scaled is None:
             raise UsageError(f"mechanism '{name}' has no scores that --keep-qk could explain")
         super().__init__(name, origin)
 
     def values(self, query: Query) -> ValueVectors:
         """The values of the keys' words, as each head sees them; there is no output projection."""
+        if self.entry.learned or self.entry.groups != "all":
+            raise UsageError(
+                f"--lens norm adds up values, and mechanism '{self.name}' does more: use --lens raw"
+            )
         attention = self._attend_one(query)
         value = self._project("value", self.embedding.embed(attention.main.key_tokens))
         products = inner_products(split_heads(value, self.heads), None)
@@ -106,9 +114,9 @@ class OwnLayer(SeededLayer):
         if query.kind == "self":
             queries = keys = split_words(query.text)
             weights, kept = self._attend(queries, keys)
-            hides_later = self.origin.causal or self.name.startswith("causal")
-            stream = "causal" if hides_later else "self"
-            item = AttentionMap(stream, queries, keys, self.checked(stream, weights))
+            stream = "causal" if self.hides_later else "self"
+            weights = self.checked(stream, weights)
+            item = AttentionMap(stream, queries, keys, weights, **self._looks())
         elif query.target is None:
             raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
         else:
@@ -116,7 +124,13 @@ class OwnLayer(SeededLayer):
             weights, kept = self._attend(queries, keys)
             weights = self.checked("cross", weights)
             item = AttentionMap(
-                "cross", queries, keys, weights, query_side="target", key_side="source"
+                "cross",
+                queries,
+                keys,
+                weights,
+                query_side="target",
+                key_side="source",
+                **self._looks(),
             )
         kept_by_stream = self._kept(item, kept)
         return Attention((item,), self.provenance(), *texts_of(query), projections=kept_by_stream)
@@ -131,6 +145,12 @@ class OwnLayer(SeededLayer):
             for name, inputs in (("query", rows), ("key", columns), ("value", columns))
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
+        sides = {"queries": rows, "keys": columns}
+        learned = self.embedding.learned(self.entry, self.heads)
+        for name, axes in self.entry.learned.items():
+            side = sides.get(axes.split()[0])
+            found = learned[name] if side is None else sigmoid(side @ learned[f"w_{name}"])
+            options[name] = self.backend.array(found)
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
 
@@ -141,11 +161,19 @@ class OwnLayer(SeededLayer):
         scale = query.shape[-1] ** -0.5 if self.entry.scaled else 1.0
         return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
 
+    def _looks(self) -> dict[str, Any]:
+        """What a map says of its numbers, where they are no shares that sum to 1."""
+        if self.entry.signed:
+            return {"values": "signed", "unit": "implied weight, may be negative"}
+        return {"unit": UNITS[self.entry.sums]} if self.entry.sums != "one" else {}
+
     def _project(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        return inputs @ self.embedding.projection(name) if self.entry.projected else inputs
+        if not self.entry.projected:
+            return inputs
+        return inputs @ self.embedding.projected(self.entry, name, self.heads)
 
     def _mask(self, query: Array) -> Array | None:
-        if not self.origin.causal or self.name.startswith("causal"):
+        if not self.origin.causal or self.entry.causal == self.name:
             return None
         return causal_mask(query, query.shape[-2], query.shape[-2])
 
@@ -231,6 +259,24 @@ class SeededEmbedding:
         drawn = self.draw(f"projection {name}", self.size, columns or self.size)
         matrix: NDArray[np.float64] = drawn / np.sqrt(self.size)
         return matrix
+
+    def projected(self, row: Mechanism, name: str, heads: int) -> NDArray[np.float64]:
+        """The projection to a mechanism's queries, keys or values, these perhaps of few heads."""
+        groups = heads if name == "query" else groups_of(row, heads)
+        return self.projection(name, self.size // heads * groups)
+
+    def learned(self, row: Mechanism, heads: int) -> dict[str, NDArray[np.float64]]:
+        """A mechanism's further parameters: small numbers, and w_NAME as projections are."""
+        return {
+            name: self.drawn(name, shape)
+            for name, shape in shapes_of(row, self.size, heads).items()
+        }
+
+    def drawn(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """One of them; a vector keeps about the length 1, a matrix the length of its input."""
+        drawn = self.draw(f"parameter {name}", *shape)
+        made: NDArray[np.float64] = drawn / np.sqrt(shape[0 if name.startswith("w_") else -1])
+        return made
 
 
 _WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from attnviz.core.registry import MECHANISMS
+from attnviz.core.registry import MECHANISMS, Mechanism
+from attnviz.mechanisms.working import SIDES, groups_of, shapes_of
 
 BATCH, POSITIONS, SIZE, HIDDEN_SIZE, HEADS = 2, 4, 6, 5, 3
 
@@ -58,9 +59,34 @@ def numbers(name: str, hidden: tuple[int, ...] = (), noise: float = 0.0) -> list
     for place in contract.keys if contract else (1, 2):
         sequences[place][:, list(hidden)] += noise
     if contract is None:
-        return sequences[:3]
+        return [*narrowed(MECHANISMS[name], sequences[:3]), *learned(name, hidden, noise)]
     parameters = [random.normal(size=shape) for shape in contract.parameters]
     return sequences[: contract.sequences] + parameters
+
+
+def narrowed(row: Mechanism, sequences: list[np.ndarray]) -> list[np.ndarray]:
+    """Query, key and value, of which keys and values have as many heads as the mechanism says."""
+    columns = SIZE // HEADS * groups_of(row, HEADS) if row.many_heads else SIZE
+    return [sequences[0], *(one[..., :columns] for one in sequences[1:])]
+
+
+def learned(name: str, hidden: tuple[int, ...] = (), noise: float = 0.0) -> list[np.ndarray]:
+    """The further parameters of a mechanism; of what is of each key, noise moves the hidden."""
+    random = np.random.default_rng(8)
+    found = []
+    shapes = shapes_of(MECHANISMS[name], SIZE, HEADS)
+    for axes, (parameter, shape) in zip(
+        MECHANISMS[name].learned.values(), shapes.items(), strict=True
+    ):
+        if axes.split()[0] in SIDES:
+            numbers = random.uniform(0.1, 0.9, size=(BATCH, POSITIONS, shape[1]))
+            if axes.startswith("keys"):
+                numbers[:, list(hidden)] /= 1 + noise
+        else:
+            assert parameter in MECHANISMS[name].learned
+            numbers = random.normal(size=shape) / 2
+        found.append(numbers)
+    return found
 
 
 def call(name: str, inputs: tuple[Any, ...], seen: Any) -> Attended:
@@ -71,7 +97,10 @@ def call(name: str, inputs: tuple[Any, ...], seen: Any) -> Attended:
     if contract is not None:
         return Attended(inputs, *contract.call(function, inputs, seen))
     row = seen[:, None, None, :] if mechanism.many_heads else seen[:, None, :]
-    output, weights = function(*inputs, row, **({"heads": HEADS} if mechanism.many_heads else {}))
+    options = dict(zip(mechanism.learned, inputs[3:], strict=True))
+    if mechanism.many_heads:
+        options["heads"] = HEADS
+    output, weights = function(*inputs[:3], row, **options)
     return Attended(inputs, (output,), (weights,))
 
 

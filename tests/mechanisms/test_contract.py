@@ -120,10 +120,16 @@ def test_shapes_are_those_of_queries_and_keys(name):
 
 @every_mechanism
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_rows_are_shares_that_sum_to_one(name, kind):
+def test_rows_are_shares_that_sum_to_one_unless_the_row_says_otherwise(name, kind):
+    sums, signed = MECHANISMS[name].sums, MECHANISMS[name].signed
     for weights in attend(name, kind).weights:
-        assert (values(weights) >= 0).all()
-        np.testing.assert_allclose(values(weights).sum(axis=-1), 1, rtol=0, atol=1e-12)
+        assert (values(weights) < 0).any() == signed
+        total = values(weights).sum(axis=-1)
+        if sums == "one":
+            np.testing.assert_allclose(total, 1, rtol=0, atol=1e-12)
+        else:
+            assert (total < 1).any()
+            assert (total < 1).all() or sums == "any"
 
 
 @every_mechanism
@@ -144,7 +150,7 @@ def test_a_hidden_key_has_no_weight_and_its_content_changes_nothing(name):
     plain, disturbed = attend(name, hidden=(1,)), attend(name, hidden=(1,), noise=50.0)
     for weights in plain.weights:
         assert (weights[..., 1] == 0).all()
-        np.testing.assert_array_equal(weights.sum(axis=-1) > 0, True)
+        np.testing.assert_array_equal(weights.any(axis=-1), True)
     for one, other in zip(
         plain.outputs + plain.weights, disturbed.outputs + disturbed.weights, strict=True
     ):
@@ -179,3 +185,47 @@ def test_autograd_agrees_with_finite_differences(name, hidden):
         return attended.outputs + attended.weights
 
     assert torch.autograd.gradcheck(outputs, attend(name, "torch").inputs, fast_mode=True)
+
+
+SOFT = pytest.mark.parametrize(
+    "name", [name for name, row in MECHANISMS.items() if "co" not in row.commands]
+)
+
+
+@SOFT
+def test_padding_behind_a_text_changes_nothing_of_it(name):
+    padded = attend(name, hidden=(POSITIONS - 1,))
+    short = [
+        array[:, :-1] if array.shape[:2] == (BATCH, POSITIONS) else array for array in padded.inputs
+    ]
+    alone = call(name, tuple(short), np.ones((BATCH, POSITIONS - 1), dtype=bool))
+    np.testing.assert_allclose(padded.outputs[0][:, :-1], alone.outputs[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        padded.weights[0][..., :-1, :-1], alone.weights[0], rtol=0, atol=1e-12
+    )
+
+
+@SOFT
+def test_its_parts_have_names_and_formulas_and_end_in_what_a_call_answers(name):
+    attended = attend(name)
+    options = dict(zip(MECHANISMS[name].learned, attended.inputs[3:], strict=True))
+    if MECHANISMS[name].many_heads:
+        options["heads"] = HEADS
+    parts = list(MECHANISMS[name].load().parts(*attended.inputs[:3], **options))
+    names = [part.name for part in parts]
+    assert len(names) == len(set(names))
+    known = {"query", "key", "value", "distance", "position", *options}
+    for part in parts:
+        assert known & set(re.findall(r"[a-z_]+", part.formula)), part
+        assert part.value.ndim >= len(part.axes) >= 2
+        known.add(part.name)
+    found = {part.name: part.value for part in parts}
+    np.testing.assert_allclose(found["weights"], attended.weights[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found["output"], attended.outputs[0], rtol=0, atol=1e-12)
+
+
+@SOFT
+def test_what_is_causal_by_itself_sees_nothing_later(name):
+    later = np.triu(np.ones((POSITIONS, POSITIONS), dtype=bool), 1)
+    weights = attend(name).weights[0]
+    assert (weights[..., later] == 0).all() == (MECHANISMS[name].causal == name)

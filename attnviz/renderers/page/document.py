@@ -13,11 +13,11 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,36 +60,52 @@ LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "worker"),
 )
 """The engine, which runs in a worker beside the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of page: its template, and the styles and scripts put into it.
+
+    Attributes:
+        reaches: what it may reach beside itself, for its policy.
+        instead: modules that it has in place of others.
+    """
+
+    template: str = "page.html"
+    styles: tuple[str, ...] = STYLES
+    scripts: tuple[str, ...] = SCRIPTS
+    reaches: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict)
+
+
+KINDS = {
+    "": Kind(),  # of a finished run
+    "live": Kind(reaches="; worker-src blob:"),
+    # Only a page that is served knows how to ask a server.
+    "serve": Kind(reaches="; connect-src 'self'", instead={"source": "served"}),
+    "steps": Kind("steps.html", ("layout", "steps"), ("surface", "steps")),
+}
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 # "</script" would end the data early and "<!--" begin something worse; JSON can spell both.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-Source = Literal["", "live", "serve"]
-REACHES: Mapping[Source, str] = {
-    "": "",
-    "live": "; worker-src blob:",
-    "serve": "; connect-src 'self'",
-}
-"""What a page may reach beside itself, by where its data come from."""
-
-
-def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], source: Source = "") -> str:
-    """The page as one HTML file.
+def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = "") -> str:
+    """The page as one HTML file, of a kind in `KINDS`.
 
     What it shows comes from the blobs of a finished run; from a model in a worker of its own
     ("live"), whose script and weights are the blobs; or from the server that it came from
     ("serve").
     """
-    template, style, script, policy = _code(source)
+    template, style, script, policy = _code(kind)
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
     )
     return template.substitute(
-        source=source,
+        source=kind,
         title=html.escape(document["title"]),
-        policy=policy + REACHES[source],
+        policy=policy,
         style=style,
         document=as_json(document),
         data=data,
@@ -164,16 +180,16 @@ def joined(modules: Mapping[str, str]) -> str:
 
 
 @cache
-def _code(source: Source) -> tuple[Template, str, str, str]:
-    style = "\n".join(_read(f"styles/{name}.css") for name in STYLES)
-    # Only a page that is served knows how to ask a server.
-    own = {"source": "served"} if source == "serve" else {}
-    script = joined({name: _read(f"scripts/{own.get(name, name)}.js") for name in SCRIPTS})
+def _code(name: str) -> tuple[Template, str, str, str]:
+    kind = KINDS[name]
+    style = "\n".join(_read(f"styles/{one}.css") for one in kind.styles)
+    own = {one: kind.instead.get(one, one) for one in kind.scripts}
+    script = joined({one: _read(f"scripts/{file}.js") for one, file in own.items()})
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        f"img-src data: blob:; base-uri 'none'; form-action 'none'{kind.reaches}"
     )
-    return Template(_read("page.html")), style, script, policy
+    return Template(_read(kind.template)), style, script, policy
 
 
 def _hash(source: str) -> str:

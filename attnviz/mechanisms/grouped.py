@@ -1,0 +1,116 @@
+"""Heads that share keys and values: in groups, all of them, or through one small latent vector."""
+
+from __future__ import annotations
+
+from attnviz.mechanisms.arrays import Array, namespace, transpose
+from attnviz.mechanisms.relative import Pairs, turned
+from attnviz.mechanisms.working import (
+    Formula,
+    Part,
+    Working,
+    attended,
+    in_heads,
+    scaled_scores,
+    split_heads,
+)
+
+
+@Formula
+def grouped_query(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int = 1
+) -> Working:
+    """Attention whose heads share keys and values in groups.
+
+    See Ainslie 2023, section 2.2. The arguments are those of `multi_head`, but keys and values
+    (…, keys, groups × head size) are narrower: how many groups there are follows from their size.
+
+    Returns:
+        output of shape (…, queries, size) and weights of shape (…, heads, queries, keys), rows
+        summing to 1.
+    """
+    xp = namespace(query)
+    groups = key.shape[-1] * heads // query.shape[-1]
+    query, key, value = yield from in_heads(query, key, value, heads, groups)
+    if 1 < groups < heads:  # a single group is shared without being repeated
+        key, value = (xp.repeat(shared, heads // groups, axis=-3) for shared in (key, value))
+    scores = yield from scaled_scores(query, key)
+    yield from attended(scores, value, mask)
+
+
+@Formula
+def multi_query(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int = 1
+) -> Working:
+    """Attention whose heads all share the same keys and values.
+
+    See Shazeer 2019, section 3.1. The arguments are those of `multi_head`, but keys and values are
+    those of one head, (…, keys, head size).
+
+    Returns:
+        output of shape (…, queries, size) and weights of shape (…, heads, queries, keys), rows
+        summing to 1.
+    """
+    yield from grouped_query.working(query, key, value, mask, heads=heads)
+
+
+@Formula
+def latent(  # noqa: PLR0913 - the paper's matrices by name
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    heads: int = 1,
+    w_query: Array,
+    w_turned_query: Array,
+    w_latent: Array,
+    w_up_key: Array,
+    w_up_value: Array,
+    w_turned_key: Array,
+    latent_scale: Array | None = None,
+    pairs: Pairs = "neighbours",
+) -> Working:
+    """Attention whose keys and values unfold from one small latent vector a position (MLA).
+
+    See Liu 2024 (DeepSeek-V2), sections 2.1.2 and 2.1.3: only the latent and one turned
+    key, which all heads share, need to be kept. Query, key and value are inputs, not projected yet:
+    (…, positions, size), of which value is usually key.
+
+    `w_query` has the shape (size, heads × head size), `w_latent` (size, latent size), `w_up_key`
+    and `w_up_value` (latent size, heads × head size); what is turned by position comes from
+    `w_turned_query` (size, heads × turned size) and `w_turned_key` (size, turned size). With
+    `latent_scale` (latent size,) the latent gets a mean square of 1 and is multiplied by it, as in
+    the models; the paper's equations have none.
+
+    Returns:
+        output of shape (…, queries, heads × value size) and weights of shape (…, heads, queries,
+        keys), rows summing to 1.
+    """
+    xp = namespace(query)
+    folded, shown = key @ w_latent, "key @ w_latent"
+    of_value = folded if value is key else value @ w_latent
+    if latent_scale is not None:
+        folded, of_value = (_scaled(xp, one) * latent_scale for one in (folded, of_value))
+        shown += ", scaled to a mean square of 1"
+    folded = yield Part("latent", folded, shown, "kf")
+    of_value = folded if value is key else of_value
+    unfolded = yield Part("key", folded @ w_up_key, "latent @ w_up_key", "kf")
+    values = yield Part("value", of_value @ w_up_value, "latent @ w_up_value", "kf")
+    asked = yield Part("query", query @ w_query, "query @ w_query", "qf")
+    asked, unfolded, values = yield from in_heads(asked, unfolded, values, heads)
+    asked_place = split_heads(query @ w_turned_query, heads)
+    asked_place, place = yield from turned(
+        asked_place, split_heads(key @ w_turned_key, 1), 10000.0, pairs
+    )
+    scores = yield Part("scores", asked @ transpose(unfolded), "query @ keyᵀ")
+    shown = "turned_query @ turned_keyᵀ"
+    more = yield Part("position_scores", asked_place @ transpose(place), shown)
+    size = asked.shape[-1] + place.shape[-1]
+    scores = (scores + more) / size**0.5
+    scores = yield Part("scaled_scores", scores, f"(scores + position_scores) / √{size}")
+    yield from attended(scores, values, mask)
+
+
+def _scaled(xp: Array, vectors: Array) -> Array:
+    """Vectors whose mean square is 1 (RMSNorm)."""
+    return vectors / (xp.mean(vectors * vectors, axis=-1, keepdims=True) + 1e-6) ** 0.5

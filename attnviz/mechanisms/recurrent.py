@@ -1,0 +1,156 @@
+"""Linear attention that forgets or corrects itself, as the signed weights that it implies.
+
+A state S of (value size, head size) is all that such a layer keeps of the past; what it puts out is
+S q. Written out over all positions that is `weights @ value`, with weights that are no shares: they
+may be negative, and rows sum to anything. Each is causal by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.mechanisms.arrays import Array, namespace, transpose
+from attnviz.mechanisms.dot_product import LOWER, causal_mask
+from attnviz.mechanisms.relative import turned
+from attnviz.mechanisms.working import (
+    Formula,
+    Part,
+    Working,
+    distances,
+    in_heads,
+    mixed,
+    placed,
+    seen_keys,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@Formula
+def retention(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    heads: int = 1,
+    keep: Array | None = None,
+    base: float | None = 10000.0,
+) -> Working:
+    """Linear attention that keeps a fixed share of its state from position to position.
+
+    See Sun 2023 (RetNet), equations 5 and 8: (Q Kᵀ ∘ D) V, D = keep^(distance), Q and K turned by
+    their positions. The arguments are those of `multi_head`, with as many queries as keys and one
+    mask row for all of them; what comes behind the heads (GroupNorm, a gate) is the caller's.
+
+    `keep` is what each head keeps, shape (heads,), in the paper 1 − 2^(−5 − head); `base` that of
+    the turning, as in `rotary`, or None: nothing is turned.
+
+    Returns:
+        output of shape (…, positions, value size) and signed weights of shape (…, heads, positions,
+        positions), zero above the diagonal.
+    """
+    xp = namespace(query)
+    query, key, value = yield from in_heads(query, key, value, heads)
+    if base is not None:
+        query, key = yield from turned(query, key, base, "neighbours")
+    if keep is None:
+        keep = placed(query, 1 - 2.0 ** (-5 - np.arange(heads)))
+    past = -distances(query.shape[-2], key.shape[-2])
+    powers = placed(query, np.maximum(past, 0).astype(np.float64))
+    decay = xp.where(placed(query, past >= 0), keep[:, None, None] ** powers, 0 * powers)
+    shown = f"{', '.join(f'{float(one):.4g}' for one in keep)} ^ distance, 0 for later keys"
+    decay = yield Part("decay", decay, shown)
+    scores = yield Part("scores", query @ transpose(key), "query @ keyᵀ")
+    hidden = "" if mask is None else ", 0 where mask hides it"
+    weights = transpose(seen_keys(transpose(scores * decay), mask, "retention"))
+    weights = yield Part("weights", weights, f"scores · decay{hidden}")
+    yield from mixed(weights @ value)
+
+
+@Formula
+def delta_rule(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    beta: Array,
+    heads: int = 1,
+) -> Working:
+    """Linear attention that corrects what its state answers to a key, instead of adding to it.
+
+    See Schlag 2021, section 4.2, and Yang 2024 (DeltaNet), section 2: S ← S + β (v − S k) kᵀ, with
+    queries and keys of length 1. The arguments are those of `retention`, and `beta`: how much of
+    the error is corrected, from 0 to 1, shape (…, positions, heads).
+
+    Returns:
+        output of shape (…, positions, value size) and signed weights of shape (…, heads, positions,
+        positions), zero above the diagonal.
+    """
+    yield from gated_delta_rule.working(query, key, value, mask, beta=beta, heads=heads)
+
+
+@Formula
+def gated_delta_rule(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    beta: Array,
+    alpha: Array | None = None,
+    heads: int = 1,
+) -> Working:
+    """Linear attention by the delta rule, whose state also fades as much as each position says.
+
+    See Yang 2025 (Gated DeltaNet), equation 10: S ← α S (I − β k kᵀ) + β v kᵀ, as in Qwen3-Next.
+    The arguments are those of `delta_rule`, and `alpha`: what is kept of the state, above 0 and at
+    most 1, shape (…, positions, heads). A hidden position writes nothing and lets nothing fade.
+
+    Returns:
+        output of shape (…, positions, value size) and signed weights of shape (…, heads, positions,
+        positions), zero above the diagonal.
+    """
+    xp = namespace(query)
+    query, key, value = yield from in_heads(query, key, value, heads)
+    query = yield Part("unit_query", _unit(query), "query / its length", "qf")
+    key = yield Part("unit_key", _unit(key), "key / its length", "kf")
+    lower = causal_mask(query, query.shape[-2], key.shape[-2])
+    beta = seen_keys(xp.matrix_transpose(beta)[..., None], mask, "the delta rule")
+    fade, shown = xp.astype(lower, query.dtype), LOWER
+    if alpha is not None:
+        alpha = seen_keys(xp.matrix_transpose(alpha)[..., None], mask, "the delta rule", 1.0)
+        logs = xp.cumulative_sum(xp.log(alpha), axis=-2)
+        fade = fade * xp.exp(xp.where(lower, logs - transpose(logs), 0 * transpose(logs)))
+        shown = "alpha multiplied up, from behind the key position to the query position"
+    fade = yield Part("decay", fade, shown)
+    size = query.shape[-1]
+    scores = query @ transpose(key) / size**0.5 * fade
+    scores = yield Part("scores", scores, f"unit_query @ unit_keyᵀ / √{size} · decay")
+    earlier = xp.tril(xp.ones_like(fade), k=-1)
+    known = beta * (key @ transpose(key)) * fade * earlier
+    shown = "beta · (unit_key @ unit_keyᵀ) · decay, below the diagonal"
+    known = yield Part("known", known, shown, "kk")
+    writes = _solved(known, beta)
+    writes = yield Part("writes", writes, "(identity + known)⁻¹ · beta", "kk")
+    weights = yield Part("weights", scores @ writes, "scores @ writes")
+    yield from mixed(weights @ value)
+
+
+def _unit(vectors: Array) -> Array:
+    """Vectors of length 1; the 10⁻⁶ is that of the models' kernels."""
+    squares = namespace(vectors).sum(vectors * vectors, axis=-1, keepdims=True)
+    return vectors / (squares + 1e-6) ** 0.5
+
+
+def _solved(known: Array, beta: Array) -> Array:
+    """(I + known)⁻¹ diag(beta), for beta (…, positions, 1); 16-bit numbers are widened for it."""
+    xp, dtype = namespace(known), known.dtype
+    if dtype.itemsize < 4:
+        known, beta = (xp.astype(one, xp.float32) for one in (known, beta))
+    identity = placed(known, np.eye(known.shape[-1]))
+    return xp.astype(xp.linalg.solve(identity + known, identity * beta), dtype)

@@ -1,0 +1,261 @@
+"""Attention that scores, weighs or puts out in another way than by a plain softmax of products."""
+
+from __future__ import annotations
+
+from math import log
+
+from attnviz.core.errors import UsageError
+from attnviz.mechanisms.arrays import Array, namespace, softmax, transpose
+from attnviz.mechanisms.working import (
+    Formula,
+    Part,
+    Working,
+    attended,
+    in_heads,
+    mixed,
+    scaled_scores,
+    weighed,
+)
+from attnviz.mechanisms.working import sigmoid as logistic
+
+
+@Formula
+def additive(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    w_score: Array,
+    heads: int = 1,
+) -> Working:
+    """Attention scored by a small network of the query plus the key, v · tanh(q + k).
+
+    See Bahdanau 2015, appendix A.1.2, where the query is W_a s and the key U_a h. The arguments are
+    those of `multi_head`, and `w_score`: the paper's v_a, shape (head size, 1), for all heads.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
+        rows summing to 1.
+    """
+    query, key, value = yield from in_heads(query, key, value, heads)
+    hidden = namespace(query).tanh(query[..., :, None, :] + key[..., None, :, :])
+    hidden = yield Part("hidden", hidden, "tanh(row of query + key)", "qkf")
+    scores = yield Part("scores", (hidden @ w_score)[..., 0], "hidden @ w_score")
+    yield from attended(scores, value, mask, "scores")
+
+
+@Formula
+def soft_cap(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    heads: int = 1,
+    cap: float = 50.0,
+) -> Working:
+    """Attention whose scores are bent to stay within a cap, cap · tanh(score / cap).
+
+    See Gemma Team 2024 (Gemma 2), section 2, after Bello 2016. The arguments are those of
+    `multi_head`, and the cap.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
+        rows summing to 1.
+    """
+    query, key, value = yield from in_heads(query, key, value, heads)
+    scores = yield from scaled_scores(query, key)
+    scores = cap * namespace(query).tanh(scores / cap)
+    shown = f"{cap:g} · tanh(scaled_scores / {cap:g})"
+    scores = yield Part("capped_scores", scores, shown)
+    yield from attended(scores, value, mask, "capped_scores")
+
+
+@Formula
+def sinks(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    sink: Array,
+    heads: int = 1,
+) -> Working:
+    """Attention in which a learned sink takes its share of each row and puts nothing out.
+
+    See Xiao 2023, section 3.3 (a sink of 0 is "SoftMax₁"), and OpenAI 2025 (gpt-oss), section 2.1.
+    The arguments are those of `multi_head`, and `sink`: its score in each head, shape (heads,).
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
+        rows summing to less than 1.
+    """
+    xp = namespace(query)
+    query, key, value = yield from in_heads(query, key, value, heads)
+    scores = yield from scaled_scores(query, key)
+    column = xp.broadcast_to(sink[:, None, None], (*scores.shape[:-1], 1))
+    if mask is not None:
+        mask = xp.broadcast_to(mask, scores.shape)
+        mask = xp.concat([mask, xp.ones_like(mask[..., :1])], axis=-1)
+    shares = softmax(xp.concat([scores, column], axis=-1), mask)
+    seen = "" if mask is None else " where mask"
+    shown = f"softmax(scaled_scores{seen}, and sink)"
+    yield Part("sink_share", shares[..., -1:], f"{shown}, the sink's column", "qn")
+    weights = yield Part("weights", shares[..., :-1], f"{shown}, without the sink")
+    yield from mixed(weights @ value)
+
+
+@Formula
+def sigmoid(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int = 1
+) -> Working:
+    """Attention that weighs each key by itself, by a sigmoid instead of a softmax.
+
+    See Ramapuram 2024, section 3: the bias −ln(keys) makes a row sum to about 1. The arguments are
+    those of `multi_head`; keys that a query may not see do not count.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
+        each from 0 to 1, rows summing to anything.
+    """
+    xp = namespace(query)
+    query, key, value = yield from in_heads(query, key, value, heads)
+    scores = yield from scaled_scores(query, key)
+    if mask is None:
+        shown, scores = f"scaled_scores − ln {key.shape[-2]}", scores - log(key.shape[-2])
+    else:
+        mask = xp.broadcast_to(mask, scores.shape)
+        count = xp.astype(xp.sum(mask, axis=-1, keepdims=True), scores.dtype)
+        scores = scores - xp.log(xp.where(count > 0, count, xp.ones_like(count)))
+        shown = "scaled_scores − ln(keys that the row's mask shows)"
+    scores = yield Part("biased_scores", scores, shown)
+    weights, shown = logistic(scores), "sigmoid(biased_scores)"
+    if mask is not None:
+        weights, shown = xp.where(mask, weights, xp.zeros_like(weights)), f"{shown} where mask"
+    weights = yield Part("weights", weights, shown)
+    yield from mixed(weights @ value)
+
+
+@Formula
+def differential(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    balance: Array,
+    heads: int = 1,
+    start: float = 0.2,
+) -> Working:
+    """Attention as the difference of two softmaxes, so that what both see cancels out.
+
+    See Ye 2024, equations 1 to 3. The first half of a head's features makes the first softmax, the
+    other the second. The arguments are those of `multi_head`, and `balance`, the paper's λ_q1,
+    λ_k1, λ_q2 and λ_k2, shape (4, head size / 2): λ is exp(λ_q1 · λ_k1) − exp(λ_q2 · λ_k2) + start.
+    The start is the paper's λ_init, 0.8 − 0.6 exp(−0.3 · layer), layers counted from 0.
+
+    Returns:
+        output of shape (…, queries, value size), each head's scaled to a mean square of 1 and by
+        1 − start, and signed weights of shape (…, heads, queries, keys), rows summing to 1 − λ.
+    """
+    xp = namespace(query)
+    query, key, value = yield from in_heads(query, key, value, heads)
+    size = query.shape[-1]
+    if size % 2:
+        raise UsageError(f"differential attention halves its heads: {size} features are odd")
+    found = []
+    for name, part in (("first", slice(size // 2)), ("second", slice(size // 2, None))):
+        scores = query[..., part] @ transpose(key[..., part]) / (size // 2) ** 0.5
+        shown = f"the {name} half of query @ keyᵀ / √{size // 2}"
+        scores = yield Part(f"{name}_scores", scores, shown)
+        seen = "" if mask is None else " where mask"
+        shown = f"softmax({name}_scores{seen})"
+        found.append((yield Part(f"{name}_weights", softmax(scores, mask), shown)))
+    products = xp.exp(xp.sum(balance[0::2] * balance[1::2], axis=-1))
+    taken = (products[0] - products[1] + start)[None, None]
+    shown = f"exp(balance's rows 0 · 1) − exp(rows 2 · 3) + {start:.3g}"
+    taken = yield Part("lambda", taken, shown, "nn")
+    shown = "first_weights − lambda · second_weights"
+    weights = yield Part("weights", found[0] - taken * found[1], shown)
+    output = yield Part("mixed", weights @ value, "weights @ value", "qf")
+    square = xp.mean(output * output, axis=-1, keepdims=True)
+    shown = f"mixed / √(its mean square) · {1 - start:.3g}"
+    yield from mixed(output / (square + 1e-5) ** 0.5 * (1 - start), shown)
+
+
+@Formula
+def gated(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    gate: Array,
+    heads: int = 1,
+) -> Working:
+    """Scaled dot-product attention whose output passes a gate that each query sets itself.
+
+    See Qiu 2025, section 2.2 (as in Qwen3-Next). The arguments are those of `multi_head`, and
+    `gate`: from 0 to 1, shape (…, queries, value size), sigmoid(X W) of the queries' inputs.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
+        rows summing to 1.
+    """
+    query, key, value = yield from in_heads(query, key, value, heads)
+    scores = yield from scaled_scores(query, key)
+    weights = yield from weighed(scores, mask, "scaled_scores")
+    output = yield from mixed(weights @ value, name="mixed")
+    yield Part("output", output * gate, "mixed · gate", "qf")
+
+
+@Formula
+def online(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    heads: int = 1,
+    tile: int = 2,
+) -> Working:
+    """Scaled dot-product attention tile by tile, with a running maximum and sum of each row.
+
+    See Milakov 2018, and Dao 2022 (FlashAttention), section 3.1: the result is that of the whole
+    softmax, of which only a tile of keys exists at a time. The arguments are those of `multi_head`,
+    and how many keys a tile has.
+
+    Returns:
+        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
+        rows summing to 1.
+    """
+    xp = namespace(query)
+    query, key, value = yield from in_heads(query, key, value, heads)
+    scores = yield from scaled_scores(query, key)
+    if mask is not None:
+        scores = xp.where(mask, scores, -xp.inf)
+    highest = xp.full_like(scores[..., :1], -xp.inf)
+    total, output = 0 * query[..., :1], 0 * (query[..., :1] * value[..., :1, :])
+    kept: list[tuple[Array, Array, Array]] = []
+    for first in range(0, scores.shape[-1], tile):
+        part = scores[..., first : first + tile]
+        higher = xp.maximum(highest, xp.max(part, axis=-1, keepdims=True))
+        level = xp.where(higher > -xp.inf, higher, xp.zeros_like(higher))
+        fade, shares = xp.exp(highest - level), xp.exp(part - level)
+        total = total * fade + xp.sum(shares, axis=-1, keepdims=True)
+        output = output * fade + shares @ value[..., first : first + tile, :]
+        highest = higher
+        kept.append((level, total, output))
+    seen = "" if mask is None else " where mask"
+    maxima, totals, outputs = (list(column) for column in zip(*kept, strict=True))
+    shown = f"the largest of scaled_scores{seen} so far, {tile} keys a tile; 0 before any is seen"
+    yield Part("running_maximum", xp.concat(maxima, axis=-1), shown, "qt")
+    shown = "what it was · exp(−rise of running_maximum) + Σ exp(scaled_scores − running_maximum)"
+    yield Part("running_sum", xp.concat(totals, axis=-1), shown, "qt")
+    shown = "as running_sum, with each exp(…) times value's row"
+    yield Part("running_output", xp.stack(outputs, axis=-3), shown, "tqf")
+    total = xp.where(total > 0, total, xp.ones_like(total))
+    shown = "exp(scaled_scores − the last running_maximum) / the last running_sum"
+    yield Part("weights", xp.exp(scores - maxima[-1]) / total, shown)
+    yield from mixed(output / total, "the last running_output / the last running_sum")
