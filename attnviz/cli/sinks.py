@@ -132,23 +132,16 @@ class PageSink:
 
     def add(self, item: Item) -> None:
         """Write the text's page, and show it if it is the first."""
-        attention = item.page or item.data
-        if isinstance(attention, Data) or (self.path is None and self.count):
+        shown = item.page or item.data
+        own = shown.page if isinstance(shown, Data) else None
+        if (isinstance(shown, Data) and own is None) or (self.path is None and self.count):
             return
         import tempfile
-
-        from attnviz.runs.outputs import page_html
 
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
         if self.many and self.path is not None:
             path = numbered(path, self.count)
-        page = page_html(
-            attention,
-            command_line(),
-            picture=item.picture,
-            shown=None if item.page else item.views,
-        )
-        write_file(path, as_bytes(page))
+        write_file(path, as_bytes(_page(item, shown) if own is None else own()))
         if self.shown and not self.count:
             show(path)
         self.count += 1
@@ -157,6 +150,14 @@ class PageSink:
         """Say that only one page was shown, where there were more texts."""
         if self.shown and self.many:
             note("--open shows the first text; --html FILE writes a page for each")
+
+
+def _page(item: Item, attention: Any) -> str:
+    """The page of maps."""
+    from attnviz.runs.outputs import page_html
+
+    views = None if item.page else item.views
+    return page_html(attention, command_line(), picture=item.picture, shown=views)
 
 
 Sink = DataSink | PictureSink | PageSink

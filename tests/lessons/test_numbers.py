@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from attnviz.core.errors import InputError, UsageError
+from attnviz.teach.lessons.distance import positions
 from attnviz.teach.lessons.linear import linear, peak
-from attnviz.teach.lessons.masking import masking
-from attnviz.teach.lessons.positions import positions
-from attnviz.teach.lessons.scaling import scaling
+from attnviz.teach.lessons.masks import masking
+from attnviz.teach.lessons.softmax import scaling
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
@@ -30,13 +30,13 @@ def test_turns_are_what_the_last_position_has_turned() -> None:
 
 def test_the_dot_product_by_distance_is_a_sum_of_cosines() -> None:
     gap_two = sum(math.cos(2 / 10000 ** (2 * pair / 8)) for pair in range(4))
-    assert f"{gap_two:.2f} at 2" in positions(16, 8).explanation[1]
+    assert f"{gap_two:.2f} at 2" in positions(16, 8).explanation[2]
 
 
 def test_an_odd_size_ends_on_a_lone_sine() -> None:
     lesson = positions(4, 5)
     assert lesson.column("columns") == ("0 1", "2 3", "4")
-    assert len(lesson.explanation) == 1
+    assert "the lone last column left out" in lesson.explanation[2]
 
 
 @pytest.mark.parametrize(("length", "size"), [(1, 4), (4, 0), (4096, 4)])

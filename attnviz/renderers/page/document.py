@@ -7,8 +7,6 @@ answers what it exports, so that its other names stay its own. Their types are w
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 import re
@@ -43,6 +41,7 @@ from attnviz.renderers.page.data import (
     schemes,
     within,
 )
+from attnviz.renderers.page.plain import hashed
 from attnviz.renderers.printable import printable
 
 if TYPE_CHECKING:
@@ -112,15 +111,10 @@ def _code() -> tuple[Template, str, str, str]:
     style = "\n".join(_read(f"styles/{name}.css") for name in STYLES)
     script = joined({name: _read(f"scripts/{name}.js") for name in SCRIPTS})
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"default-src 'none'; script-src '{hashed(script)}'; style-src '{hashed(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     return Template(_read("page.html")), style, script, policy
-
-
-def _hash(source: str) -> str:
-    digest = hashlib.sha256(source.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
 
 
 def _read(name: str) -> str:
