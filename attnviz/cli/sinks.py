@@ -132,16 +132,28 @@ class PageSink:
 
     def add(self, item: Item) -> None:
         """Write the text's page, and show it if it is the first."""
-        shown = item.page or item.data
-        own = shown.page if isinstance(shown, Data) else None
-        if (isinstance(shown, Data) and own is None) or (self.path is None and self.count):
+        attention = item.page or item.data
+        if self.path is None and self.count:
             return
+        if isinstance(attention, Data):
+            if attention.page is None:
+                return
+            page = attention.page(command_line())
+        else:
+            from attnviz.runs.outputs import page_html
+
+            page = page_html(
+                attention,
+                command_line(),
+                picture=item.picture,
+                shown=None if item.page else item.views,
+            )
         import tempfile
 
         path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
         if self.many and self.path is not None:
             path = numbered(path, self.count)
-        write_file(path, as_bytes(_page(item, shown) if own is None else own()))
+        write_file(path, as_bytes(page))
         if self.shown and not self.count:
             show(path)
         self.count += 1
@@ -150,14 +162,6 @@ class PageSink:
         """Say that only one page was shown, where there were more texts."""
         if self.shown and self.many:
             note("--open shows the first text; --html FILE writes a page for each")
-
-
-def _page(item: Item, attention: Any) -> str:
-    """The page of maps."""
-    from attnviz.runs.outputs import page_html
-
-    views = None if item.page else item.views
-    return page_html(attention, command_line(), picture=item.picture, shown=views)
 
 
 Sink = DataSink | PictureSink | PageSink

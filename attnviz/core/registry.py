@@ -243,12 +243,12 @@ MECHANISMS: dict[str, Mechanism] = {
         scaled=None,
         projected=False,
         learned={
-            "w_query": "size size",
-            "w_turned_query": "size turned_heads",
-            "w_latent": "size latent",
+            "w_query": "input size",
+            "w_turned_query": "input turned_heads",
+            "w_latent": "input latent",
             "w_up_key": "latent size",
             "w_up_value": "latent size",
-            "w_turned_key": "size turned",
+            "w_turned_key": "input turned",
         },
     ),
     "sliding-window": Mechanism(

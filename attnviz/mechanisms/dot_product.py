@@ -98,6 +98,9 @@ def _thinned(
     return weights
 
 
+LOWER = "1 where key position ≤ query position"
+
+
 def causal_mask(scores_like: Array, queries: int, keys: int) -> Array:
     """True on and below the diagonal, shape (queries, keys), in the given array's kind.
 
@@ -131,7 +134,7 @@ def causal(
     """
     triangle = causal_mask(query, query.shape[-2], key.shape[-2])
     given = "" if mask is None else ", and as given"
-    shown = f"1 where key position ≤ query position{given}"
+    shown = f"{LOWER}{given}"
     mask = yield Part("mask", both(mask, triangle), shown)
     yield from scaled.working(query, key, value, mask, dropout=dropout)
 

@@ -67,18 +67,18 @@ def linear(
         ValueError: a mask that differs from query to query; its sums cannot be shared.
     """
     asked, seen = yield from _mapped(query, key, mask)
-    summed = yield Part("sum", transpose(seen) @ value, "mapped_keyᵀ @ value", "ff")
+    summed = yield Part("state", transpose(seen) @ value, "mapped_keyᵀ @ value", "ff")
     total = asked @ namespace(query).sum(seen, axis=-2)[..., None]
     total = yield Part("total", total, "mapped_query @ the sum of mapped_key's rows", "qn")
     if need_weights:
         weights = implied_weights(query, key, mask)
         yield Part("weights", weights, "mapped_query @ mapped_keyᵀ / total, only for drawing")
-    yield Part("output", _shares(asked @ summed, total), "mapped_query @ sum / total", "qf")
+    yield Part("output", _shares(asked @ summed, total), "mapped_query @ state / total", "qf")
 
 
 def _mapped(query: Array, key: Array, mask: Array | None) -> Generator[Part, Array, Any]:
     asked = yield Part("mapped_query", feature_map(query), "elu(query) + 1", "qf")
-    hidden = "" if mask is None else ", 0 where the mask hides a key"
+    hidden = "" if mask is None else ", 0 where mask hides it"
     seen = seen_keys(feature_map(key), mask, "linear attention")
     seen = yield Part("mapped_key", seen, f"elu(key) + 1{hidden}", "kf")
     return asked, seen
@@ -115,7 +115,7 @@ def causal_linear(
     asked, seen = yield from _mapped(query, key, mask)
     sums = xp.cumulative_sum(seen[..., :, None] * value[..., None, :], axis=-3)
     shown = "the running sum of mapped_key's row × value's row"
-    sums = yield Part("sum", sums, shown, "qff")
+    sums = yield Part("state", sums, shown, "qff")
     total = xp.sum(asked * xp.cumulative_sum(seen, axis=-2), axis=-1)[..., None]
     shown = "mapped_query · the running sum of mapped_key's rows"
     total = yield Part("total", total, shown, "qn")
@@ -125,4 +125,4 @@ def causal_linear(
         shown = "mapped_query @ mapped_keyᵀ / total up to the diagonal, only for drawing"
         yield Part("weights", weights, shown)
     output = (asked[..., None, :] @ sums)[..., 0, :]
-    yield Part("output", _shares(output, total), "mapped_query's row @ its sum / total", "qf")
+    yield Part("output", _shares(output, total), "mapped_query's row @ its state / total", "qf")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.mechanisms.arrays import Array, namespace, transpose
-from attnviz.mechanisms.dot_product import causal_mask
+from attnviz.mechanisms.dot_product import LOWER, causal_mask
 from attnviz.mechanisms.relative import turned
 from attnviz.mechanisms.working import (
     Formula,
@@ -65,7 +65,7 @@ def retention(
     shown = f"{', '.join(f'{float(one):.4g}' for one in keep)} ^ distance, 0 for later keys"
     decay = yield Part("decay", decay, shown)
     scores = yield Part("scores", query @ transpose(key), "query @ keyᵀ")
-    hidden = "" if mask is None else ", 0 where the mask hides a key"
+    hidden = "" if mask is None else ", 0 where mask hides it"
     weights = transpose(seen_keys(transpose(scores * decay), mask, "retention"))
     weights = yield Part("weights", weights, f"scores · decay{hidden}")
     yield from mixed(weights @ value)
@@ -121,12 +121,12 @@ def gated_delta_rule(
     key = yield Part("unit_key", _unit(key), "key / its length", "kf")
     lower = causal_mask(query, query.shape[-2], key.shape[-2])
     beta = seen_keys(xp.matrix_transpose(beta)[..., None], mask, "the delta rule")
-    fade, shown = xp.astype(lower, query.dtype), "1 where key position ≤ query position"
+    fade, shown = xp.astype(lower, query.dtype), LOWER
     if alpha is not None:
         alpha = seen_keys(xp.matrix_transpose(alpha)[..., None], mask, "the delta rule", 1.0)
         logs = xp.cumulative_sum(xp.log(alpha), axis=-2)
         fade = fade * xp.exp(xp.where(lower, logs - transpose(logs), 0 * transpose(logs)))
-        shown = "the product of alpha from behind the key to the query"
+        shown = "alpha multiplied up, from behind the key position to the query position"
     fade = yield Part("decay", fade, shown)
     size = query.shape[-1]
     scores = query @ transpose(key) / size**0.5 * fade
@@ -136,7 +136,7 @@ def gated_delta_rule(
     shown = "beta · (unit_key @ unit_keyᵀ) · decay, below the diagonal"
     known = yield Part("known", known, shown, "kk")
     writes = _solved(known, beta)
-    writes = yield Part("writes", writes, "(identity + known)⁻¹ · beta, a column a value", "kk")
+    writes = yield Part("writes", writes, "(identity + known)⁻¹ · beta", "kk")
     weights = yield Part("weights", scores @ writes, "scores @ writes")
     yield from mixed(weights @ value)
 

@@ -92,8 +92,9 @@ def relative_bias(
 ) -> Working:
     """Attention with a learned number for each range of distances, added to the scores (T5).
 
-    See Raffel 2020, section 2.1, where scores are not scaled: half of the ranges are single distances, the others grow
-    logarithmically. The arguments are those of `multi_head`, and `bias` of shape (ranges, heads).
+    See Raffel 2020, section 2.1, where scores are not scaled: half of the ranges are single
+    distances, the others grow. The arguments are those of `multi_head`, and `bias` of shape
+    (ranges, heads).
     From the `furthest` on all distances share the last range. `both_ways` keeps half of the ranges
     for keys behind the query; without it, as in a decoder, these have range 0.
 
@@ -104,7 +105,7 @@ def relative_bias(
     query, key, value = yield from in_heads(query, key, value, heads)
     apart = distances(query.shape[-2], key.shape[-2])
     ranges = placed(query, _ranges(apart, len(bias), furthest, both_ways=both_ways))
-    ranges = yield Part("range", ranges, "the range that key position − query position is in")
+    ranges = yield Part("range", ranges, "the range of key position − query position")
     added = namespace(query).moveaxis(bias[ranges], -1, -3)
     added = yield Part("position_bias", added, "bias's number for the range")
     scores = yield Part("scores", query @ transpose(key), "query @ keyᵀ")

@@ -40,7 +40,7 @@ def additive(
     """
     query, key, value = yield from in_heads(query, key, value, heads)
     hidden = namespace(query).tanh(query[..., :, None, :] + key[..., None, :, :])
-    hidden = yield Part("hidden", hidden, "tanh(query's row + key)", "qkf")
+    hidden = yield Part("hidden", hidden, "tanh(row of query + key)", "qkf")
     scores = yield Part("scores", (hidden @ w_score)[..., 0], "hidden @ w_score")
     yield from attended(scores, value, mask, "scores")
 
@@ -246,17 +246,16 @@ def online(
         total = total * fade + xp.sum(shares, axis=-1, keepdims=True)
         output = output * fade + shares @ value[..., first : first + tile, :]
         highest = higher
-        kept.append((highest, total, output))
+        kept.append((level, total, output))
     seen = "" if mask is None else " where mask"
     maxima, totals, outputs = (list(column) for column in zip(*kept, strict=True))
-    shown = f"the largest of scaled_scores{seen} so far, {tile} keys a tile"
+    shown = f"the largest of scaled_scores{seen} so far, {tile} keys a tile; 0 before any is seen"
     yield Part("running_maximum", xp.concat(maxima, axis=-1), shown, "qt")
-    shown = "the sum before · exp(the maximum before − running_maximum) + Σ exp(scaled_scores − it)"
+    shown = "what it was · exp(−rise of running_maximum) + Σ exp(scaled_scores − running_maximum)"
     yield Part("running_sum", xp.concat(totals, axis=-1), shown, "qt")
-    shown = "as running_sum, with every exp(…) times its row of value"
+    shown = "as running_sum, each exp(…) times its row of value"
     yield Part("running_output", xp.stack(outputs, axis=-3), shown, "tqf")
     total = xp.where(total > 0, total, xp.ones_like(total))
-    level = xp.where(highest > -xp.inf, highest, xp.zeros_like(highest))
     shown = "exp(scaled_scores − the last running_maximum) / the last running_sum"
-    yield Part("weights", xp.exp(scores - level) / total, shown)
+    yield Part("weights", xp.exp(scores - maxima[-1]) / total, shown)
     yield from mixed(output / total, "the last running_output / the last running_sum")

@@ -6,7 +6,7 @@ made it, for whoever shows the arithmetic: `attnviz steps`, the page, the lesson
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import update_wrapper
 from typing import Generic, NamedTuple, ParamSpec, TypeAlias
 
@@ -32,6 +32,26 @@ class Part(NamedTuple):
     value: Array
     formula: str
     axes: str = "qk"
+
+
+class HeadPlace(NamedTuple):
+    """One head of a model, as its maps name it."""
+
+    stream: str
+    layer: str
+    head: str
+
+
+class Worked(NamedTuple):
+    """What one head of a model did, part after part; a part without a formula is the model's own.
+
+    Attributes:
+        seen: what the model's pass itself had, by the name of the part that should be the same.
+    """
+
+    parts: list[Part]
+    seen: Mapping[str, Array]
+    notes: tuple[str, ...] = ()
 
 
 Working: TypeAlias = Generator[Part, Array, None]
@@ -68,18 +88,24 @@ class Formula(Generic[Given]):
         return output, weights
 
 
-def shapes_of(row: Mechanism, size: int, heads: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of a mechanism's further parameters; w_NAME is a projection that makes NAME."""
+def shapes_of(
+    row: Mechanism, size: int, heads: int, inputs: tuple[int, int] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of a mechanism's further parameters; w_NAME is a projection that makes NAME.
+
+    `inputs` are the features of the queries' and the keys' inputs; None: as many as there are of
+    the projected.
+    """
     known = {"size": size, "heads": heads, "head": size // heads, "half_head": size // heads // 2}
     known |= {"latent": max(size // 2, 1), "turned": 2, "turned_heads": 2 * heads}
-    found = dict[str, tuple[int, ...]]()
-    for name, axes in row.learned.items():
-        first, *rest = axes.split()
-        of_positions = first in SIDES
-        numbers = [known[axis] if axis in known else int(axis) for axis in rest]
-        first_number = size if of_positions else known[first] if first in known else int(first)
-        found[f"w_{name}" if of_positions else name] = (first_number, *numbers)
-    return found
+    queries, keys = inputs or (size, size)
+    known |= {"queries": queries, "keys": keys, "input": queries}
+    return {
+        f"w_{name}" if axes.startswith(SIDES) else name: tuple(
+            known[axis] if axis in known else int(axis) for axis in axes.split()
+        )
+        for name, axes in row.learned.items()
+    }
 
 
 SIDES = ("queries", "keys")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
+    from attnviz.mechanisms.working import HeadPlace, Worked
 
 REFUSALS: dict[Kind, str] = {
     "self": "co-attention needs two texts: attnviz co A B",
@@ -69,6 +70,15 @@ class Transforming(Protocol):
 
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head."""
+        ...
+
+
+@runtime_checkable
+class Working(Protocol):
+    """A source that has the numbers on the way of each head."""
+
+    def worked(self, query: Query, which: HeadPlace) -> Worked:
+        """The numbers of one head, from its layer's input to what it adds to it."""
         ...
 
 

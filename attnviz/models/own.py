@@ -268,10 +268,15 @@ class SeededEmbedding:
     def learned(self, row: Mechanism, heads: int) -> dict[str, NDArray[np.float64]]:
         """A mechanism's further parameters: small numbers, and w_NAME as projections are."""
         return {
-            name: self.draw(f"parameter {name}", *shape)
-            / np.sqrt(shape[0 if name.startswith("w_") else -1])
+            name: self.drawn(name, shape)
             for name, shape in shapes_of(row, self.size, heads).items()
         }
+
+    def drawn(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """One of them; a vector keeps about the length 1, a matrix the length of its input."""
+        drawn = self.draw(f"parameter {name}", *shape)
+        made: NDArray[np.float64] = drawn / np.sqrt(shape[0 if name.startswith("w_") else -1])
+        return made
 
 
 _WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"

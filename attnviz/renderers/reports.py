@@ -63,7 +63,7 @@ class Data:
         text: a table for the eye.
         rows: a header and rows, tab-separated, in which no field holds a tab or a line break.
         lines: documents a line, where these are not the document.
-        page: one HTML file.
+        page: its page of HTML, for the command line that is named on it.
         about: what is kept in a picture's metadata.
         value: the report that they are made of, with its fields.
     """
@@ -74,8 +74,8 @@ class Data:
     lines: Callable[[], str] | None = None
     arrays: Callable[[], bytes] | None = None
     links: Callable[[], str] | None = None
-    page: Callable[[], str] | None = None
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    page: Callable[[str], str] | None = None
     about: str = ""
     value: Any = None
 

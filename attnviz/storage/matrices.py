@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+import orjson
 
 from attnviz.core.errors import InputError
 from attnviz.storage.archive import DAMAGE, read_member, shape_of
@@ -118,12 +119,17 @@ def _npz_errors(path: Path | str) -> Iterator[None]:
         raise InputError(f"'{path}' cannot be read as .npz: {error}") from error
 
 
-def read_matrices(path: Path) -> Matrices:
-    """Numbers and lists of words by name; an InputError where a file holds anything else."""
+def read_matrices(path: Path, data: bytes | None = None) -> Matrices:
+    """Numbers and lists of words by name; an InputError where a file holds anything else.
+
+    Data that are no file's are known by how they begin.
+    """
     suffix = path.suffix.lower()
+    if data is not None:
+        suffix = SUFFIXES[1] if data[:2] == b"PK" else SUFFIXES[2 if b"\0" in data[:8] else 0]
     if suffix not in SUFFIXES:
         raise InputError(f"'{path}' is none of {', '.join(SUFFIXES)}")
-    data = read_bytes(path)
+    data = read_bytes(path) if data is None else data
     read = {".json": _read_json, ".npz": Archive, ".safetensors": read_safetensors}[suffix]
     return Matrices(read(data, path), path)
 
@@ -132,6 +138,29 @@ def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
     document = parse_json(data, f"'{path}'")
     if not isinstance(document, dict):
         raise InputError(f"'{path}' holds no matrices by name: its JSON is not an object")
+    return _texts_left_out(document)
+
+
+def read_examples(path: Path, data: bytes | None = None) -> dict[str, tuple[str, Matrices]]:
+    """What a JSON file holds under several names, each with what it says it is about.
+
+    Nothing where a file has its matrices on top.
+    """
+    if data is None and path.suffix.lower() == ".json":
+        data = read_bytes(path)
+    try:
+        document = orjson.loads(data or b"")
+    except orjson.JSONDecodeError:
+        return {}  # whoever reads its matrices says so
+    parts = document.items() if isinstance(document, dict) else ()
+    return {
+        name: (str(part.get("about", "")), Matrices(_texts_left_out(part), path))
+        for name, part in parts
+        if isinstance(part, dict)
+    }
+
+
+def _texts_left_out(document: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if not isinstance(value, str)}
 
 

@@ -90,11 +90,10 @@ def _data(result: Lesson) -> Data:
 
         return drawn(result)
 
-    def page() -> str:
-        from attnviz.cli.sinks import command_line
+    def page(command: str) -> str:
         from attnviz.teach.lessons.page import page_of
 
-        return page_of(result, command_line())
+        return page_of(result, command)
 
     lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
     return Data(

@@ -85,7 +85,7 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
 
     def project(module: Any, inputs: tuple[Any, ...]) -> None:
         if seen and seen[-1].projection is None and inputs:
-            seen[-1].projection = _projection_of(module, inputs[0], seen[-1].joined)
+            seen[-1].projection = projection_of(module, inputs[0], seen[-1].joined)
 
     with register_module_forward_pre_hook(project), watch_kernels(look):
         yield seen
@@ -102,7 +102,7 @@ def _check_linear(item: _Values, weights: Tensor, kind: str) -> None:
         )
 
 
-def _projection_of(module: Any, inputs: Any, joined: Tensor) -> Tensor | None:
+def projection_of(module: Any, inputs: Any, joined: Tensor) -> Tensor | None:
     """The matrix of a linear map that is handed just what attention gave, else None."""
     import torch
     from transformers.pytorch_utils import Conv1D

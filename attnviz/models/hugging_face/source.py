@@ -11,10 +11,11 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.query import Query
+from attnviz.mechanisms.working import HeadPlace, Worked
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
-from attnviz.models.hugging_face.eager import eager_inputs
+from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
 from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import write_on, writer_class
@@ -98,6 +99,15 @@ class HuggingFaceModel(LoadedModel):
         """What each head makes of each token of a query."""
         with quiet():
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
+
+    def worked(self, query: Query, which: HeadPlace) -> Worked:
+        """The numbers of one head, from its layer's input to what it adds to it."""
+        from attnviz.models.hugging_face.head import worked_head
+
+        encoded = self._encode_whole(query)
+        inputs = self.tensors(encoded.inputs, encoded.part)
+        with quiet():
+            return worked_head(EagerInputs(encoded.part, inputs, encoded), which)
 
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:

@@ -138,6 +138,9 @@ class Attended:
     value: Array
     output: Array  # of all heads, side by side, before the output projection
     shares: Array  # (…, heads, queries, keys)
+    inputs: Array  # what queries are projected from
+    memory: Array  # what keys and values are
+    residual: Array  # the stream that the output is added to
 
 
 Watch = Callable[[Attended], Array]
@@ -151,7 +154,8 @@ def attend(
     memory: Array,
     mask: Array | None,
     heads: int,
-    watch: Watch | None = None,
+    watch: Watch | None,
+    residual: Array,
 ) -> tuple[Array, Array]:
     """Multi-head attention of inputs over a memory between its four learned projections."""
     query = linear(weights, f"{name}.query", inputs)
@@ -159,7 +163,7 @@ def attend(
     value = linear(weights, f"{name}.value", memory)
     output, shares = multi_head(query, key, value, mask, heads=heads)
     if watch is not None:
-        output = watch(Attended(name, query, key, value, output, shares))
+        output = watch(Attended(name, query, key, value, output, shares, inputs, memory, residual))
     return linear(weights, f"{name}.output", output), shares
 
 
@@ -183,7 +187,7 @@ def encode(
         layer = f"encoder.{number}"
         normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
         update, share = attend(
-            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, watch
+            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, watch, inputs
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)
@@ -209,12 +213,12 @@ def decode(
         layer = f"decoder.{number}"
         normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
         update, own = attend(
-            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, watch
+            weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, watch, inputs
         )
         inputs = inputs + update
         normal = normalise(weights, f"{layer}.cross_attention_norm", inputs)
         update, cross = attend(
-            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, watch
+            weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, watch, inputs
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.mechanisms.working import HeadPlace, Worked
     from attnviz.models.pocket.experiment import PocketExperiment
 
 CACHED = 4
@@ -89,6 +90,12 @@ class Pocket(PocketModel):
         from attnviz.models.pocket.lens_inputs import value_vectors
 
         return value_vectors(self, self._encode(query), self._attend_one(query))
+
+    def worked(self, query: Query, which: HeadPlace) -> Worked:
+        """The numbers of one head, from its layer's input to what it adds to it."""
+        from attnviz.models.pocket.lens_inputs import worked_head
+
+        return worked_head(self, self._encode(query), which)
 
     def _attend_one(self, query: Query) -> Attention:
         encoded = self._encode(query)

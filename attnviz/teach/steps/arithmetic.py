@@ -1,29 +1,37 @@
-"""Scaled dot-product attention taken apart (Vaswani 2017, section 3.2.1)."""
+"""A mechanism taken apart: every matrix on the way, with the formula that made it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.errors import InputError, UsageError
+from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.registry import MECHANISMS, Mechanism
 from attnviz.mechanisms.arrays import softmax, transpose
-from attnviz.mechanisms.dot_product import causal_mask
-from attnviz.teach.steps.given import Floats, Given
+from attnviz.mechanisms.dot_product import LOWER, causal_mask
+from attnviz.mechanisms.working import SIDES, Part, groups_of, shapes_of, sigmoid, size_of_head
+from attnviz.models.own import SeededEmbedding
+from attnviz.teach.steps.given import DRAWN, TRAPS, Floats, Given
 
 Stage = Literal["inputs", "projections", "projected", "scores", "output"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """One matrix of the calculation.
+    """One matrix of the calculation, or one for each head.
 
     Attributes:
+        values: two axes; or three, of which the first is named by `stack`.
         formula: how it comes about ("query @ keyᵀ"); empty where it was given.
         rows: a name for each row, or nothing where rows are features.
+        stack: what the matrices of three axes are of: "head 0", …
+        origin: where it is from, if no formula made it.
     """
 
     name: str
@@ -33,18 +41,33 @@ class Matrix:
     stage: Stage
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    stack: tuple[str, ...] = ()
+    origin: str = "given"
+
+    def slices(self) -> Iterator[Matrix]:
+        """Each matrix of two axes by itself: "scores · head 0"."""
+        if not self.stack:
+            yield self
+            return
+        for name, values in zip(self.stack, self.values, strict=True):
+            yield replace(self, name=f"{self.name} · {name}", values=values, stack=())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Every matrix of one calculation, in the order it is done."""
+    """Every matrix of one calculation, in the order it is done.
+
+    Attributes:
+        compared: the largest difference of each result that came along from the computed one.
+    """
 
     title: str
     matrices: tuple[Matrix, ...]
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
-    origin: str = "given"
     notes: tuple[str, ...] = ()
+    compared: Mapping[str, float] = field(default_factory=dict)
+    about: str = ""
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.matrix(name).values
@@ -66,120 +89,238 @@ class Steps:
         """As a JSON object has it: schema, title, formulas, notes, tokens, every matrix as rows."""
         formulas = [f"{matrix.name} = {matrix.formula}" for matrix in self if matrix.formula]
         texts = {"schema": 1, "title": self.title, "formulas": "\n".join(formulas)}
-        notes = {"notes": "\n".join(self.notes)} if self.notes else {}
+        notes = {"about": self.about, "notes": "\n".join(self.notes)}
+        texts |= {name: text for name, text in notes.items() if text}
         tokens = {"query_tokens": self.query_tokens, "key_tokens": self.key_tokens}
         matrices = {matrix.name: np.ascontiguousarray(matrix.values) for matrix in self}
-        return {**texts, **notes, **tokens, **matrices}
+        compared = {"compared": dict(self.compared)} if self.compared else {}
+        return {**texts, **tokens, **matrices, **compared}
 
 
-def arithmetic(given: Given, *, causal: bool = False) -> Steps:
-    """Attention matrix by matrix, from the inputs to the output.
+def arithmetic(
+    given: Given, *, mechanism: str | None = None, heads: int = 1, causal: bool = False
+) -> Steps:
+    """A mechanism matrix by matrix, from the inputs to the output.
 
-    With projections: query, key and value, scores, scaled scores, weights, output. Without: the
-    inputs take the place of all three and nothing is scaled, which is naive attention. Rows of
-    weights sum to 1, or to 0 where all is masked.
+    By default that of several heads or of one, scaled; without projections the inputs take the
+    place of all three and nothing is scaled, which is naive attention. Parameters that are not
+    given are drawn, and a note says so.
+
+    Raises:
+        UsageError: a mechanism that has not so many heads, or no such mask.
+        InputError: matrices that do not fit together, or numbers that overflow.
     """
-    working = _Working(given)
-    query, key, value = working.project()
+    name = mechanism or ("multi-head" if heads > 1 else "scaled" if given.projections else "naive")
+    choose(name, MECHANISMS, "mechanism")
+    if causal:
+        name = MECHANISMS[name].causal or name
+    row = MECHANISMS[name]
+    if "co" in row.commands:
+        raise UsageError(f"'{name}' has no steps: see it with 'attnviz co --variant {name[3:]}'")
+    if heads > 1 and not row.many_heads:
+        raise UsageError(f"mechanism '{name}' has one head: leave --heads {heads} out")
+    working = _Working(given, name, heads)
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = working.add(
-            "scores", working[query] @ transpose(working[key]), f"{query} @ {key}ᵀ", (query, key)
-        )
-        if given.projections:
-            size = working[query].shape[1]
-            divided = working["scores"] / size**0.5
-            scores = working.add("scaled_scores", divided, f"scores / √{size}", ("scores",))
-        mask = working.mask(causal)
-        shown = f"softmax({scores}{' where mask' if mask is not None else ''})"
-        operands = (scores,) if mask is None else (scores, "mask")
-        weights = working.add("weights", softmax(working[scores], mask), shown, operands)
-        working.add(
-            "output", working[weights] @ working[value], f"weights @ {value}", (weights, value)
-        )
-    return working.done(causal)
+        working.run(working.project(), working.mask(causal=causal and row.causal != name))
+    return working.done(causal=causal and not row.causal)
+
+
+def operands_of(formula: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The matrices that a formula names."""
+    words = re.findall("[a-z_]+", formula)
+    return tuple(name for name in known if name in words)
+
+
+_SIDE = re.compile("(?<![a-z_])(query|key|value)(?![a-z_]| position)")
 
 
 class _Working:
     """The matrices so far; each is added under its name and refused if it overflowed."""
 
-    def __init__(self, given: Given) -> None:
-        self.given = given
+    def __init__(self, given: Given, name: str, heads: int) -> None:
+        self.given, self.name, self.heads = given, name, heads
+        self.row: Mechanism = MECHANISMS[name]
         self.found: dict[str, Matrix] = {}
+        self.drawn = list[str]()
+        self.notes = list[str]()
         counts = [len(given.inputs[name]) for name in given.names]
         letters = "xx" if given.key_value_input is None else "qk"
         self.queries = given.query_tokens or tuple(f"{letters[0]}{i}" for i in range(counts[0]))
         self.keys = given.key_tokens or tuple(f"{letters[1]}{i}" for i in range(counts[1]))
+        self.called = {"query": "query", "key": "key", "value": "value"}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.found[name].values
 
-    def add(
-        self, name: str, values: NDArray[Any], formula: str = "", operands: tuple[str, ...] = ()
-    ) -> str:
+    def add(self, name: str, values: NDArray[Any], formula: str = "", axes: str = "ff") -> str:
         if not np.isfinite(values).all():
             raise InputError(f"{name} overflows: the numbers it is made from are too large")
-        self.found[name] = Matrix(name, values, formula, operands, *self._place(name))
+        if name not in self.called.values():  # such as "key_heads", which stand for "key" then
+            formula = _SIDE.sub(lambda side: self.called[side[1]], formula)
+        operands = operands_of(formula, self.found)
+        stage: Stage = "scores" if axes in ("qk", "qt", "kk", "tqf") else "projected"
+        if not formula:
+            stage = "inputs" if axes != "ff" else "projections"
+        elif name == "output":
+            stage = "output"
+        names, stack = self._names(axes, values)
+        values = (
+            values.reshape(-1, *values.shape[-2:]) if stack else values.reshape(values.shape[-2:])
+        )
+        origin = DRAWN if name in self.drawn else self.given.origin
+        self.found.pop(name, None)  # a mask that was widened comes when it is made
+        self.found[name] = Matrix(
+            name, values, formula, operands, stage, *names, stack=stack, origin=origin
+        )
         return name
 
-    def project(self) -> tuple[str, str, str]:
-        asking, asked = self.given.names
-        for name, inputs in self.given.inputs.items():
-            self.add(name, inputs)
-        if not self.given.projections:
-            return asking, asked, asked
-        for name, matrix in self.given.projections.items():
-            self.add(name, matrix)
-        for name, source in (("query", asking), ("key", asked), ("value", asked)):
-            with np.errstate(over="ignore", invalid="ignore"):
-                projected = self[source] @ self[f"w_{name}"]
-            self.add(name, projected, f"{source} @ w_{name}", (source, f"w_{name}"))
-        return "query", "key", "value"
+    def _names(
+        self, axes: str, values: NDArray[Any]
+    ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]]:
+        """What rows and columns are called, and the matrices of those with more axes."""
+        known = {"q": self.queries, "k": self.keys}
+        known["t"] = tuple(f"tile {number}" for number in range(values.shape[-1]))
+        found = [known.get(axis, ()) for axis in axes[-2:]]
+        ahead = []
+        for place, count in enumerate(values.shape[:-2]):
+            axis = axes[place - values.ndim] if values.ndim - place <= len(axes) else "h"
+            what = {"h": "head", "g": "group", "t": "tile"}.get(axis, "")
+            if count > 1 or axis in "qkt":
+                names = known["q"] if axis == "q" else [f"{what} {n}" for n in range(count)]
+                ahead.append(names)
+        return (found[0], found[1]), tuple(map(" · ".join, product(*ahead))) if ahead else ()
 
-    def mask(self, causal: bool) -> NDArray[np.bool_] | None:
-        given = self.given.mask
-        if not causal:
-            if given is not None:
-                self.add("mask", given)
-            return given
-        if len(self.queries) != len(self.keys):
-            raise UsageError(
-                f"--causal needs one sequence, but there are {len(self.queries)} queries "
-                f"and {len(self.keys)} keys"
+    def project(self) -> dict[str, Any]:
+        """Query, key and value, and the options of the formula, each a matrix as it is made."""
+        given, row, (asking, asked) = self.given, self.row, self.given.names
+        for name, axes in ((asking, "qf"), (asked, "kf")):
+            self.add(name, given.inputs[name], axes=axes)
+        self.called = {"query": asking, "key": asked, "value": asked}
+        size = self[asking].shape[1]
+        if given.projections and row.projected:
+            size = given.projections["w_query"].shape[1]
+            self._project(size)
+        elif given.projections:
+            self.notes.append(
+                f"'{self.name}' projects by itself: w_query, w_key and w_value are not used"
             )
-        like = self.given.query_input
-        triangle: NDArray[np.bool_] = causal_mask(like, len(self.queries), len(self.keys))
-        both = triangle if given is None else triangle & given
-        formula = "1 where key position ≤ query position"
-        self.add("mask", both, formula if given is None else f"{formula}, and as given")
-        return both
+        size_of_head(size, self.heads)
+        inputs = (self[asking].shape[1], self[asked].shape[1])
+        shapes, learned = shapes_of(row, size, self.heads, inputs), dict(given.learned)
+        embedding = SeededEmbedding(given.seed, size)
+        self.drawn = [name for name in shapes if name not in learned]
+        learned |= {n: embedding.drawn(n, shapes[n]) for n in self.drawn}
+        if self.drawn and given.origin != DRAWN:
+            self.notes.append(f"drawn at random, as none was given: {', '.join(self.drawn)}")
+        options: dict[str, Any] = {"heads": self.heads} if row.many_heads else {}
+        for (name, axes), (stored, shape) in zip(row.learned.items(), shapes.items(), strict=True):
+            if learned[stored].reshape(-1).shape != (int(np.prod(shape)),):
+                have = " × ".join(map(str, learned[stored].shape))
+                raise InputError(f"{stored} is {have}, but must be {' × '.join(map(str, shape))}")
+            values = learned[stored].reshape(shape)
+            self.add(stored, np.atleast_2d(values))
+            if axes.startswith(SIDES):
+                side, letter = (asking, "q") if axes.startswith("queries") else (asked, "k")
+                made = sigmoid(self[side] @ values)
+                values = self[self.add(name, made, f"sigmoid({side} @ {stored})", f"{letter}f")]
+            options[name] = values
+        sides = {name: self[found] for name, found in self.called.items()}
+        if row.projected or asking != asked:
+            return {**sides, **options}
+        # one array for keys and values, as a mechanism tells that it needs to fold them once
+        return {**dict.fromkeys(("query", "key", "value"), self[asking]), **options}
 
-    def done(self, causal: bool) -> Steps:
-        kind = "scaled dot-product attention" if self.given.projections else "naive attention"
-        title = f"{self.given.title} · {'causal ' if causal else ''}{kind}"
-        ordered = tuple(self.found.values())
-        notes = compare(self.given.claimed, {name: self[name] for name in self.found})
-        return Steps(title, ordered, self.queries, self.keys, self.given.origin, notes)
+    def _project(self, size: int) -> None:
+        given, (asking, asked) = self.given, self.given.names
+        groups = groups_of(self.row, self.heads)
+        columns = size // self.heads * groups
+        matrices = dict(given.projections)
+        if self.row.groups == "all":
+            given.check_columns("w_query", "w_key")
+        elif wide := [n for n in ("w_key", "w_value") if matrices[n].shape[1] > columns]:
+            matrices |= {name: matrices[name][:, :columns] for name in wide}
+            self.notes.append(
+                f"{' and '.join(wide)}: the first {columns} columns, as there are {groups} for "
+                f"{self.heads} heads"
+            )
+        for name, matrix in matrices.items():
+            self.add(name, matrix)
+        for name, source, axes in (
+            ("query", asking, "qf"),
+            ("key", asked, "kf"),
+            ("value", asked, "kf"),
+        ):
+            self.add(name, self[source] @ self[f"w_{name}"], f"{source} @ w_{name}", axes)
+        self.called = {name: name for name in self.called}
 
-    def _place(self, name: str) -> tuple[Stage, tuple[str, ...], tuple[str, ...]]:
-        if name in ("inputs", "query_input"):
-            return "inputs", self.queries, ()
-        if name == "key_value_input":
-            return "inputs", self.keys, ()
-        if name in self.given.projections:
-            return "projections", (), ()
-        if name in ("query", "key", "value"):
-            return "projected", self.queries if name == "query" else self.keys, ()
-        if name == "output":
-            return "output", self.queries, ()
-        return "scores", self.queries, self.keys
+    def mask(self, *, causal: bool) -> NDArray[np.bool_] | None:
+        """What may be seen, as short as it can be said: one row where all are equal."""
+        given, shown = self.given.mask, ["as given"] if self.given.mask is not None else []
+        if self.given.padding:
+            ahead = np.arange(len(self.keys)) < len(self.keys) - self.given.padding
+            given = np.broadcast_to(ahead, (len(self.queries), len(self.keys))) & (
+                True if given is None else given
+            )
+            shown.append(f"0 for the last {self.given.padding}, which are padding")
+        one_sequence = len(self.queries) == len(self.keys)
+        if (causal or self.row.causal == self.name) and not one_sequence:
+            raise UsageError(
+                f"{'--causal' if causal else self.name} needs one sequence, but there are "
+                f"{len(self.queries)} queries and {len(self.keys)} keys"
+            )
+        if causal:
+            triangle: NDArray[np.bool_] = causal_mask(
+                self.given.query_input, len(self.queries), len(self.keys)
+            )
+            given = triangle if given is None else triangle & given
+            shown.insert(0, LOWER)
+        if given is None:
+            return None
+        self.add("mask", given, ", and ".join(shown) if shown != ["as given"] else "", "qk")
+        return given[:1] if (given == given[0]).all() else given
+
+    def run(self, options: dict[str, Any], mask: NDArray[np.bool_] | None) -> None:
+        """Every part of the mechanism."""
+        parts = self.row.load().parts(**options, mask=mask)
+        try:
+            for part in parts:
+                self._part(part)
+        except ValueError as error:
+            raise UsageError(f"{error}: --mask of one row, or --padding") from error
+
+    def _part(self, part: Part) -> None:
+        self.add(part.name, part.value, part.formula, part.axes)
+        side = part.name.removesuffix("_heads")
+        if side in self.called:
+            self.called[side] = part.name
+
+    def done(self, *, causal: bool) -> Steps:
+        """The calculation, compared with what was given of it."""
+        name = KINDS.get(self.name, f"{self.name} attention")
+        heads = f" in {self.heads} heads" if self.heads > 1 else ""
+        title = f"{self.given.title} · {'causal ' if causal else ''}{name}{heads}"
+        results = {name: self[name] for name in self.found}
+        if "scores" in results and any(name in self.given.claimed for name in TRAPS):
+            trap = transpose(softmax(transpose(results.get("scaled_scores", results["scores"]))))
+            results |= dict(zip(TRAPS, (trap, trap @ self[self.called["value"]]), strict=True))
+        notes, compared = compare(self.given.claimed, results)
+        notes = (*self.notes, *notes)
+        matrices = tuple(self.found.values())
+        about = self.given.about
+        return Steps(title, matrices, self.queries, self.keys, notes, compared, about)
 
 
-def compare(claimed: Mapping[str, Floats], computed: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
-    """One line for each result in the file that is not what was computed.
+ROUNDED = 1e-3
+"""What is not further off was rounded: three printed digits are right."""
+KINDS = {"scaled": "scaled dot-product attention", "multi-head": "multi-head attention"}
+KINDS |= {"causal": "causal scaled dot-product attention", "naive": "naive attention"}
 
-    Differences below 0.001 count as rounding: three printed digits are right.
-    """
-    notes = []
+
+def compare(
+    claimed: Mapping[str, Floats], computed: Mapping[str, NDArray[Any]]
+) -> tuple[tuple[str, ...], dict[str, float]]:
+    """One line for each result in the file that is not what was computed, and all differences."""
+    notes, compared = [], dict[str, float]()
     for name, values in claimed.items():
         if name not in computed:
             notes.append(f"'{name}' was given, but this calculation has no such matrix")
@@ -189,11 +330,12 @@ def compare(claimed: Mapping[str, Floats], computed: Mapping[str, NDArray[Any]])
             )
         else:
             apart = np.abs(values - computed[name])
-            row, column = np.unravel_index(int(apart.argmax()), apart.shape)
-            if apart[row, column] >= 1e-3:
+            compared[name] = float(apart.max())
+            *_, row, column = place = np.unravel_index(int(apart.argmax()), apart.shape)
+            if apart[place] >= ROUNDED:
                 notes.append(
                     f"'{name}' as given differs from the computed by up to {apart.max():.3g} "
-                    f"(row {row}, column {column}: {values[row, column]:.6g} instead of "
-                    f"{computed[name][row, column]:.6g})"
+                    f"(row {row}, column {column}: {values[place]:.6g} instead of "
+                    f"{computed[name][place]:.6g})"
                 )
-    return tuple(notes)
+    return tuple(notes), compared

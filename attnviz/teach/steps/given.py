@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,16 +13,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError
+from attnviz.core.registry import MECHANISMS, Mechanism
+from attnviz.mechanisms.working import SIDES, shapes_of, size_of_head
 from attnviz.models.own import SeededEmbedding, split_words
-from attnviz.storage.matrices import read_matrices
+from attnviz.storage.matrices import read_examples, read_matrices
 
 Floats = NDArray[np.float64]
 
 PROJECTIONS = ("w_query", "w_key", "w_value")
 INPUTS = ("inputs", "query_input", "key_value_input")
 TOKENS = ("tokens", "query_tokens", "key_tokens")
-COMPUTED = ("query", "key", "value", "scores", "scaled_scores", "weights", "output")
-"""What a file may hold besides, to be compared with what is computed."""
+LEARNED = dict.fromkeys(
+    f"w_{name}" if axes.startswith(SIDES) else name
+    for row in MECHANISMS.values()
+    for name, axes in row.learned.items()
+)
+"""Further parameters that mechanisms have."""
+ALSO_CALLED = {f"{name.removeprefix('w_')}_projection": name for name in PROJECTIONS}
+TRAPS = ("trap_weights_over_queries", "trap_output_over_queries")
+"""Results of a softmax over the wrong axis, which a file may hold to show them."""
+
+
+@cache
+def computed() -> tuple[str, ...]:
+    """What a file may hold besides, to be compared with what is computed: parts of mechanisms."""
+    names = dict.fromkeys(("query", "key", "value", "mask", *TRAPS))
+    for row in MECHANISMS.values():
+        if "co" not in row.commands:
+            options: dict[str, Any] = {"heads": 2} if row.many_heads else {}
+            shapes = shapes_of(row, 8, 2).values()
+            options |= {
+                name: np.ones((2, *shape[1:]) if axes.startswith(SIDES) else shape)
+                for (name, axes), shape in zip(row.learned.items(), shapes, strict=True)
+            }
+            names |= dict.fromkeys(
+                part.name for part in row.load().parts(*[np.ones((2, 8))] * 3, **options)
+            )
+            names |= dict.fromkeys(n for n, axes in row.learned.items() if axes.startswith(SIDES))
+    return tuple(names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +61,8 @@ class Given:
         query_input: shape (queries, query features).
         key_value_input: shape (keys, key features); None: the queries' own input.
         projections: w_query, w_key and w_value by name, or nothing: naive attention.
+        learned: further parameters of mechanisms by name, of which the missing ones are drawn.
+        seed: of what is drawn.
         mask: boolean, shape (queries, keys), True where a query may look; None: everywhere.
         claimed: results that came along, by name, to be compared with the computed ones.
 
@@ -47,6 +79,10 @@ class Given:
     key_tokens: tuple[str, ...] = ()
     origin: str = "given"
     claimed: Mapping[str, Floats] = field(default_factory=dict)
+    learned: Mapping[str, Floats] = field(default_factory=dict)
+    seed: int = 0
+    padding: int = 0
+    about: str = ""
 
     def __post_init__(self) -> None:
         for name, matrix in {**self.inputs, **self.projections}.items():
@@ -57,13 +93,15 @@ class Given:
                     f"{' and '.join(missing)} missing: give {', '.join(PROJECTIONS)}, or none of "
                     "them for attention without projections"
                 )
-            self._check_columns(*self.names)
+            self.check_columns(*self.names)
         else:
             for name, inputs in zip(
                 PROJECTIONS, (self.names[0], *[self.names[1]] * 2), strict=True
             ):
                 self._check_rows(inputs, name)
-            self._check_columns("w_query", "w_key")
+            # Where heads share keys, these have fewer columns; how many follows from the mechanism.
+            if self.projections["w_query"].shape[1] % self.projections["w_key"].shape[1]:
+                self.check_columns("w_query", "w_key")
         self._check_mask()
         for name, tokens, inputs in (
             ("query", self.query_tokens, self.names[0]),
@@ -95,10 +133,14 @@ class Given:
         Further any of w_query, w_key and w_value, mask, tokens, query_tokens, key_tokens and
         results to compare with.
         """
-        known = (*INPUTS, *PROJECTIONS, "mask", *TOKENS, *COMPUTED, "schema")
+        known = (*INPUTS, *PROJECTIONS, "mask", *TOKENS, *LEARNED, *ALSO_CALLED)
         for name in found:
-            if name not in known:
-                raise InputError(f"unknown matrix '{name}': known are {', '.join(known[:-1])}")
+            if name not in (*known, "schema") and name not in computed():
+                raise InputError(
+                    f"unknown matrix '{name}': known are {', '.join(known)}, and results to "
+                    "compare with"
+                )
+        found = {ALSO_CALLED.get(name, name): found[name] for name in found}
         both = [name for name in INPUTS[1:] if name in found]
         if "inputs" in found if both else "inputs" not in found:
             raise InputError(f"give either inputs or query_input and key_value_input{_got(found)}")
@@ -107,33 +149,52 @@ class Given:
             raise InputError(
                 f"{both[0]} needs {lacking} beside it; for one sequence, call it inputs"
             )
-        tokens = found.get("tokens", ())
+        tokens, unfolded = found.get("tokens", ()), "w_latent" in found
         return cls(
             title=title,
             query_input=found[both[0] if both else "inputs"],
             key_value_input=found[both[1]] if both else None,
-            projections={name: found[name] for name in PROJECTIONS if name in found},
+            projections={
+                name: found[name] for name in PROJECTIONS if name in found and not unfolded
+            },
             mask=as_mask(found["mask"]) if "mask" in found else None,
             query_tokens=tuple(found.get("query_tokens", tokens)),
             key_tokens=tuple(found.get("key_tokens", tokens)),
-            claimed={name: found[name] for name in COMPUTED if name in found},
+            claimed={
+                name: found[name]
+                for name in found
+                if name not in (*known, "schema") and name in computed()
+            },
+            learned={
+                name: found[name]
+                for name in LEARNED
+                if name in found and (unfolded or name not in PROJECTIONS)
+            },
         )
 
     @classmethod
-    def from_file(cls, path: Path) -> Self:
-        """The matrices of a .json, .npz or .safetensors file."""
-        found = read_matrices(path)
-        try:
-            return cls.from_matrices(found, path.name)
-        except InputError as error:
-            raise InputError(f"'{path}': {error}") from error
+    def from_file(cls, path: Path, data: bytes | None = None) -> Self:
+        """The matrices of a .json, .npz or .safetensors file, or of data that are no file's."""
+        with _named(path):
+            return cls.from_matrices(read_matrices(path, data), path.name)
+
+    @classmethod
+    def examples(cls, path: Path, data: bytes | None = None) -> dict[str, Self]:
+        """What a JSON file holds under several names; nothing where its matrices are on top."""
+        found = {}
+        for name, (about, matrices) in read_examples(path, data).items():
+            with _named(f"{path}' · '{name}"):
+                given = cls.from_matrices(matrices, f"{path.name} · {name}")
+                found[name] = replace(given, about=about)
+        return found
 
     def _check_rows(self, inputs: str, projection: str) -> None:
         columns, rows = self.inputs[inputs].shape[1], self.projections[projection].shape[0]
         if columns != rows:
             raise InputError(f"{inputs} has {columns} columns but {projection} has {rows} rows")
 
-    def _check_columns(self, first: str, second: str) -> None:
+    def check_columns(self, first: str, second: str) -> None:
+        """Refuse two matrices whose rows could not be multiplied, with an InputError."""
         matrices = {**self.inputs, **self.projections}
         one, other = matrices[first].shape[1], matrices[second].shape[1]
         if one != other:
@@ -148,6 +209,16 @@ class Given:
             raise InputError(
                 f"mask has the shape {self.mask.shape}, not {shape}: a row a query, a column a key"
             )
+
+
+@contextmanager
+def _named(where: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        if f"'{where}'" in str(error):
+            raise
+        raise InputError(f"'{where}': {error}") from error
 
 
 def check_matrix(name: str, matrix: Floats) -> None:
@@ -174,32 +245,67 @@ def _got(found: Sequence[str] | Mapping[str, Any]) -> str:
 # <starts> Where the arithmetic can start without a file: a worked example, or a sentence.
 
 
-def worked_example() -> Given:
-    """Self-attention of head size 2 over three positions, its inputs and projections 0 or 1."""
+EXAMPLES = ("self", "cross", "naive")
+WORDS = ("The", "Professor", "who", "supervised", "the", "student", "published", "the", "paper")
+VECTORS = """
+.92 .05 .03 .02 .01 .00   .04 .88 .10 .76 .05 .02   .02 .04 .05 .03 .01 .91
+.03 .15 .87 .72 .06 .65   .90 .06 .02 .01 .01 .00   .05 .82 .12 .69 .04 .03
+.02 .10 .91 .78 .07 .08   .91 .04 .03 .02 .01 .00   .03 .06 .04 .81 .89 .02
+"""
+
+
+def worked_example(name: str = "self") -> Given:
+    """Attention small enough to do on paper.
+
+    "self" and "cross" have a head of size 2 over inputs and projections of 0 and 1, "naive" none.
+    """
+    if name == "naive":
+        vectors = np.array(VECTORS.split(), dtype=np.float64).reshape(9, 6)
+        title = "worked example · naive"
+        return Given(title, vectors, query_tokens=WORDS, key_tokens=WORDS)
     inputs = np.array([[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 1, 1]], dtype=np.float64)
     straight = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], dtype=np.float64)
-    swapped = straight[:, ::-1]
+    w_key = straight if name == "cross" else straight[:, ::-1]
     return Given(
-        title="worked example",
-        query_input=inputs,
+        title="worked example" if name == "self" else f"worked example · {name}",
+        query_input=inputs[:2] if name == "cross" else inputs,
         key_value_input=inputs,
-        projections={"w_query": straight, "w_key": swapped, "w_value": straight},
+        projections={"w_query": straight, "w_key": w_key, "w_value": straight},
     )
 
 
-def seeded_sentence(sentence: str, size: int, seed: int) -> Given:
+def seeded_sentence(
+    sentence: str,
+    size: int,
+    seed: int,
+    target: str | None = None,
+    row: Mechanism | None = None,
+    heads: int = 1,
+) -> Given:
     """A sentence's words with the vectors and projections of an untrained own layer.
 
-    They are those of `attnviz self --mechanism scaled` with the same size and seed.
+    They are those of `attnviz self --mechanism NAME` with the same size and seed; with a target,
+    whose words are the queries, those of `attnviz cross`.
     """
-    tokens = split_words(sentence)
-    names = tuple(token.text for token in tokens)
+    row = MECHANISMS["scaled"] if row is None else row
+    keys = split_words(sentence)
+    queries = keys if target is None else split_words(target)
     embedding = SeededEmbedding(seed, size)
+    size_of_head(size, heads)
     return Given(
         title=f"untrained, size {size}, seed {seed}",
-        query_input=embedding.embed(tokens),
-        projections={name: embedding.projection(name.removeprefix("w_")) for name in PROJECTIONS},
-        query_tokens=names,
-        key_tokens=names,
-        origin="seeded, untrained",
+        query_input=embedding.embed(queries),
+        key_value_input=None if target is None else embedding.embed(keys),
+        projections={
+            name: embedding.projected(row, name.removeprefix("w_"), heads)
+            for name in PROJECTIONS
+            if row.projected
+        },
+        query_tokens=tuple(token.text for token in queries),
+        key_tokens=tuple(token.text for token in keys),
+        origin=DRAWN,
+        seed=seed,
     )
+
+
+DRAWN = "seeded, untrained"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -16,7 +16,7 @@ from attnviz.renderers import Display
 from attnviz.renderers.printable import printable, shorten
 from attnviz.renderers.text.console import shaded, shown
 from attnviz.storage.documents import dump_json
-from attnviz.teach.steps.arithmetic import Matrix, Steps
+from attnviz.teach.steps.arithmetic import ROUNDED, Matrix, Steps
 
 MOST_ROWS = 12
 MOST_LABEL = 12
@@ -34,12 +34,34 @@ def table(steps: Steps, display: Display) -> str:
     has colours.
     """
     lines = [Text(printable(steps.title), style="bold"), Text(ORIENTATION, style="dim")]
+    if steps.about:
+        lines.insert(1, Text(printable(steps.about)))
     lines += [Text(f"note: {printable(note)}") for note in steps.notes]
+    lines += [Text(line) for line in agreement(steps)]
     for _, stage in groupby(steps, key=lambda matrix: matrix.stage):
         lines.append(Text())
-        blocks = [_block(matrix, steps.origin, display) for matrix in stage]
+        blocks = [_block(one, display) for matrix in stage for one in matrix.slices()]
         lines += _side_by_side(blocks, display.width)
     return shown(lines, display)
+
+
+def agreement(steps: Steps) -> list[str]:
+    """How far what came along lies off what was computed, in one line; none came: no line."""
+    if not steps.compared:
+        return []
+    apart = ", ".join(f"{name} {value:.1g}" for name, value in steps.compared.items())
+    return [f"largest difference from what was given: {apart}"]
+
+
+def listing(examples: Mapping[str, Steps], display: Display) -> str:
+    """Several examples: first a line about each, then the steps of one after the other."""
+    lines = [Text(f"{len(examples)} examples; --example NAME shows one alone", style="bold")]
+    for name, steps in examples.items():
+        given, off = len(steps.compared), sum(value >= ROUNDED for value in steps.compared.values())
+        found = f"{given - off} of {given} results as given" if given else "no results given"
+        lines.append(Text(f"  {printable(name)}: {found}"))
+    tables = [table(steps, display) for steps in examples.values()]
+    return "\n".join([shown(lines, display), *tables])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +95,7 @@ def _band(blocks: Sequence[_Block]) -> Iterator[Text]:
         yield line
 
 
-def _block(matrix: Matrix, origin: str, display: Display) -> _Block:
+def _block(matrix: Matrix, display: Display) -> _Block:
     labels = [shorten(printable(row), MOST_LABEL) for row in matrix.rows]
     label_width = max(map(cell_len, labels), default=-GUTTER) + GUTTER
     room = display.width - label_width
@@ -81,7 +103,7 @@ def _block(matrix: Matrix, origin: str, display: Display) -> _Block:
     cell_width = _cell_width(cells, matrix.columns, gutter, room)
     rows = _edges(len(cells), MOST_ROWS)
     columns = _edges(len(cells[0]), _how_many(len(cells[0]), cell_width, gutter, room))
-    lines = [*_heading(matrix, origin, rows, columns, display.width)]
+    lines = [*_heading(matrix, rows, columns, display.width)]
     if matrix.columns and cell_width > 1:
         heads = [_head(matrix, column, cell_width) for column in columns]
         lines.append(_line("", label_width, heads, gutter))
@@ -91,7 +113,7 @@ def _block(matrix: Matrix, origin: str, display: Display) -> _Block:
         for column in columns:
             cell = cells[row][column] if min(row, column) >= 0 else ELISION
             padded = cell.rjust(cell_width if column >= 0 else 1)
-            if matrix.name == "weights" and cell != ELISION:
+            if matrix.name.startswith("weights") and cell != ELISION:
                 texts.append(shaded(padded, float(matrix.values[row, column]), display))
             else:
                 texts.append(Text(padded))
@@ -100,13 +122,15 @@ def _block(matrix: Matrix, origin: str, display: Display) -> _Block:
 
 
 def _heading(
-    matrix: Matrix, origin: str, rows: Sequence[int], columns: Sequence[int], width: int
+    matrix: Matrix, rows: Sequence[int], columns: Sequence[int], width: int
 ) -> Iterator[Text]:
     total = dict(zip(("rows", "columns"), matrix.values.shape, strict=True))
-    yield Text(matrix.name, style="bold").append(
+    yield Text(printable(matrix.name), style="bold").append(
         f"  {total['rows']} × {total['columns']}", style="not bold dim"
     )
-    yield Text(shorten(f"= {matrix.formula}" if matrix.formula else origin, width), style="dim")
+    yield Text(
+        shorten(f"= {matrix.formula}" if matrix.formula else matrix.origin, width), style="dim"
+    )
     shown = [
         f"{len(kept) - 1} of {total[what]} {what}"
         for kept, what in ((rows, "rows"), (columns, "columns"))
@@ -201,6 +225,8 @@ def mermaid(steps: Steps) -> str:
 
 
 def _box(matrix: Matrix) -> str:
-    rows, columns = matrix.values.shape
-    formula = f"<br/>{matrix.formula}" if matrix.formula else ""
-    return _BOXES.get(matrix.stage, '["{}"]').format(f"{matrix.name} {rows} × {columns}{formula}")
+    size = " × ".join(map(str, matrix.values.shape))
+    # Quotes end a label, and an angle bracket begins a tag.
+    formula = matrix.formula.replace('"', "'").replace("<", "&lt;")
+    label = f"{matrix.name} {size}{f'<br/>{formula}' if formula else ''}"
+    return _BOXES.get(matrix.stage, '["{}"]').format(label)

@@ -1,0 +1,243 @@
+"""One head of a transformers model in its own numbers, whatever the family calls its parts.
+
+What went into the kernel is seen in passing, and so is each linear map of the attention before it:
+the one that made a query is found by its numbers, which position may have turned but not stretched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.errors import AttentionError
+from attnviz.mechanisms.arrays import softmax, to_numpy
+from attnviz.mechanisms.working import HeadPlace, Part, Worked
+from attnviz.models.hugging_face.capture.kernel import (
+    Call,
+    layer_names,
+    match_stream,
+    stream_of,
+    watch_kernels,
+)
+from attnviz.models.hugging_face.capture.passes import (
+    CaptureSpec,
+    StopForward,
+    attending_layers,
+    read_call,
+)
+from attnviz.models.hugging_face.capture.projections import besides
+from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
+from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.load.errors import running
+from attnviz.models.hugging_face.norm import projection_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+CLOSE = 1e-4
+"""How far, relative to the largest number, what should be equal may be apart."""
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """One kernel call with what led to it."""
+
+    path: str
+    call: Call
+    inputs: dict[str, Any]  # what its module, and the layer around it, were called with
+    linears: list[tuple[Any, Tensor, Tensor]] = field(default_factory=list)
+    projection: Tensor | None = None  # W_O, (heads × value size, size)
+
+
+def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
+    """The numbers of one head, from its layer's input to what it adds to the residual stream."""
+    import torch
+
+    with running(asked.part, asked.what), torch.no_grad(), _watching(asked, which.stream) as calls:
+        asked.part(**asked.inputs, use_cache=False, return_dict=True)
+    names = layer_names([one.path for one in calls], attending_layers(asked.part.config))
+    if which.layer not in names:
+        raise AttentionError(
+            f"architecture '{asked.kind}' calls no attention kernel in layer {which.layer}, so "
+            "that its numbers are not seen"
+        )
+    return _Head(calls[names.index(which.layer)], int(which.head)).worked()
+
+
+@contextmanager
+def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
+    """Record each kernel call of a stream, and the linear maps around it."""
+    from torch import nn
+    from torch.nn.modules.module import (
+        register_module_forward_hook,
+    )
+    from transformers.pytorch_utils import Conv1D
+
+    paths = {id(module): name for name, module in asked.part.named_modules()}
+    given, made, seen = dict[str, Any](), list[tuple[str, Any, Any, Any]](), list[_Seen]()
+
+    def before(module: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if (path := paths.get(id(module))) is not None:
+            given[path] = inputs[0] if inputs else named.get("hidden_states")
+        if seen and seen[-1].projection is None and inputs:
+            seen[-1].projection = projection_of(module, inputs[0], seen[-1].call.output.flatten(2))
+
+    def after(module: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        if isinstance(module, nn.Linear | Conv1D) and inputs:
+            made.append((paths.get(id(module), ""), module, inputs[0], output))
+
+    def look(call: Call) -> None:
+        path = paths.get(id(call.module))
+        if path is not None and match_stream(stream_of(path), asked.encoded.axes) == stream:
+            around = {"attention": given.get(path), "layer": given.get(_layer_of(path))}
+            own = [item[1:] for item in made if item[0].startswith(path)]
+            seen.append(_Seen(path, call.detached(), around, own))
+        made.clear()
+
+    # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
+    handles = [
+        module.register_forward_pre_hook(before, with_kwargs=True)
+        for module in asked.part.modules()
+    ]
+    with suppress(StopForward), register_module_forward_hook(after), watch_kernels(look):
+        try:
+            yield seen
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _layer_of(path: str) -> str:
+    """The module that is the layer around an attention: up to the last number of its path."""
+    parts = path.split(".")
+    places = [place for place, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: places[-1] + 1]) if places else ""
+
+
+class _Head:
+    """The numbers of one head of a call."""
+
+    def __init__(self, seen: _Seen, head: int) -> None:
+        self.seen, self.call, self.head = seen, seen.call, head
+        self.parts: list[Part] = []
+        self.notes: list[str] = []
+
+    def worked(self) -> Worked:
+        """Every part of it in order."""
+        call, head = self.call, self.head
+        layer, attention = self.seen.inputs["layer"], self.seen.inputs["attention"]
+        same = layer is attention or layer is None or attention is None
+        if layer is not None:
+            self._add("layer_input", layer[0], "", "qf")
+        if not same:
+            self._add("attention_input", attention[0], "layer_input as the layer prepares it", "qf")
+        self.source = "layer_input" if same else "attention_input"
+        sides = [self._side(name, getattr(call, name)) for name in ("query", "key", "value")]
+        query, key, value = (to_numpy(side) for side in sides)
+        scale = call.options.get("scaling") or query.shape[-1] ** -0.5
+        scores = query @ key.T
+        self.parts.append(Part("scores", scores, "query @ keyᵀ"))
+        self.parts.append(Part("scaled_scores", scores * scale, f"scores · {scale:.4g}"))
+        weights = self._weights(scores * scale)
+        self.parts.append(Part("head_output", weights @ value, "weights @ value", "qf"))
+        given = {"head_output": to_numpy(call.output[0, :, head])}
+        if self.seen.projection is None:
+            self.notes.append(
+                "no linear map takes what the heads put out: what is added is unknown"
+            )
+        else:
+            size = value.shape[-1]
+            matrix = to_numpy(self.seen.projection[head * size : (head + 1) * size])
+            self._add("w_output", matrix, "", "ff")
+            self._add("added", weights @ value @ matrix, "head_output @ w_output", "qf")
+        return Worked(self.parts, given, tuple(self.notes))
+
+    def _add(self, name: str, value: Any, shown: str, axes: str) -> None:
+        self.parts.append(Part(name, to_numpy(value), shown, axes))
+
+    def _side(self, name: str, given: Tensor) -> Tensor:
+        """A query, key or value, with the linear map that made it where one is found."""
+        group = self.head * given.shape[1] // self.call.query.shape[1]
+        side, axes = given[0, group], "qf" if name == "query" else "kf"
+        for module, inputs, output in self.seen.linears:
+            found = _columns_of(side, output[0] if output.ndim == 3 else output)
+            if found is None:
+                continue
+            columns, turned = found
+            source = self._source(inputs, name, axes)
+            matrix = (
+                module.weight if module.weight.shape[-1] == output.shape[-1] else module.weight.T
+            )
+            self._add(f"w_{name}", matrix.detach()[:, columns], "", "ff")
+            shown = f"{source} @ w_{name}"
+            if module.bias is not None:
+                self._add(f"b_{name}", module.bias.detach()[None, columns], "", "ff")
+                shown += f" + b_{name}"
+            if turned:
+                self._add(f"unturned_{name}", output[0][:, columns], shown, axes)
+                shown = f"unturned_{name}, its features turned by position"
+            self._add(name, side, shown, axes)
+            return side
+        self._add(name, side, "", axes)
+        self.notes.append(
+            f"{name} is as the kernel gets it: what the family makes it of is not seen"
+        )
+        return side
+
+    def _source(self, inputs: Tensor, name: str, axes: str) -> str:
+        """What a linear map was given, a part of its own where it is none yet."""
+        for part in self.parts:
+            if (
+                part.axes in ("qf", "kf")
+                and part.value.shape == tuple(inputs.shape[-2:])
+                and np.array_equal(part.value, to_numpy(inputs[0]))
+            ):
+                return part.name
+        called = "memory" if axes == "kf" else f"{name}_input"
+        self._add(called, inputs[0], "", axes)
+        return called
+
+    def _weights(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """The weights as the kernel applies them, and how they come about."""
+        sides = (each_token(scores.shape[0]), each_token(scores.shape[1]))
+        found = read_call(self.seen.path, self.call, CaptureSpec(PooledGrid(*sides)))
+        weights = found.weights[0, self.head]
+        mask = weights > 0
+        shown = ""
+        if not mask.all():
+            self.parts.append(
+                Part("mask", mask, "1 where the kernel gives weight to scaled_scores")
+            )
+            shown = " where mask"
+        more = " and ".join(besides(self.call))
+        if more:
+            shown += f", with {more}"
+        off = float(np.abs(softmax(scores, mask) - weights).max())
+        if off > CLOSE and not more:
+            self.notes.append(
+                f"the kernel does more than a softmax: its weights lie up to {off:.2g} off"
+            )
+        self.parts.append(Part("weights", weights, f"softmax(scaled_scores{shown})"))
+        return weights
+
+
+def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, bool] | None:
+    """The columns of a linear map's output that became a query; True where they were turned."""
+    size = side.shape[-1]
+    if output.shape[0] != side.shape[0] or output.shape[-1] % size:
+        return None
+    lengths = side.float().norm(dim=-1)
+    turned = None
+    for first in range(0, output.shape[-1], size):
+        part = output[:, first : first + size].float()
+        near = CLOSE * float(part.abs().max())
+        if float((part - side).abs().max()) <= near:
+            return slice(first, first + size), False
+        if turned is None and float((part.norm(dim=-1) - lengths).abs().max()) <= near:
+            turned = slice(first, first + size)
+    return None if turned is None else (turned, True)

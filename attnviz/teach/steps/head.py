@@ -1,0 +1,39 @@
+"""One head of a trained model as steps: its own numbers, from its layer's input to its output."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnviz.core.attention_map import Attention
+from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare, operands_of
+
+
+def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
+    """What a head did with the tokens of a map, every matrix by name.
+
+    What the model's own pass had beside it is compared with what is computed here.
+    """
+    item = next(item for item in attention.maps if item.stream == which.stream)
+    queries, keys = (
+        tuple(token.text for token in side) for side in (item.query_tokens, item.key_tokens)
+    )
+    names = {"q": queries, "k": keys}
+    matrices: list[Matrix] = []
+    for name, values, formula, axes in worked.parts:
+        stage: Stage = "scores" if axes == "qk" else "projected"
+        if not formula:
+            stage = "projections" if axes == "ff" else "inputs"
+        elif name == "added":
+            stage = "output"
+        rows, columns = (names.get(axis, ()) for axis in axes)
+        operands = operands_of(formula, [matrix.name for matrix in matrices])
+        matrices.append(
+            Matrix(name, values, formula, operands, stage, rows, columns, origin="of the model")
+        )
+    computed = {matrix.name: matrix.values for matrix in matrices}
+    seen = {name: np.asarray(values, dtype=np.float64) for name, values in worked.seen.items()}
+    notes, compared = compare(seen, computed)
+    title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
+    notes = (*attention.provenance.notes, *worked.notes, *notes)
+    return Steps(title, tuple(matrices), queries, keys, notes, compared)
