@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from attnviz.analyses.entropy import row_entropy
-from attnviz.core.errors import InputError
 from attnviz.core.query import Query
 from attnviz.core.sinks import SINK_SHARE
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.mechanisms.weighing import online as online_attention
 from attnviz.mechanisms.weighing import sinks as sink_attention
+from attnviz.models import attend_query
 from attnviz.teach.lessons.lesson import (
     SENTENCE,
     Curves,
@@ -271,10 +271,7 @@ def _of_pocket(text: str) -> str:
     """What the heads of a trained model without a sink do about it."""
     from attnviz.models.pocket import load_pocket
 
-    found = next(load_pocket().attend([Query(text)]))
-    if isinstance(found, InputError):
-        raise found
-    item = found.main
+    item = attend_query(load_pocket(), Query(text)).main
     received = item.weights.mean(axis=-2)
     place = int(received.mean(axis=(0, 1)).argmax())
     heads = received[..., place]
