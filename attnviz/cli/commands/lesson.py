@@ -31,6 +31,7 @@ def lesson(
     size: int | None = opt(GIVEN, "--size N", "Features of a position or head.", min=1),
     heads: int | None = opt(GIVEN, "--heads N", "Heads of alibi, default 8.", min=1),
     window: int | None = opt(GIVEN, "--window N", "Positions to either side, default 2.", min=1),
+    steps: int | None = opt(GIVEN, "--steps N", "Steps of training, default 300.", min=1),
     seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
     text: str | None = opt(GIVEN, "--text TEXT", "Sentence that is attended over."),
     model: Path | None = opt(
@@ -45,7 +46,7 @@ def lesson(
     positions, rotary, alibi: how a position is told. scaling, temperature,
     online, sinks: how scores become weights. masking, padding, window: what
     may be seen. linear, delta: attention without a softmax. cache, groups:
-    what is kept of the past.
+    what is kept of the past. training: what is learned.
 
     attnviz lesson scaling
 
@@ -57,7 +58,7 @@ def lesson(
         raise UsageError(f"which lesson? Choose from {_LIST}")
     choose(name, LESSONS, "lesson")
     wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
-    wanted |= {"seed": seed, "text": text, "model": model}
+    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
     given = {option: value for option, value in wanted.items() if value is not None}
     with Report(options, "lesson", pictures={"plot": plot}) as report:
         report.add(_data(_teach(name, given)))

@@ -11,12 +11,10 @@ from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, between
 if TYPE_CHECKING:
     from torch import Tensor
 
-SYMBOLS, HEADS, BATCH, STEPS, SHOWN = 10, 2, 64, 300, 4
-LOOKS = (0, 10, 20, 40, 60, 80, 100, 150, 200, 250, STEPS)
-"""Steps after which the heads are looked at."""
+SYMBOLS, HEADS, BATCH, MOST_STEPS, LOOKS = 10, 2, 64, 5000, 10
 
 
-def training(length: int = 10, seed: int = 0) -> Lesson:
+def training(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson:
     """A small model learns to reverse a sequence: its heads, step by step.
 
     One layer of `attnviz.layers` with two heads sees random digits and is to say them backwards:
@@ -28,24 +26,26 @@ def training(length: int = 10, seed: int = 0) -> Lesson:
         how much of each head's attention lies on the position that is needed.
     """
     between("length", length, 2, 24)
+    between("steps", steps, 1, MOST_STEPS)
     import torch
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        looks = _train(length)
+        looks = _train(length, steps)
     rows = tuple((step, *numbers) for step, numbers, _ in looks)
-    steps = [step for step, *_ in looks]
+    at = [step for step, *_ in looks]
     places = list(map(str, range(length)))
     last = looks[-1][1]
     better = int(np.argmax(last[2:]))
     learned = next((row[0] for row in rows if row[2] > 0.99), None)
     told = f"more than 99% of the digits are right after {learned} steps"
     if learned is None:
-        told = f"no more than {last[1]:.0%} of the digits are right after {STEPS} steps"
-    chosen = [look for look in looks if look[0] in (0, 40, 80, STEPS)]
+        told = f"no more than {last[1]:.0%} of the digits are right after {steps} steps"
+    chosen = [
+        look for look in looks if look[0] in {at[0], at[len(at) * 2 // 5], at[len(at) // 2], at[-1]}
+    ]
     gap = np.full((length, 1), np.nan)
     maps = [part for _, _, weights in chosen for part in (weights[better], gap)][:-1]
-    columns = [name for _ in chosen for name in (*places, "")][:-1]
     return Lesson(
         f"training · one layer learns to reverse {length} digits, {HEADS} heads, seed {seed}",
         ("step", "loss", "right", *(f"head_{head}_on_needed" for head in range(HEADS))),
@@ -65,21 +65,21 @@ def training(length: int = 10, seed: int = 0) -> Lesson:
                 f"head {better} after {', '.join(str(look[0]) for look in chosen)} steps",
                 np.hstack(maps),
                 places,
-                columns,
+                [""] * (len(chosen) * (length + 1) - 1),
             ),
-            Curves("loss", "step", "nats a digit", {"_loss": (steps, [row[1] for row in rows])}),
+            Curves("loss", "step", "nats a digit", {"_loss": (at, [row[1] for row in rows])}),
             Curves(
                 "attention on the position that is needed",
                 "step",
                 "share of a row's attention",
-                {f"head {h}": (steps, [row[3 + h] for row in rows]) for h in range(HEADS)},
+                {f"head {h}": (at, [row[3 + h] for row in rows]) for h in range(HEADS)},
                 top=1.05,
             ),
         ),
     )
 
 
-def _train(length: int) -> list[tuple[int, list[float], Any]]:
+def _train(length: int, steps: int) -> list[tuple[int, list[float], Any]]:
     """What a fresh model has learned at each look: the step, its numbers and its heads."""
     import torch
     from torch.nn.functional import cross_entropy
@@ -93,8 +93,9 @@ def _train(length: int) -> list[tuple[int, list[float], Any]]:
         return torch.randint(1, SYMBOLS + 1, (count, length))  # 0 is padding
 
     unseen, looks = batch(256), []
-    for step in range(STEPS + 1):
-        if step in LOOKS:
+    wanted_at = {round(steps * (look / LOOKS) ** 2) for look in range(LOOKS + 1)}
+    for step in range(steps + 1):
+        if step in wanted_at:
             with torch.inference_mode():
                 logits, weights = model(unseen, need_weights=True)
             wanted, heads = unseen.flip(-1) - 1, weights[0].mean(0)
