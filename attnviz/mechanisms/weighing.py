@@ -253,7 +253,7 @@ def online(
     yield Part("running_maximum", xp.concat(maxima, axis=-1), shown, "qt")
     shown = "what it was · exp(−rise of running_maximum) + Σ exp(scaled_scores − running_maximum)"
     yield Part("running_sum", xp.concat(totals, axis=-1), shown, "qt")
-    shown = "as running_sum, each exp(…) times its row of value"
+    shown = "as running_sum, with each exp(…) times value's row"
     yield Part("running_output", xp.stack(outputs, axis=-3), shown, "tqf")
     total = xp.where(total > 0, total, xp.ones_like(total))
     shown = "exp(scaled_scores − the last running_maximum) / the last running_sum"

@@ -152,6 +152,7 @@ def read_examples(path: Path, data: bytes | None = None) -> dict[str, tuple[str,
         document = orjson.loads(data or b"")
     except orjson.JSONDecodeError:
         return {}  # whoever reads its matrices says so
+    document = document.get("examples", document) if isinstance(document, dict) else {}
     parts = document.items() if isinstance(document, dict) else ()
     return {
         name: (str(part.get("about", "")), Matrices(_texts_left_out(part), path))

@@ -107,7 +107,7 @@ def test_a_pass_leaves_the_model_as_it_was(loaded):
 def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkeypatch):
     from attnviz.models.hugging_face import norm
 
-    monkeypatch.setattr(norm, "_projection_of", lambda *_: None)
+    monkeypatch.setattr(norm, "projection_of", lambda *_: None)
     transformed = values(loaded("llama"), TEXT)
     assert not transformed.projected
     heads = transformed.attention.weights.shape[1]

@@ -170,9 +170,7 @@ class _Head:
                 continue
             columns, turned = found
             source = self._source(inputs, name, axes)
-            matrix = (
-                module.weight if module.weight.shape[-1] == output.shape[-1] else module.weight.T
-            )
+            matrix = module.weight if hasattr(module, "nf") else module.weight.T  # Conv1D has nf
             self._add(f"w_{name}", matrix.detach()[:, columns], "", "ff")
             shown = f"{source} @ w_{name}"
             if module.bias is not None:

@@ -54,15 +54,17 @@ SCRIPTS = (
     *("lines_painting", "lines", "text", "query_key", "image", "table", "controls", "save"),
     *("keyboard", "caption", "main"),
 )
+KINDS = {"page": (STYLES, SCRIPTS), "steps": (("layout", "steps"), ("surface", "steps"))}
+"""The kinds of pages: each has a template, styles and scripts."""
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 # "</script" would end the data early and "<!--" begin something worse; JSON can spell both.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def assemble(document: Mapping[str, Any], blobs: Mapping[str, str]) -> str:
-    """The page as one HTML file."""
-    template, style, script, policy = _code()
+def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = "page") -> str:
+    """The page as one HTML file; of a kind in `KINDS`."""
+    template, style, script, policy = _code(kind)
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
     )
@@ -107,14 +109,15 @@ def joined(modules: Mapping[str, str]) -> str:
 
 
 @cache
-def _code() -> tuple[Template, str, str, str]:
-    style = "\n".join(_read(f"styles/{name}.css") for name in STYLES)
-    script = joined({name: _read(f"scripts/{name}.js") for name in SCRIPTS})
+def _code(kind: str) -> tuple[Template, str, str, str]:
+    styles, scripts = KINDS[kind]
+    style = "\n".join(_read(f"styles/{name}.css") for name in styles)
+    script = joined({name: _read(f"scripts/{name}.js") for name in scripts})
     policy = (
         f"default-src 'none'; script-src '{hashed(script)}'; style-src '{hashed(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    return Template(_read("page.html")), style, script, policy
+    return Template(_read(f"{kind}.html")), style, script, policy
 
 
 def _read(name: str) -> str:

@@ -31,6 +31,7 @@ class Matrix:
         formula: how it comes about ("query @ keyᵀ"); empty where it was given.
         rows: a name for each row, or nothing where rows are features.
         stack: what the matrices of three axes are of: "head 0", …
+        axes: its last axes as a part has them, see `attnviz.mechanisms.working.Part`.
         origin: where it is from, if no formula made it.
     """
 
@@ -43,6 +44,7 @@ class Matrix:
     columns: tuple[str, ...] = ()
     stack: tuple[str, ...] = ()
     origin: str = "given"
+    axes: str = "ff"
 
     def slices(self) -> Iterator[Matrix]:
         """Each matrix of two axes by itself: "scores · head 0"."""
@@ -59,6 +61,7 @@ class Steps:
 
     Attributes:
         compared: the largest difference of each result that came along from the computed one.
+        against: what it was compared with.
     """
 
     title: str
@@ -68,6 +71,7 @@ class Steps:
     notes: tuple[str, ...] = ()
     compared: Mapping[str, float] = field(default_factory=dict)
     about: str = ""
+    against: str = "what was given"
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.matrix(name).values
@@ -89,12 +93,12 @@ class Steps:
         """As a JSON object has it: schema, title, formulas, notes, tokens, every matrix as rows."""
         formulas = [f"{matrix.name} = {matrix.formula}" for matrix in self if matrix.formula]
         texts = {"schema": 1, "title": self.title, "formulas": "\n".join(formulas)}
-        notes = {"about": self.about, "notes": "\n".join(self.notes)}
+        compared = "\n".join(f"{name}: {value:.3g}" for name, value in self.compared.items())
+        notes = {"about": self.about, "notes": "\n".join(self.notes), "compared": compared}
         texts |= {name: text for name, text in notes.items() if text}
         tokens = {"query_tokens": self.query_tokens, "key_tokens": self.key_tokens}
         matrices = {matrix.name: np.ascontiguousarray(matrix.values) for matrix in self}
-        compared = {"compared": dict(self.compared)} if self.compared else {}
-        return {**texts, **tokens, **matrices, **compared}
+        return {**texts, **tokens, **matrices}
 
 
 def arithmetic(
@@ -161,7 +165,7 @@ class _Working:
         stage: Stage = "scores" if axes in ("qk", "qt", "kk", "tqf") else "projected"
         if not formula:
             stage = "inputs" if axes != "ff" else "projections"
-        elif name == "output":
+        elif name == "output" or ("weights" in self.found and axes.endswith("f")):
             stage = "output"
         names, stack = self._names(axes, values)
         values = (
@@ -170,7 +174,7 @@ class _Working:
         origin = DRAWN if name in self.drawn else self.given.origin
         self.found.pop(name, None)  # a mask that was widened comes when it is made
         self.found[name] = Matrix(
-            name, values, formula, operands, stage, *names, stack=stack, origin=origin
+            name, values, formula, operands, stage, *names, stack=stack, origin=origin, axes=axes
         )
         return name
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 
 from attnviz.core.attention_map import Attention
@@ -24,16 +26,29 @@ def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
         stage: Stage = "scores" if axes == "qk" else "projected"
         if not formula:
             stage = "projections" if axes == "ff" else "inputs"
-        elif name == "added":
+        elif name in ("head_output", "added"):
             stage = "output"
         rows, columns = (names.get(axis, ()) for axis in axes)
         operands = operands_of(formula, [matrix.name for matrix in matrices])
         matrices.append(
-            Matrix(name, values, formula, operands, stage, rows, columns, origin="of the model")
+            Matrix(
+                name,
+                values,
+                formula,
+                operands,
+                stage,
+                rows,
+                columns,
+                origin="of the model",
+                axes=axes,
+            )
         )
+    order = get_args(Stage)
+    matrices.sort(key=lambda matrix: order.index(matrix.stage))
     computed = {matrix.name: matrix.values for matrix in matrices}
     seen = {name: np.asarray(values, dtype=np.float64) for name, values in worked.seen.items()}
     notes, compared = compare(seen, computed)
     title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
     notes = (*attention.provenance.notes, *worked.notes, *notes)
-    return Steps(title, tuple(matrices), queries, keys, notes, compared)
+    against = "the model's own pass"
+    return Steps(title, tuple(matrices), queries, keys, notes, compared, against=against)

@@ -50,7 +50,7 @@ def agreement(steps: Steps) -> list[str]:
     if not steps.compared:
         return []
     apart = ", ".join(f"{name} {value:.1g}" for name, value in steps.compared.items())
-    return [f"largest difference from what was given: {apart}"]
+    return [f"largest difference from {steps.against}: {apart}"]
 
 
 def listing(examples: Mapping[str, Steps], display: Display) -> str:
@@ -101,8 +101,8 @@ def _block(matrix: Matrix, display: Display) -> _Block:
     room = display.width - label_width
     cells, gutter = _numerals_that_fit(matrix.values, room)
     cell_width = _cell_width(cells, matrix.columns, gutter, room)
-    rows = _edges(len(cells), MOST_ROWS)
-    columns = _edges(len(cells[0]), _how_many(len(cells[0]), cell_width, gutter, room))
+    rows = edges(len(cells), MOST_ROWS)
+    columns = edges(len(cells[0]), _how_many(len(cells[0]), cell_width, gutter, room))
     lines = [*_heading(matrix, rows, columns, display.width)]
     if matrix.columns and cell_width > 1:
         heads = [_head(matrix, column, cell_width) for column in columns]
@@ -185,7 +185,7 @@ def _how_many(columns: int, cell_width: int, gutter: int, room: int) -> int:
     return max(min((room - 1) // (cell_width + gutter), columns - 2), 1) + 1
 
 
-def _edges(count: int, most: int) -> list[int]:
+def edges(count: int, most: int) -> list[int]:
     """Indices of at most that many places, −1 standing for what is left out in the middle."""
     if count <= most:
         return list(range(count))

@@ -1,0 +1,120 @@
+"""One head in its own numbers, against what the model's modules themselves put out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attnviz.core.query import Query
+from attnviz.mechanisms.working import HeadPlace
+from attnviz.models import attend_query
+from attnviz.models.hugging_face.inputs.encoding import encode
+from attnviz.teach.steps.head import head_steps
+from tests.hugging_face.tiny_models import but_slow
+
+TEXT = "The professor published the red paper"
+PAIR = "The red car is fast", "La voiture rouge"
+OUTPUTS = {
+    "bert": "attention.output.dense",
+    "roberta": "attention.output.dense",
+    "gpt2": "attn.c_proj",
+    "llama": "self_attn.o_proj",
+    "gemma2": "self_attn.o_proj",
+    "t5": "EncDecAttention.o",
+    "bart": "encoder_attn.out_proj",
+    "marian": "encoder_attn.out_proj",
+}
+
+
+def query_of(kind: str) -> Query:
+    return Query(*PAIR, "cross") if kind in ("t5", "bart", "marian") else Query(TEXT)
+
+
+def worked(model, kind, layer, head):
+    query = query_of(kind)
+    attention = attend_query(model, query)
+    which = HeadPlace(attention.main.stream, layer, head)
+    return attention, head_steps(attention, which, model.worked(query, which))
+
+
+@pytest.mark.parametrize("kind", but_slow(OUTPUTS))
+def test_what_all_heads_add_is_what_the_output_projection_puts_out(kind, loaded):
+    model = loaded(kind)
+    encoded = encode(model, query_of(kind))
+    modules = encoded.part.named_modules()
+    module = [found for path, found in modules if path.endswith(OUTPUTS[kind])][1]
+    found = []
+    handle = module.register_forward_hook(lambda _m, _i, output: found.append(output))
+    with torch.no_grad():
+        encoded.part(**model.tensors(encoded.inputs, encoded.part))
+    handle.remove()
+    (output,) = found
+    expected = output[0] - module.bias if module.bias is not None else output[0]
+    attention = attend_query(model, query_of(kind))
+    heads = [worked(model, kind, "1", head)[1] for head in attention.main.heads]
+    added = sum(steps["added"] for steps in heads)
+    np.testing.assert_allclose(added, expected.detach().numpy(), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", but_slow(OUTPUTS))
+def test_each_number_is_made_as_its_formula_says(kind, loaded):
+    attention, steps = worked(loaded(kind), kind, "1", "1")
+    np.testing.assert_allclose(steps["weights"], attention.main.weights[1, 1], atol=1e-5)
+    for side in ("query", "key", "value"):
+        matrix = steps.matrix(side)
+        if matrix.formula.startswith("unturned"):
+            matrix = steps.matrix(f"unturned_{side}")
+            turned = np.linalg.norm(steps[side], axis=1)
+            np.testing.assert_allclose(np.linalg.norm(matrix.values, axis=1), turned, rtol=1e-4)
+        source, weight, *bias = (steps[name] for name in _in_order(matrix))
+        made = source @ weight + (bias[0] if bias else 0)
+        np.testing.assert_allclose(made, matrix.values, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        steps["weights"] @ steps["value"], steps["head_output"], rtol=0, atol=1e-5
+    )
+    assert steps.compared["head_output"] < 1e-5
+    assert "layer_input" in [matrix.name for matrix in steps]
+
+
+def _in_order(matrix):
+    """The operands of "source @ weight + bias" in that order."""
+    words = matrix.formula.replace("@", " ").replace("+", " ").split()
+    return [word for word in words if word in matrix.operands]
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "llama"])
+def test_plain_weights_are_the_softmax_of_the_scaled_scores(kind, loaded):
+    _, steps = worked(loaded(kind), kind, "0", "1")
+    names = [matrix.name for matrix in steps]
+    mask = steps["mask"] if "mask" in names else np.ones_like(steps["weights"], dtype=bool)
+    powers = np.exp(steps["scaled_scores"]) * mask
+    expected = powers / powers.sum(-1, keepdims=True)
+    np.testing.assert_allclose(steps["weights"], expected, rtol=0, atol=1e-5)
+    assert ("mask" in names) == (kind != "bert")
+
+
+def test_what_a_family_adds_to_the_scores_is_said(loaded):
+    assert (
+        "a position bias"
+        not in worked(loaded("bert"), "bert", "0", "0")[1].matrix("weights").formula
+    )
+    assert (
+        "a soft cap of" in worked(loaded("gemma2"), "gemma2", "0", "0")[1].matrix("weights").formula
+    )
+
+
+def test_llamas_queries_are_turned_by_position(loaded):
+    _, steps = worked(loaded("llama"), "llama", "0", "0")
+    assert steps.matrix("query").formula == "unturned_query, its features turned by position"
+    np.testing.assert_allclose(steps["query"][0], steps["unturned_query"][0], atol=1e-6)
+    assert abs(steps["query"][2] - steps["unturned_query"][2]).max() > 1e-3
+
+
+def test_a_pass_leaves_the_model_as_it_was(loaded):
+    model = loaded("bert")
+    before = attend_query(model, Query(TEXT)).main.weights
+    hooks = [len(module._forward_pre_hooks) for module in model.model.modules()]
+    worked(model, "bert", "0", "0")
+    assert [len(module._forward_pre_hooks) for module in model.model.modules()] == hooks
+    np.testing.assert_array_equal(attend_query(model, Query(TEXT)).main.weights, before)
