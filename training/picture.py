@@ -1,0 +1,164 @@
+"""The picture model's recipe: drawings in which the shape of a colour of its own is to be named.
+
+To find it a model has to compare colours all over the picture, then to look at one place. One head
+of the last layer is led there: the class token's, to the patches of the odd shape.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from attnviz.models.pocket.network import linear
+from attnviz.models.pocket_vit.network import Sizes, embed, encode
+from training.drawings import SHAPES, Scene, draw, of_patches
+from training.finish import origin_of
+from training.loop import Reporter, Run
+from training.stages import follow, settings_of, start
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+LED = (3, 0)
+"""The layer and head whose class token is led to the odd shape."""
+LED_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How pictures are made.
+
+    Attributes:
+        scene: what is drawn.
+        drawings: how many, each shown turned and mirrored at random.
+    """
+
+    scene: Scene = field(default_factory=Scene)
+    drawings: int = 16_000
+
+
+class Pictures(NamedTuple):
+    """A batch.
+
+    Attributes:
+        pixels: bytes of shape (pictures, side, side, 3).
+        shapes: what is asked for, shape (pictures,).
+        owners: what each patch belongs to, shape (pictures, rows, columns).
+    """
+
+    pixels: NDArray[np.uint8]
+    shapes: NDArray[np.int64]
+    owners: NDArray[np.uint8]
+
+
+class PictureLosses(NamedTuple):
+    """In nats: what training follows, then the means of its parts."""
+
+    total: Tensor
+    shape: Tensor
+    led: Tensor
+
+
+def drawn(seed: int, count: int, sizes: Sizes, scene: Scene) -> Pictures:
+    """So many drawings, the same for the same seed."""
+    random = np.random.default_rng(seed)
+    found = [draw(random, sizes.side, scene) for _ in range(count)]
+    return Pictures(
+        np.stack([one.pixels for one in found]),
+        np.array([one.shape for one in found]),
+        np.stack([of_patches(one.owner, sizes.patch) for one in found]),
+    )
+
+
+def batches(pictures: Pictures, seed: int, first: int, count: int) -> Iterator[Pictures]:
+    """Batches without end, turned and mirrored, the same for a seed wherever one starts."""
+    while True:
+        random = np.random.default_rng([seed, first])
+        some = random.integers(len(pictures.shapes), size=count)
+        turns, mirrored = int(random.integers(4)), random.random() < 0.5
+
+        pixels, owners = (
+            np.rot90(part[some], turns, axes=(1, 2))[:, :, :: 1 - 2 * mirrored].copy()
+            for part in (pictures.pixels, pictures.owners)
+        )
+        yield Pictures(pixels, pictures.shapes[some], owners)
+        first += 1
+
+
+def losses(weights: dict[str, Tensor], sizes: Sizes, batch: Pictures) -> PictureLosses:
+    """Every loss of one batch, by the same forward pass that answers the command line."""
+    device = weights["classifier.weight"].device
+    pixels, expected, owners = (torch.from_numpy(part).to(device) for part in batch)
+    states, shares = encode(weights, sizes, embed(weights, sizes, pixels / 127.5 - 1))
+    shape = cross_entropy(linear(weights, "classifier", states[:, 0]).float(), expected)
+    layer, head = LED
+    look = shares[layer][:, head, 0, 1:].float()
+    led = -torch.log((look * (owners.flatten(1) == 1)).sum(-1) + 1e-6).mean()
+    return PictureLosses(shape + LED_SHARE * led, shape, led)
+
+
+def train(asked: Namespace, sizes: Sizes = Sizes()) -> None:  # noqa: B008
+    """Train as the command line asks."""
+    asked.output.mkdir(parents=True, exist_ok=True)
+    recipe, settings = Recipe(), settings_of(asked)
+    run = Run(
+        settings,
+        start(asked.start_from, sizes, settings, first_weights),
+        lambda weights, batch: losses(weights, sizes, batch),
+    )
+    if asked.resume:
+        run.resume(asked.output)
+    with Reporter(settings, run.step) as reporter:
+        reporter.note(f"drawing {recipe.drawings} pictures")
+        pictures = drawn(settings.seed, recipe.drawings, sizes, recipe.scene)
+        source = batches(pictures, settings.seed, run.step, settings.pieces)
+        if not follow(run, source, reporter, asked):
+            return
+    from training.picture_figures import finish
+
+    finish(asked, origin_of(asked, settings, recipe), run.weights, sizes)
+
+
+def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """The shape of every learned array by name."""
+    size, inner, patch = sizes.size, sizes.feed_forward, sizes.patch
+    found: dict[str, tuple[int, ...]] = {
+        "vit.embeddings.cls_token": (1, 1, size),
+        "vit.embeddings.position_embeddings": (1, 1 + sizes.patches**2, size),
+        "vit.embeddings.patch_embeddings.projection.weight": (size, 3, patch, patch),
+        "vit.embeddings.patch_embeddings.projection.bias": (size,),
+    }
+
+    def maps(name: str, outputs: int, inputs: int) -> None:
+        found[f"{name}.weight"], found[f"{name}.bias"] = (outputs, inputs), (outputs,)
+
+    for layer in (f"vit.encoder.layer.{number}" for number in range(sizes.layers)):
+        for part in ("attention.query", "attention.key", "attention.value", "output.dense"):
+            maps(f"{layer}.attention.{part}", size, size)
+        maps(f"{layer}.intermediate.dense", inner, size)
+        maps(f"{layer}.output.dense", size, inner)
+        for norm in ("layernorm_before", "layernorm_after"):
+            found |= dict.fromkeys((f"{layer}.{norm}.weight", f"{layer}.{norm}.bias"), (size,))
+    found |= dict.fromkeys(("vit.layernorm.weight", "vit.layernorm.bias"), (size,))
+    maps("classifier", len(SHAPES), size)
+    return found
+
+
+def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
+    """Weights before any training: small normal ones, zero biases, norms that change nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, shape in shapes(sizes).items():
+        if len(shape) > 1:
+            inputs = int(np.prod(shape[1:])) if len(shape) != 3 else 2500
+            weights[name] = torch.randn(shape, generator=generator) * inputs**-0.5
+        else:
+            weights[name] = torch.full(shape, float("norm" in name and name.endswith("weight")))
+    return weights
