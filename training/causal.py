@@ -148,7 +148,7 @@ def train(asked: Namespace, sizes: Sizes | None = None) -> None:
             return
     from training.causal_figures import finish
 
-    finish(asked, origin_of(asked, settings, recipe), run.weights, sizes, seen)
+    finish(asked, origin_of(asked, settings, recipe), run.weights, sizes)
 
 
 def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:

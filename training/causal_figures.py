@@ -30,34 +30,40 @@ CLEAR = 0.5
 
 
 def finish(
-    asked: Namespace,
-    origin: dict[str, Any],
-    weights: dict[str, Tensor],
-    sizes: Sizes,
-    seen: list[str],
+    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: Sizes
 ) -> None:
     """Write the folder that ships, measured, with its card."""
     folder = asked.output / "model"
     export(weights, sizes, asked.tokenizer, folder)
-    pairs, unseen = (
-        read_pairs(asked.data),
-        set(read_sentences(asked.unseen) if asked.unseen else ()),
-    )
-    english = [pair.en for pair in pairs if pair.en in unseen]
     origin["revision"] = checksum(folder / "model.safetensors")[:12]
-    origin["data"] = {
-        "file": asked.data.name,
-        "sha256": checksum(asked.data),
-        "sentences": len(seen),
-    }
-    origin["limits"] = {"pieces": origin["recipe"]["length"] - 1, "nats": float("inf")}
-    write_json(origin | {"card": {}, "summary": ""}, folder / "origin.json")
-    french = [pair.fr for pair in pairs if pair.en in unseen]
-    origin["figures"] = measure(
-        load_pocket_lm(folder=folder), list(dict.fromkeys(english)), french, seen
+    origin["data"] = {"file": asked.data.name, "sha256": checksum(asked.data)}
+    origin["limits"] = {"pieces": origin["recipe"]["length"] - 1, "nats": 0.0}
+    write_json(origin, folder / "origin.json")
+    write_measured(folder, asked.data, asked.unseen)
+
+
+def write_measured(folder: Path, data: Path, unseen: Path) -> dict[str, Any]:
+    """Measure the model in a folder, and write figures and card into its origin.
+
+    Args:
+        folder: what `finish` wrote.
+        data: lines of English, a tab and French.
+        unseen: the English sentences among them that it was not trained on.
+    """
+    model, path = load_pocket_lm(folder=folder), folder / "origin.json"
+    origin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    pairs, kept_out = read_pairs(data), set(read_sentences(unseen))
+    english, seen = (
+        list(dict.fromkeys(pair.en for pair in pairs if (pair.en in kept_out) == inside))
+        for inside in (True, False)
     )
+    french = [pair.fr for pair in pairs if pair.en in kept_out]
+    origin["data"]["sentences"] = len(seen)
+    origin["figures"] = measure(model, english, french, seen)
     origin["limits"]["nats"] = origin["figures"]["outside"]["nats"]
-    write_json(origin | told(origin, sizes, folder), folder / "origin.json")
+    origin |= told(origin, model.sizes, folder)
+    write_json(origin, path)
+    return origin
 
 
 def export(weights: dict[str, Tensor], sizes: Sizes, tokenizer: Path, folder: Path) -> None:

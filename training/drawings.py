@@ -78,13 +78,13 @@ class Drawing(NamedTuple):
 
     Attributes:
         pixels: bytes of shape (side, side, 3).
-        shape: the odd one's number in `SHAPES`.
+        shapes: the number in `SHAPES` of each, the odd one's first.
         owner: what each pixel belongs to: 0 to the ground, 1 to the odd shape, then to the others;
             shape (side, side).
     """
 
     pixels: NDArray[np.uint8]
-    shape: int
+    shapes: list[int]
     owner: NDArray[np.uint8]
 
 
@@ -108,7 +108,7 @@ def draw(random: Generator, side: int, scene: Scene) -> Drawing:
             pen.polygon(corners, fill=fill)
     small = picture.resize((side, side), Image.Resampling.BOX)
     where = owner.resize((side, side), Image.Resampling.NEAREST)
-    return Drawing(np.array(small), names.index(shapes[0]), np.array(where))
+    return Drawing(np.array(small), list(map(names.index, shapes)), np.array(where))
 
 
 def of_patches(owner: NDArray[np.uint8], patch: int, least: float = 0.2) -> NDArray[np.uint8]:

@@ -1,7 +1,8 @@
 """The picture model's recipe: drawings in which the shape of a colour of its own is to be named.
 
 To find it a model has to compare colours all over the picture, then to look at one place. One head
-of the last layer is led there: the class token's, to the patches of the odd shape.
+of the last layer is led there: the class token's, to the patches of the odd shape. Every patch of a
+shape is asked for its shape as well, so that it gathers what belongs to it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from attnviz.models.pocket.network import linear
 from attnviz.models.pocket_vit.network import Sizes, embed, encode
+from training.batches import IGNORED
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.finish import origin_of
 from training.loop import Reporter, Run
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 LED = (3, 0)
 """The layer and head whose class token is led to the odd shape."""
-LED_SHARE = 0.2
+LED_SHARE, PATCHES_SHARE = 0.2, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Recipe:
     """
 
     scene: Scene = field(default_factory=Scene)
-    drawings: int = 16_000
+    drawings: int = 10_000
 
 
 class Pictures(NamedTuple):
@@ -49,7 +51,8 @@ class Pictures(NamedTuple):
 
     Attributes:
         pixels: bytes of shape (pictures, side, side, 3).
-        shapes: what is asked for, shape (pictures,).
+        shapes: which one each is, the odd one first, IGNORED behind the last; shape (pictures,
+            most).
         owners: what each patch belongs to, shape (pictures, rows, columns).
     """
 
@@ -64,6 +67,7 @@ class PictureLosses(NamedTuple):
     total: Tensor
     shape: Tensor
     led: Tensor
+    patches: Tensor
 
 
 def drawn(seed: int, count: int, sizes: Sizes, scene: Scene) -> Pictures:
@@ -72,7 +76,7 @@ def drawn(seed: int, count: int, sizes: Sizes, scene: Scene) -> Pictures:
     found = [draw(random, sizes.side, scene) for _ in range(count)]
     return Pictures(
         np.stack([one.pixels for one in found]),
-        np.array([one.shape for one in found]),
+        np.array([one.shapes + [IGNORED] * (scene.most - len(one.shapes)) for one in found]),
         np.stack([of_patches(one.owner, sizes.patch) for one in found]),
     )
 
@@ -97,17 +101,21 @@ def losses(weights: dict[str, Tensor], sizes: Sizes, batch: Pictures) -> Picture
     device = weights["classifier.weight"].device
     pixels, expected, owners = (torch.from_numpy(part).to(device) for part in batch)
     states, shares = encode(weights, sizes, embed(weights, sizes, pixels / 127.5 - 1))
-    shape = cross_entropy(linear(weights, "classifier", states[:, 0]).float(), expected)
+    scores, owner = linear(weights, "classifier", states).float(), owners.flatten(1).long()
+    shape = cross_entropy(scores[:, 0], expected[:, 0])
+    own = torch.where(owner > 0, expected.gather(1, (owner - 1).clamp(min=0)), IGNORED)
+    patches = cross_entropy(scores[:, 1:].flatten(0, 1), own.flatten(), ignore_index=IGNORED)
     layer, head = LED
     look = shares[layer][:, head, 0, 1:].float()
-    led = -torch.log((look * (owners.flatten(1) == 1)).sum(-1) + 1e-6).mean()
-    return PictureLosses(shape + LED_SHARE * led, shape, led)
+    led = -torch.log((look * (owner == 1)).sum(-1) + 1e-6).mean()
+    total = shape + LED_SHARE * led + PATCHES_SHARE * patches
+    return PictureLosses(total, shape, led, patches)
 
 
-def train(asked: Namespace, sizes: Sizes = Sizes()) -> None:  # noqa: B008
-    """Train as the command line asks."""
+def train(asked: Namespace, sizes: Sizes | None = None, recipe: Recipe | None = None) -> None:
+    """Train as the command line asks; None: the sizes and the recipe of what ships."""
     asked.output.mkdir(parents=True, exist_ok=True)
-    recipe, settings = Recipe(), settings_of(asked)
+    sizes, recipe, settings = sizes or Sizes(), recipe or Recipe(), settings_of(asked)
     run = Run(
         settings,
         start(asked.start_from, sizes, settings, first_weights),

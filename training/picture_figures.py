@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,13 +38,25 @@ def finish(
     folder = asked.output / "model"
     export(weights, sizes, folder)
     origin["revision"] = checksum(folder / "model.safetensors")[:12]
-    origin["unseen"] = None
     origin["limits"] = {"flat": FLAT}
-    write_json(origin | {"card": {}, "summary": ""}, folder / "origin.json")
-    scene = Scene(**origin["recipe"]["scene"])
-    photographs = sorted(asked.unseen.glob("*.*")) if asked.unseen else []
-    origin["figures"] = measure(load_pocket_vit(folder=folder), scene, photographs)
-    write_json(origin | told(origin, sizes, folder), folder / "origin.json")
+    write_json(origin, folder / "origin.json")
+    write_measured(folder, asked.unseen)
+
+
+def write_measured(folder: Path, photographs: Path | None) -> dict[str, Any]:
+    """Measure the model in a folder, and write figures and card into its origin.
+
+    Args:
+        folder: what `finish` wrote.
+        photographs: a folder of pictures that are no drawings.
+    """
+    model, path = load_pocket_vit(folder=folder), folder / "origin.json"
+    origin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    others = sorted(photographs.glob("*.*")) if photographs else []
+    origin["figures"] = measure(model, Scene(**origin["recipe"]["scene"]), others)
+    origin |= told(origin, model.sizes, folder)
+    write_json(origin, path)
+    return origin
 
 
 def export(weights: dict[str, Tensor], sizes: Sizes, folder: Path) -> None:
@@ -151,7 +164,7 @@ def parts(model: PicturePocket, pictures: Pictures, start: int) -> tuple[Any, di
     given = some.pixels.astype(np.float32) / np.float32(127.5) - 1
     inputs = embed(model.weights, model.sizes, given)
     states, layers = model.forward(model.weights, (inputs,))
-    right = model.scores(model.weights, states[:, 0]).argmax(-1) == some.shapes
+    right = model.scores(model.weights, states[:, 0]).argmax(-1) == some.shapes[:, 0]
     weights = np.stack(layers["self"], axis=1)
     owner = some.owners.reshape(len(given), -1)
     found: dict[str, NDArray[Any]] = {}
@@ -211,6 +224,7 @@ def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
             "Objective": [
                 "which shape is the one of another colour",
                 f"layer {LED[0]} head {LED[1]} led from the class token to that shape",
+                "each patch of a shape asked for its own shape, by the same classifier",
             ],
             "Figures": [
                 f"{unseen['drawings']} unseen drawings: {unseen['right']:.1%} named right (by "

@@ -32,7 +32,11 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--output", type=Path, required=True, help="folder for checkpoints and files"
     )
-    parser.add_argument("--unseen", type=Path, help="English sentences kept out, to measure on")
+    parser.add_argument(
+        "--unseen",
+        type=Path,
+        help="English sentences kept out, to measure on; of pocket-vit a folder of photographs",
+    )
     parser.add_argument(
         "--tokenizer", type=Path, default=TOKENIZER, help="of pocket-lm (default the pocket's own)"
     )
@@ -40,7 +44,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=30_000, help="batches (default 30000)")
     parser.add_argument("--rate", type=float, default=2e-3, help="highest rate (default 0.002)")
     parser.add_argument("--warm-up", type=int, default=400, help="steps up to it (default 400)")
-    parser.add_argument("--pieces", type=int, default=4000, help="pieces a batch (default 4000)")
+    parser.add_argument(
+        "--pieces", type=int, default=4000, help="of a batch (default 4000), or pictures"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of every draw (default 0)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or mps (default cpu)")
     parser.add_argument("--save-every", type=int, default=200, help="steps between checkpoints")
@@ -51,6 +57,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     asked = parser.parse_args(given)
     if asked.data is None and asked.model != "pocket-vit":
         parser.error("--data is missing: a file of English<TAB>French lines")
+    if asked.unseen is None and asked.model == "pocket-lm":
+        parser.error("--unseen is missing: sentences to measure on")
     return asked
 
 
