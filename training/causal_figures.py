@@ -275,7 +275,7 @@ def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
             if one[name] >= CLEAR
         ]
         what = ", else ".join(clear) or "no clear role"
-        heads.append(f"layer {place[0]} head {place[1]}  {what}; off: {one['cost']:+.2f}")
+        heads.append(f"layer {place[0]} head {place[1]}  {what}; off: {one['cost'] + 0.0:+.2f}")
     again = [
         f"random pieces, {name}, {PIECES} and again: {one['first']:.2f} nats a piece the first "
         f"time, {one['again']:.2f} the second; {one['copied']:.0%} copied right"

@@ -64,10 +64,10 @@ class Scene:
         similar: by how much the hue of the others differs among them, at most.
     """
 
-    fewest: int = 4
-    most: int = 8
-    smallest: float = 0.085
-    largest: float = 0.15
+    fewest: int = 3
+    most: int = 6
+    smallest: float = 0.11
+    largest: float = 0.18
     ground: float = 0.5
     apart: float = 0.2
     similar: float = 0.025

@@ -217,7 +217,7 @@ def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
                 f"{sizes.patch}, a class token; {megabytes:.1f} MB as float16.",
             ],
             "Data": [
-                f"{recipe['drawings']} drawings by a script, turned and mirrored: "
+                f"{recipe['drawings']} drawings by a script, and their mirror images: "
                 f"{scene['fewest']} to {scene['most']} of {', '.join(SHAPES)} on a pale ground",
                 "Trained from random weights.",
             ],

@@ -121,7 +121,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
 
     terms = (*LOADING, "generate", "chat")
     loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
-    model = load_model(origin.model, **loading, with_head=with_head)
+    model = load_model(str(origin.model), **loading, with_head=with_head)
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )

@@ -17,7 +17,7 @@ from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.pocket.network import Attended, Watch
-from attnviz.models.pocket.stored import PieceModel, StoredModel
+from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import END, SPECIALS, load_tokenizer
 
 if TYPE_CHECKING:
@@ -147,9 +147,9 @@ class StoredExperiment(ABC):
 
 
 class PieceExperiment(StoredExperiment):
-    """A shipped model that predicts pieces of text."""
+    """A shipped model that predicts pieces of text, by its tokenizer."""
 
-    model: PieceModel
+    model: Any
 
     @property
     def choices(self) -> int:

@@ -22,7 +22,7 @@ from attnviz.models.pocket.network import (
     encode,
     predict,
 )
-from attnviz.models.pocket.stored import PieceModel
+from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (
     END,
     ENGLISH,
@@ -49,7 +49,7 @@ MARGIN = 0.3
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
 
 
-class PocketModel(PieceModel):
+class PocketModel(StoredModel):
     """Weights, tokenizer and configuration of a folder, and the options to run them with."""
 
     name = "pocket"

@@ -32,14 +32,8 @@ class Sizes:
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Sizes:
         """The sizes that a configuration of transformers tells."""
-        return cls(
-            config["vocab_size"],
-            config["hidden_size"],
-            config["num_attention_heads"],
-            config["intermediate_size"],
-            config["num_hidden_layers"],
-            config["rope_parameters"]["rope_theta"],
-        )
+        names = "vocab_size hidden_size num_attention_heads intermediate_size num_hidden_layers"
+        return cls(*(config[name] for name in (*names.split(), "rope_theta")))
 
 
 def normalise(weights: Weights, name: str, inputs: Array) -> Array:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +18,10 @@ from attnviz.core.effects import Change, HeadOutputs
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models import attend_each
-from attnviz.models.pocket.card import read_json
 from attnviz.models.pocket.experiment import PieceExperiment, stacked
-from attnviz.models.pocket.lens_inputs import value_vectors, with_projections
+from attnviz.models.pocket.lens_inputs import with_projections
 from attnviz.models.pocket.network import Watch, Weights, predict
-from attnviz.models.pocket.stored import PieceModel, checked
+from attnviz.models.pocket.stored import OneInput, checked
 from attnviz.models.pocket.text import (
     END,
     SPECIALS,
@@ -36,9 +33,6 @@ from attnviz.models.pocket.text import (
     token,
 )
 from attnviz.models.pocket_lm.network import EMBEDDING, Cache, Sizes, decode
-
-if TYPE_CHECKING:
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 FOLDER = Path(__file__).parent / "files"
 """A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
@@ -58,8 +52,8 @@ def load_pocket_lm(
     return CausalPocket(folder, keep_qk=keep_qk, generate=generate, **checked(device, dtype))
 
 
-class CausalPocket(PieceModel):
-    """The causal pocket model, loaded; fulfils `attnviz.models.Source` and what explains it.
+class CausalPocket(OneInput):
+    """The causal pocket model, loaded.
 
     A text's attention has the stream "causal". Every text begins with <eos>, and a row is that of
     the piece that it has just read, not of the piece it is about to predict.
@@ -72,9 +66,9 @@ class CausalPocket(PieceModel):
     def __init__(
         self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str
     ) -> None:
-        config, self.origin = read_json(folder / "config.json"), read_json(folder / "origin.json")
-        super().__init__(folder / "model.safetensors", self.origin["revision"], **options)
-        self.sizes, self.longest = Sizes.read(config), config["max_position_embeddings"] - 1
+        super().__init__(folder, **options)
+        self.sizes = Sizes.read(self.config)
+        self.longest = self.config["max_position_embeddings"] - 1
         self.tokenizer = folder / "tokenizer.json"
         self.keep_qk, self.generate = keep_qk, generate
 
@@ -93,23 +87,9 @@ class CausalPocket(PieceModel):
         """Scores of every piece, by the transposed embedding."""
         return predict(weights, states, EMBEDDING.removesuffix(".weight"))
 
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The maps of each text in order, or why it has none."""
-        return attend_each(lambda query: self.read(query)[1], queries)
-
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of a piece of the text, or of the one after it."""
-        return self.experiment(query, wanted).explained()
-
     def experiment(self, query: Query, wanted: str | None = None) -> CausalExperiment:
         """The model with a text before it, to be run with parts of it switched off."""
         return CausalExperiment(self, *self.read(query), wanted)
-
-    def values(self, query: Query) -> ValueVectors:
-        """The values of each piece, through each head's slice of the output projection."""
-        return value_vectors(self, *self.read(query))
 
     def read(self, query: Query) -> tuple[list[int], Attention]:
         """What the model reads, its own continuation of the text included, and its maps."""

@@ -30,14 +30,11 @@ class Sizes:
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Sizes:
         """The sizes that a configuration of transformers tells."""
-        return cls(
-            config["image_size"],
-            config["patch_size"],
-            config["hidden_size"],
-            config["num_attention_heads"],
-            config["intermediate_size"],
-            config["num_hidden_layers"],
+        names = (
+            "image_size patch_size hidden_size num_attention_heads intermediate_size "
+            "num_hidden_layers"
         )
+        return cls(*(config[name] for name in names.split()))
 
     @property
     def patches(self) -> int:
@@ -75,16 +72,8 @@ def encode(
     for number in range(sizes.layers):
         layer = f"vit.encoder.layer.{number}"
         normal = normalise(weights, f"{layer}.layernorm_before", inputs)
-        update, share = attend(
-            weights,
-            f"{layer}.attention",
-            normal,
-            normal,
-            None,
-            sizes.heads,
-            watch,
-            PROJECTIONS,
-        )
+        name = f"{layer}.attention"
+        update, share = attend(weights, name, normal, normal, None, sizes.heads, watch, PROJECTIONS)
         inputs = inputs + update
         normal = normalise(weights, f"{layer}.layernorm_after", inputs)
         inner = gelu(linear(weights, f"{layer}.intermediate.dense", normal))

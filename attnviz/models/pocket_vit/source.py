@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -11,26 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
-from attnviz.core.errors import InputError, UsageError
+from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models import attend_each
 from attnviz.models.hugging_face.load.tasks import decided
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
-from attnviz.models.pocket.card import read_json
 from attnviz.models.pocket.experiment import StoredExperiment, stacked
-from attnviz.models.pocket.lens_inputs import value_vectors
 from attnviz.models.pocket.network import Watch, Weights, linear
-from attnviz.models.pocket.stored import StoredModel, checked
+from attnviz.models.pocket.stored import OneInput, checked
 from attnviz.models.pocket.text import outside
 from attnviz.models.pocket_vit.network import Sizes, embed, encode
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 FOLDER = Path(__file__).parent / "files"
 """A folder that transformers loads as ViTForImageClassification, and the origin of the weights."""
@@ -43,8 +37,8 @@ def load_pocket_vit(
     return PicturePocket(folder, **checked(device, dtype))
 
 
-class PicturePocket(StoredModel):
-    """The picture model, loaded; fulfils `attnviz.models.Source` and what explains it.
+class PicturePocket(OneInput):
+    """The picture model, loaded.
 
     A picture is squeezed into a square; its attention has the stream "self" over a class token and
     patches. What is decided is the shape of the object whose colour no other has.
@@ -56,10 +50,9 @@ class PicturePocket(StoredModel):
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
 
     def __init__(self, folder: Path, **options: str) -> None:
-        config, self.origin = read_json(folder / "config.json"), read_json(folder / "origin.json")
-        super().__init__(folder / "model.safetensors", self.origin["revision"], **options)
-        self.sizes, count = Sizes.read(config), len(config["id2label"])
-        self.labels = tuple(config["id2label"][str(number)] for number in range(count))
+        super().__init__(folder, **options)
+        self.sizes, names = Sizes.read(self.config), self.config["id2label"]
+        self.labels = tuple(names[str(number)] for number in range(len(names)))
 
     def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
         """Pixels as a class token and patches, embedded."""
@@ -76,23 +69,9 @@ class PicturePocket(StoredModel):
         """Scores of every class."""
         return linear(weights, "classifier", states)
 
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """Each picture's attention over itself, patch by patch."""
-        return attend_each(lambda query: self.read(query)[1], queries)
-
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of a class by name or number; None: the likeliest."""
-        return self.experiment(query, wanted).explained()
-
     def experiment(self, query: Query, wanted: str | None = None) -> PictureExperiment:
         """The model with a picture before it, to be run with parts of it switched off."""
         return PictureExperiment(self, *self.read(query), wanted)
-
-    def values(self, query: Query) -> ValueVectors:
-        """The values of each patch, through each head's slice of the output projection."""
-        return value_vectors(self, *self.read(query))
 
     def read(self, query: Query) -> tuple[NDArray[np.float32], Attention]:
         """A picture's pixels as the model takes them, its maps, and what is decided."""
@@ -162,4 +141,4 @@ class PictureExperiment(StoredExperiment):
 
     def spell(self, number: int) -> str:
         """A class."""
-        return self.model.labels[number]
+        return str(self.model.labels[number])
