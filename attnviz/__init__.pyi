@@ -79,7 +79,7 @@ def ablate(
         bars: Effects as bars: .png, .svg or .pdf.
         grid: All heads coloured by effect, with --each heads: a picture.
         words: Text coloured by effect, with --each tokens: a picture.
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         causal: Hide every later token.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
@@ -138,7 +138,7 @@ def align(
         symmetrize: How two directions are joined: forward, reverse, intersection, union, grow-diag-final, grow-diag-final-and or product.
         against: A decoder row stands for the token it has read (input) or predicts (output).
         score: Lines of correct links (0-0 sure, 1?1 possible): score every layer and head.
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -221,7 +221,7 @@ def attend(
         AttnvizError: what the shell would say in one line.
 
     Options:
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         causal: Hide every later token.
@@ -304,7 +304,7 @@ def attend_many(
     Texts are read together, as the shell reads those of a file; options are those of `attend`.
 
     Options:
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         causal: Hide every later token.
@@ -402,7 +402,7 @@ def compare(
         head_b: Heads of B, instead of --head.
         top: Heads and links to name.
         fail_above: Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         causal: Hide every later token.
         size: Features of an own layer.
@@ -493,7 +493,7 @@ def corpus(
         frequencies: Word, tab, count a line: how frequent words are. Default: as in the texts.
         overview: Every head's positions, classes and measures as a picture: .png, .svg or .pdf.
         prune_curve: Loss while heads are switched off one after another, with --effect: a picture.
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         causal: Hide every later token.
         size: Features of an own layer.
@@ -588,7 +588,7 @@ def heads(
         similar: Show which heads look alike instead: Jensen-Shannon divergences.
         overview: Roles and measures of all heads as a picture: .png, .svg or .pdf.
         scatter: Heads in a plane, near where they look alike, as a picture.
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         causal: Hide every later token.
@@ -691,7 +691,7 @@ def image(
         token: Token of --text that looks, from 0, or all (as data); default: the last.
         lens: What to make of the weights first: raw, rollout, flow, gradient, effect or norm.
         overlay: One head, or the mean over a layer's heads, over the picture: .png, .svg, .pdf.
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -747,7 +747,7 @@ def lenses(
         target: Target of a pair.
         input: Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.
         seed: Seed of the random scores.
-        model: Model of transformers, its name or folder, or 'pocket'.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         causal: Hide every later token.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).

@@ -8,12 +8,31 @@ from typing import Any
 
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.options import Given, Origin
-from attnviz.core.registry import Command
+from attnviz.core.registry import Command, Entry
 from attnviz.models import Source
 
 POCKET = "pocket"
+SHIPPED = {
+    POCKET: ("attnviz.models.pocket:load_pocket", ("causal", "to", "keep_qk")),
+    "pocket-lm": ("attnviz.models.pocket_lm.source:load_pocket_lm", ("keep_qk", "generate")),
+    "pocket-vit": ("attnviz.models.pocket_vit.source:load_pocket_vit", ()),
+}
+"""What loads each model that ships with the package, and what of an origin it heeds besides a
+device and a precision. Texts are read by the first if no model is named."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map")
 """What of an origin says how a model is loaded."""
+
+
+def is_shipped(origin: Origin) -> bool:
+    """Whether no model of somebody else is asked for."""
+    return (origin.model or POCKET) in SHIPPED
+
+
+def load_shipped(origin: Origin, name: str | None = None) -> Any:
+    """The shipped model of that name, or the one that the origin names, as it asks for it."""
+    path, heeded = SHIPPED[name or origin.model or POCKET]
+    terms = {term: getattr(origin, term) for term in ("device", "dtype", *heeded)}
+    return Entry("", path).load()(**terms)
 
 
 def check_origin(origin: Origin, command: Command) -> None:
@@ -36,10 +55,11 @@ def check_origin(origin: Origin, command: Command) -> None:
             seeds_inputs = name == "seed" and origin.weights is not None
             if getattr(origin, name) != getattr(usual, name) and not seeds_inputs:
                 raise UsageError(f"--{name} is for own layers: add --mechanism NAME")
-    if origin.device_map and origin.model in (None, POCKET):
+    if origin.device_map and is_shipped(origin):
         raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
-    if (origin.generate or origin.chat) and origin.model in (None, POCKET):
-        option = "--generate" if origin.generate else "--chat"
+    generate = origin.generate and origin.model != "pocket-lm"
+    if (generate or origin.chat) and is_shipped(origin):
+        option = "--generate" if generate else "--chat"
         raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
     if origin.keep_qk and (origin.weights is not None or command == "co"):
         raise UsageError(
@@ -55,7 +75,7 @@ def _check_extent(origin: Origin, command: Command) -> None:
     parts = {"--rows": origin.rows, "--window": origin.window}
     asked = {"--max-size": origin.max_size, **parts}
     given = [option for option, value in asked.items() if value is not None]
-    if given and origin.model in (None, POCKET):
+    if given and is_shipped(origin):
         raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER")
     if None not in parts.values():
         raise UsageError("--rows and --window contradict each other: give one")
@@ -93,22 +113,15 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         from attnviz.models.own import OwnLayer
 
         return OwnLayer(origin, command)
-    if origin.model is None or origin.model == POCKET:
-        from attnviz.models.pocket import load_pocket
-
-        return load_pocket(
-            causal=origin.causal,
-            to=origin.to,
-            device=origin.device,
-            dtype=origin.dtype,
-            keep_qk=origin.keep_qk,
-        )
+    if is_shipped(origin):
+        source: Source = load_shipped(origin)
+        return source
     from attnviz.models.hugging_face import load_model
     from attnviz.models.hugging_face.capture.region import Region
 
     terms = (*LOADING, "generate", "chat")
     loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
-    model = load_model(origin.model, **loading, with_head=with_head)
+    model = load_model(str(origin.model), **loading, with_head=with_head)
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )

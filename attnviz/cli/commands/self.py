@@ -36,12 +36,13 @@ def self_command(
     echo "The cat sat" | attnviz self - -f tsv | sort -t$'\t' -k9 -gr | head
     """
     from attnviz.cli.run import run_texts
+    from attnviz.models.open import is_shipped
     from attnviz.storage.texts import Text, check_text
 
     if pair is not None:
         if input_file is not None or text is None or len(text) != 1 or text == ["-"]:
             raise UsageError("--pair is the second text of one: attnviz self TEXT --pair TEXT")
-        if options.origin.model in (None, "pocket"):
+        if is_shipped(options.origin):
             raise UsageError("--pair needs a model that reads sentence pairs: --model ID_OR_FOLDER")
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
         raise typer.Exit(run_texts("self", [both], many=False, options=options))
