@@ -28,11 +28,12 @@ from training.objective import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from training.batches import Recipe
     from training.corpus import Pair
-    from training.loop import Run, Settings
+    from training.loop import Settings
 
 
 def export(weights: dict[str, Tensor], sizes: Sizes, tokenizer: Path, folder: Path) -> None:
@@ -44,11 +45,7 @@ def export(weights: dict[str, Tensor], sizes: Sizes, tokenizer: Path, folder: Pa
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "weights.safetensors"
-    arrays = {
-        name: np.ascontiguousarray(array.detach().cpu().numpy().astype(np.float16))
-        for name, array in weights.items()
-    }
-    save_file(arrays, path)
+    save_file(float16(weights), path)
     if tokenizer.resolve() != (folder / "tokenizer.json").resolve():
         shutil.copyfile(tokenizer, folder / "tokenizer.json")
     config: dict[str, Any] = {
@@ -71,12 +68,17 @@ def write_json(content: dict[str, Any], path: Path) -> None:
 
 
 def finish(
-    asked: Namespace, settings: Settings, recipe: Recipe, run: Run, unseen: list[Pair]
+    asked: Namespace,
+    settings: Settings,
+    recipe: Recipe,
+    weights: dict[str, Tensor],
+    sizes: Sizes,
+    unseen: list[Pair],
 ) -> None:
     """Write the model and its origin into the run's folder, with figures on the unseen pairs."""
     model = asked.output / "model"
     tokenizer = asked.output / "tokenizer.json"
-    export(run.weights, run.sizes, tokenizer, model)
+    export(weights, sizes, tokenizer, model)
     origin: dict[str, Any] = {
         "data": {
             "file": asked.data.name,
@@ -84,36 +86,53 @@ def finish(
             "pairs": len(read_pairs(asked.data)) - len(unseen),
             "unseen": len({pair.en for pair in unseen}),
         },
-        "unseen": {"file": asked.unseen.name, "sha256": checksum(asked.unseen)}
-        if asked.unseen
-        else None,
-        "started_from": _started_from(asked),
-        "commit": _commit(),
-        "finished": time.strftime("%Y-%m-%d", time.gmtime()),
-        "settings": asdict(settings),
-        "recipe": asdict(recipe),
+        **origin_of(asked, settings, recipe),
         "objective": {
             "smoothing": SMOOTHING,
             "guide_share": GUIDE_SHARE,
             "hidden_share": HIDDEN_SHARE,
             "repeats_share": REPEATS_SHARE,
         },
-        "versions": {name: version(name) for name in ("torch", "numpy", "tokenizers")},
         "figures": {},
     }
     if unseen:
         from training.evaluation import Evaluation, measure
 
-        weights = {name: array.detach() for name, array in run.weights.items()}
-        evaluation = Evaluation(weights, run.sizes, load_tokenizer(tokenizer), settings.device)
+        weights = {name: array.detach() for name, array in weights.items()}
+        evaluation = Evaluation(weights, sizes, load_tokenizer(tokenizer), settings.device)
         origin["figures"]["unseen"] = measure(evaluation, unseen)
     write_json(origin, model / "origin.json")
 
 
-def _started_from(asked: Namespace) -> dict[str, str] | None:
-    if asked.start_from is None:
-        return None
-    return {"sha256": checksum(asked.start_from / "weights.safetensors")}
+def origin_of(asked: Namespace, settings: Settings, recipe: Any) -> dict[str, Any]:
+    """What a run went through, but for its data and its objective."""
+    return {
+        "unseen": {"file": asked.unseen.name, "sha256": checksum(asked.unseen)}
+        if asked.unseen and asked.unseen.is_file()
+        else None,
+        "started_from": {"sha256": checksum(weights_in(asked.start_from))}
+        if asked.start_from
+        else None,
+        "commit": _commit(),
+        "finished": time.strftime("%Y-%m-%d", time.gmtime()),
+        "settings": asdict(settings),
+        "recipe": asdict(recipe),
+        "versions": {name: version(name) for name in ("torch", "numpy", "tokenizers")},
+    }
+
+
+def weights_in(folder: Path) -> Path:
+    """The file of a folder that holds its weights."""
+    (path,) = folder.glob("*.safetensors")
+    return path
+
+
+def float16(weights: dict[str, Tensor]) -> dict[str, NDArray[np.float16]]:
+    """The weights as they are stored."""
+    return {
+        name: np.ascontiguousarray(array.detach().cpu().numpy().astype(np.float16))
+        for name, array in weights.items()
+    }
 
 
 def _commit() -> str | None:

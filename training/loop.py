@@ -16,12 +16,12 @@ import torch
 
 from attnviz.core.errors import InputError
 from attnviz.models.pocket.network import Sizes
-from training.batches import Batch
-from training.objective import Losses, losses, tensors, waves
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+Parts = Any
+"""A named tuple of losses, in nats: what training follows, then its parts."""
 EVERY = 20
 """Steps between two lines where stderr is a file."""
 
@@ -69,7 +69,7 @@ class Reporter:
         self.console.print(text, highlight=False, markup=False)
         self.before = time.monotonic()
 
-    def report(self, run: Run, losses: Losses) -> None:
+    def report(self, run: Run, losses: Parts) -> None:
         """Take in one step and show it, or every so many steps write a line."""
         now = time.monotonic()
         taken, self.before = now - self.before, now
@@ -77,11 +77,8 @@ class Reporter:
         values = [value.item() for value in losses]
         old = self.means or values
         self.means = [0.95 * mean + 0.05 * value for mean, value in zip(old, values, strict=True)]
-        _, translation, guide, hidden, repeats = self.means
-        text = (
-            f"translation {translation:.3f} guide {guide:.3f} hidden {hidden:.3f} "
-            f"repeats {repeats:.3f} nats"
-        )
+        parts = zip(losses._fields[1:], self.means[1:], strict=True)
+        text = f"{' '.join(f'{name} {mean:.3f}' for name, mean in parts)} nats"
         self.progress.update(self.task, completed=run.step, losses=text)
         if not self.console.is_terminal and run.step % EVERY == 0:
             left = (self.settings.steps - run.step) * self.seconds / 60
@@ -177,17 +174,19 @@ class Run:
     """A training run that can be stopped after any step and gone on with."""
 
     def __init__(
-        self, sizes: Sizes, settings: Settings, weights: dict[str, Tensor], longest: int
+        self,
+        settings: Settings,
+        weights: dict[str, Tensor],
+        losses: Callable[[dict[str, Tensor], Any], Parts],
     ) -> None:
         """Begin a run.
 
         Args:
-            sizes: of the model.
             settings: how it learns.
             weights: to start from.
-            longest: pieces of the longest text, tag and end included.
+            losses: of the weights on a batch; the first of them is what training follows.
         """
-        self.sizes, self.settings, self.step = sizes, settings, 0
+        self.settings, self.losses, self.step = settings, losses, 0
         self.weights = {
             name: array.float().to(settings.device).requires_grad_()
             for name, array in weights.items()
@@ -196,12 +195,8 @@ class Run:
         self.optimizer = torch.optim.AdamW(
             list(self.weights.values()), lr=settings.rate, weight_decay=settings.decay, fused=fused
         )
-        self.positions = waves(longest, sizes.size, settings.device)
-        self.losses: Callable[..., Losses] = losses
-        if settings.compiled:
-            self.losses = torch.compile(losses, dynamic=True)
 
-    def learn(self, batch: Batch) -> Losses:
+    def learn(self, batch: Any) -> Parts:
         """One step over one batch.
 
         Raises:
@@ -211,21 +206,21 @@ class Run:
             group["lr"] = learning_rate(self.settings, self.step)
         device = self.settings.device
         with torch.autocast(device, torch.bfloat16, enabled=device != "mps"):
-            found = self.losses(self.weights, self.sizes, self.positions, tensors(batch, device))
-        if not math.isfinite(found.total.item()):
+            found = self.losses(self.weights, batch)
+        if not math.isfinite(found[0].item()):
             raise InputError(f"the loss is not finite at step {self.step}: lower the learning rate")
-        torch.autograd.backward(found.total)
+        torch.autograd.backward(found[0])
         torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
-        return Losses(*(value.detach() for value in found))
+        return type(found)(*(value.detach() for value in found))
 
     def follow(
         self,
-        source: Iterator[Batch],
+        source: Iterator[Any],
         folder: Path,
-        report: Callable[[Run, Losses], None],
+        report: Callable[[Run, Parts], None],
         last: int,
     ) -> None:
         """Learn up to a step, report each one, and save a checkpoint every so often and there."""

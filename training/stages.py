@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.models.pocket.network import Sizes
 from attnviz.models.pocket.text import load_tokenizer
 from training.aligner import Aligner
-from training.batches import Examples, Recipe, batches
+from training.batches import Batch, Examples, Recipe, batches
 from training.corpus import Pair, read_pairs, read_sentences, split_words, without
+from training.finish import weights_in
 from training.loop import Reporter, Run, Settings, first_weights
+from training.objective import Losses, losses, tensors, waves
 from training.tokenizer import learn_pieces, with_rewrites
 
 if TYPE_CHECKING:
@@ -37,33 +40,63 @@ def train(asked: Namespace, sizes: Sizes | None = None) -> None:
     seen = without(pairs, unseen)
     tokenizer = prepare_tokenizer(asked.start_from, seen, asked.output)
     recipe = Recipe()
-    settings = Settings(
-        steps=asked.steps,
-        rate=asked.rate,
-        warm_up=asked.warm_up,
-        pieces=asked.pieces,
-        seed=asked.seed,
-        save_every=asked.save_every,
-        device=asked.device,
-        compiled=asked.compile,
-    )
+    settings = settings_of(asked)
     sizes = replace(sizes or Sizes(), vocabulary=load_tokenizer(tokenizer).get_vocab_size())
     weights = start(asked.start_from, sizes, settings)
-    run = Run(sizes, settings, weights, recipe.longest + 1)
+    run = Run(settings, weights, translation(sizes, settings, recipe.longest + 1))
     if asked.resume:
         run.resume(asked.output)
     with Reporter(settings, run.step) as reporter:
         reporter.note(f"{len(seen)} pairs; aligning their words")
         examples = Examples(load_tokenizer(tokenizer), seen, align(seen), recipe)
         source = batches(examples, settings.seed, run.step, settings.pieces)
-        last = min(settings.steps, asked.stop_after or settings.steps)
-        run.follow(source, asked.output, reporter.report, last)
-        if run.step < settings.steps:
-            reporter.note(f"stopped after step {run.step}: --resume goes on")
+        if not follow(run, source, reporter, asked):
             return
     from training.finish import finish
 
-    finish(asked, settings, recipe, run, [pair for pair in pairs if pair.en in set(unseen)])
+    finish(
+        asked,
+        settings,
+        recipe,
+        run.weights,
+        sizes,
+        [pair for pair in pairs if pair.en in set(unseen)],
+    )
+
+
+def settings_of(asked: Namespace) -> Settings:
+    """How the command line asks to learn."""
+    return Settings(
+        steps=asked.steps,
+        rate=asked.rate,
+        warm_up=asked.warm_up,
+        pieces=asked.pieces,
+        seed=asked.seed,
+        decay=asked.decay,
+        save_every=asked.save_every,
+        device=asked.device,
+        compiled=asked.compile,
+    )
+
+
+def follow(run: Run, source: Iterator[Any], reporter: Reporter, asked: Namespace) -> bool:
+    """Learn as many steps as asked for; whether the run has come to its end."""
+    last = min(run.settings.steps, asked.stop_after or run.settings.steps)
+    run.follow(source, asked.output, reporter.report, last)
+    if run.step < run.settings.steps:
+        reporter.note(f"stopped after step {run.step}: --resume goes on")
+    return run.step == run.settings.steps
+
+
+def translation(
+    sizes: Sizes, settings: Settings, longest: int
+) -> Callable[[dict[str, Tensor], Batch], Losses]:
+    """The losses of the weights on a batch, whose longest text has so many pieces."""
+    import torch
+
+    positions = waves(longest, sizes.size, settings.device)
+    found = torch.compile(losses, dynamic=True) if settings.compiled else losses
+    return lambda weights, batch: found(weights, sizes, positions, tensors(batch, settings.device))
 
 
 def align(pairs: list[Pair]) -> list[NDArray[np.float16]]:
@@ -84,10 +117,15 @@ def prepare_tokenizer(start_from: Path | None, pairs: list[Pair], output: Path) 
     return path
 
 
-def start(start_from: Path | None, sizes: Sizes, settings: Settings) -> dict[str, Tensor]:
-    """The weights that the first step changes."""
+def start(
+    start_from: Path | None,
+    sizes: Any,
+    settings: Settings,
+    first: Callable[[Any, int], dict[str, Tensor]] = first_weights,
+) -> dict[str, Tensor]:
+    """The weights that the first step changes: those of a folder, or the `first` ones."""
     if start_from is None:
-        return first_weights(sizes, settings.seed)
+        return first(sizes, settings.seed)
     from safetensors.torch import load_file
 
-    return dict(load_file(start_from / "weights.safetensors"))
+    return dict(load_file(weights_in(start_from)))

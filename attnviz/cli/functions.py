@@ -362,7 +362,7 @@ def _in_range(name: str, value: float, about: Any) -> float:
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 MODEL = {
-    "model": "Model of transformers, its name or folder, or 'pocket'.",
+    "model": "Model of transformers, its name or folder, or a shipped one ('pocket').",
     "tokenizer": "What reads the texts of a model that is given itself.",
     "processor": "What reads the pictures of a model that is given itself.",
 }

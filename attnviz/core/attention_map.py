@@ -306,7 +306,7 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     """The fields of an `Attention` that are also facts of its provenance, where they are saved."""
     settings = provenance.settings
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
-    facts["two_way"] = provenance.source == "pocket"
+    facts["two_way"] = (provenance.source, provenance.model) == ("pocket", "pocket")
     lenses = [step.removeprefix("lens ") for step in provenance.steps if step.startswith("lens ")]
     facts["lens_name"] = lenses[-1] if lenses else "raw"
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:

@@ -101,7 +101,9 @@ def opt(group: str, usage: str, text: str, *, default: object = None, **more: An
 class Origin:
     """Where attention comes from."""
 
-    model: str | None = opt("model", "--model -m ID_OR_FOLDER", "Hugging Face model, or 'pocket'.")
+    model: str | None = opt(
+        "model", "--model -m ID_OR_FOLDER", "Hugging Face model, or one of 'attnviz models'."
+    )
     adapter: str | None = opt(
         "model",
         "--adapter ID_OR_FOLDER",

@@ -598,21 +598,37 @@ LENSES: dict[str, Lens] = {
 }
 
 LESSONS: dict[str, Entry] = {
-    "positions": Entry(
-        "Sinusoidal position encoding as a heat map.", "attnviz.teach.lessons.positions:positions"
-    ),
-    "scaling": Entry(
-        "Scaled against unscaled softmax as the head size grows.",
-        "attnviz.teach.lessons.scaling:scaling",
-    ),
-    "masking": Entry(
-        "Full against causal attention over the same scores.",
-        "attnviz.teach.lessons.masking:masking",
-    ),
-    "linear": Entry(
-        "Standard against linear attention: time and memory as the length grows.",
-        "attnviz.teach.lessons.linear:linear",
-    ),
+    name: Entry(summary, f"attnviz.teach.lessons.{file}:{name}")
+    for file, lessons in {
+        "distance": {
+            "positions": "Sinusoidal position encoding as a heat map.",
+            "rotary": "Rotary positions: scores depend on distance alone, and fade with it.",
+            "alibi": "Biases by distance: ALiBi's slopes, and T5's ranges.",
+        },
+        "softmax": {
+            "scaling": "Scaled against unscaled softmax as the head size grows.",
+            "temperature": "One row of scores, softened and sharpened by a temperature.",
+            "online": "Softmax tile by tile equals the whole, with its running maximum and sum.",
+            "sinks": "A sink lets a head that finds nothing look at nothing.",
+        },
+        "masks": {
+            "masking": "Full against causal attention over the same scores.",
+            "padding": "Why a padded batch needs a key mask.",
+            "window": "A sliding window: what one layer sees, and how far several reach.",
+        },
+        "linear": {
+            "linear": "Standard against linear attention: time and memory as the length grows.",
+            "delta": "Linear attention forgets; the delta rule corrects what its state says.",
+        },
+        "memory": {
+            "cache": "The key-value cache: what is computed again without it, and its bytes.",
+            "groups": "Heads that share keys and values: memory against what is lost.",
+        },
+        "trained": {
+            "training": "A small model learns to reverse a sequence: its heads, step by step.",
+        },
+    }.items()
+    for name, summary in lessons.items()
 }
 
 

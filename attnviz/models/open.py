@@ -8,12 +8,33 @@ from typing import Any
 
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.options import Given, Origin
-from attnviz.core.registry import Command
+from attnviz.core.registry import Command, Entry
 from attnviz.models import Source
 
 POCKET = "pocket"
+SHIPPED = {
+    POCKET: ("attnviz.models.pocket:load_pocket", ("causal", "to", "keep_qk")),
+    "pocket-lm": ("attnviz.models.pocket_lm.source:load_pocket_lm", ("keep_qk", "generate")),
+    "pocket-vit": ("attnviz.models.pocket_vit.source:load_pocket_vit", ()),
+}
+"""What loads each model that ships with the package, and what of an origin it heeds besides a
+device and a precision. Texts are read by the first if no model is named."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
 """What of an origin says how a model is loaded."""
+
+
+def is_shipped(origin: Origin) -> bool:
+    """Whether no model of somebody else is asked for, nor what another program computed."""
+    if origin.model is None:
+        return origin.adapter is None and origin.qk is None
+    return origin.model in SHIPPED
+
+
+def load_shipped(origin: Origin, name: str | None = None) -> Any:
+    """The shipped model of that name, or the one that the origin names, as it asks for it."""
+    path, heeded = SHIPPED[name or origin.model or POCKET]
+    terms = {term: getattr(origin, term) for term in ("device", "dtype", *heeded)}
+    return Entry("", path).load()(**terms)
 
 
 def check_origin(origin: Origin, command: Command) -> None:
@@ -38,8 +59,9 @@ def check_origin(origin: Origin, command: Command) -> None:
             if getattr(origin, name) != getattr(usual, name) and not seeds_inputs:
                 raise UsageError(f"--{name} is for own layers: add --mechanism NAME")
     _check_loading(origin, named)
-    if (origin.generate or origin.chat) and is_shipped(origin):
-        option = "--generate" if origin.generate else "--chat"
+    generate = origin.generate and origin.model != "pocket-lm"
+    if (generate or origin.chat) and is_shipped(origin):
+        option = "--generate" if generate else "--chat"
         raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
     if origin.keep_qk and (origin.weights is not None or command == "co"):
         raise UsageError(
@@ -52,15 +74,10 @@ def check_origin(origin: Origin, command: Command) -> None:
 
 
 def _check_loading(origin: Origin, named: list[str]) -> None:
-    if origin.adapter is not None and (origin.model == POCKET or named not in ([], ["--model"])):
+    if origin.adapter is not None and (origin.model in SHIPPED or named not in ([], ["--model"])):
         raise UsageError("--adapter changes a Hugging Face model: --model ID_OR_FOLDER")
     if origin.device_map and is_shipped(origin):
         raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
-
-
-def is_shipped(origin: Origin) -> bool:
-    """True where the model that came with attnviz answers, if a model does."""
-    return origin.model == POCKET or (origin.model, origin.adapter, origin.qk) == (None,) * 3
 
 
 def brings_tokens(origin: Origin) -> bool:
@@ -124,15 +141,8 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
 
         return OwnLayer(origin, command)
     if is_shipped(origin):
-        from attnviz.models.pocket import load_pocket
-
-        return load_pocket(
-            causal=origin.causal,
-            to=origin.to,
-            device=origin.device,
-            dtype=origin.dtype,
-            keep_qk=origin.keep_qk,
-        )
+        source: Source = load_shipped(origin)
+        return source
     from attnviz.models.hugging_face import load_model
     from attnviz.models.hugging_face.capture.region import Region
 

@@ -249,7 +249,8 @@ def application(desk: Desk, door: Door, page: str) -> Starlette:
         async def ask(request: Request) -> Response:
             job, answer = desk.put(work, await read_question(request))
             gone = asyncio.ensure_future(_gone(request))
-            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            both: set[asyncio.Future[Any]] = {answer, gone}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not gone.cancel():
                 job.dropped = True
                 return Response()

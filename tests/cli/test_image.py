@@ -265,14 +265,6 @@ def test_two_outputs_may_not_be_one_file(folder: Path, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_vision_model_must_be_named() -> None:
-    for model in ((), ("--model", "pocket")):
-        done = attnviz("image", SHAPES, *model)
-        assert (done.status, done.mistake) == (
-            2, "'attnviz image' needs a vision model: --model ID_OR_FOLDER",
-        )  # fmt: skip
-
-
 def test_the_file_must_be_a_picture(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_text("hello")

@@ -265,7 +265,21 @@ def stdin(made: Draws, kinds: tuple[str, ...]) -> str:
 def model(made: Draws) -> str:
     """A model: the shipped one, nothing, or a tiny folder, rarely whole."""
     if not (made.models and made.often(MODEL_SHARE)):
-        return str(made.pick((*["pocket"] * 4, "no", "org/no", "sub", ".", "", *HOSTILE[:4])))
+        return str(
+            made.pick(
+                (
+                    *["pocket"] * 3,
+                    "pocket-lm",
+                    "pocket-vit",
+                    "no",
+                    "org/no",
+                    "sub",
+                    ".",
+                    "",
+                    *HOSTILE[:4],
+                )
+            )
+        )
     kind = made.pick(world.MODELS)
     if made.often(0.4):
         return str(world.model(kind))
@@ -292,7 +306,7 @@ def argument(made: Draws, command: str, parameter: Any) -> list[str]:
     if command == "models":
         if made.models:
             cached(made)
-        return [made.pick(("pocket", "x", *HOSTILE[:3]))] if made.often(0.4) else []
+        return [made.pick(("pocket", "pocket-lm", "x", *HOSTILE[:3]))] if made.often(0.4) else []
     count = made.draw(st.integers(1, 2)) if parameter.nargs == -1 else 1
     return [made.draw(texts) for _ in range(count)]
 

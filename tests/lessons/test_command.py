@@ -11,7 +11,7 @@ from attnviz.cli.app import run
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 2, "which lesson? Choose from positions, scaling, masking, linear"),
+        ([], 2, "which lesson? Choose from positions, rotary, alibi, scaling, "),
         (["maskng"], 2, "Did you mean 'masking'?"),
         (["scaling", "-f", "jsn"], 2, "Did you mean 'json'?"),
         (

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import inspect
 import json
+import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -13,13 +16,18 @@ from rich.cells import cell_len
 from attnviz.core.registry import LESSONS
 from attnviz.renderers import Display
 from attnviz.storage.documents import dump_json
+from attnviz.teach.lessons.drawing import drawn
 from attnviz.teach.lessons.lesson import Lesson, byte_size
+from attnviz.teach.lessons.page import page_of
 from tests.invoke import attnviz
+
+SHORT = {"linear": {"length": 256}, "training": {"length": 2, "steps": 10}}
+"""Of lessons that would take seconds."""
 
 
 @cache
 def taught(name: str) -> Lesson:
-    return LESSONS[name].load()(**({"length": 256} if name == "linear" else {}))
+    return LESSONS[name].load()(**SHORT.get(name, {}))
 
 
 each_lesson = pytest.mark.parametrize("name", LESSONS)
@@ -35,7 +43,8 @@ def test_every_row_has_a_cell_a_column(name: str) -> None:
     lesson = taught(name)
     assert lesson.title.startswith(f"{name} · ")
     assert all(len(row) == len(lesson.columns) for row in lesson.rows)
-    assert lesson.explanation
+    assert len(lesson.explanation) == 3
+    assert any(map(str.isdigit, lesson.reference))  # the year
 
 
 @each_lesson
@@ -61,7 +70,7 @@ def test_json_holds_the_rows_by_column(name: str) -> None:
 
 @each_lesson
 def test_csv_of_the_command_holds_the_rows(name: str) -> None:
-    arguments = ("--length", "256") if name == "linear" else ()
+    arguments = [f"--{option}={value}" for option, value in SHORT.get(name, {}).items()]
     header, *rows = csv.reader(attnviz("lesson", name, *arguments, "-f", "csv").text.splitlines())
     lesson = taught(name)
     assert tuple(header) == lesson.columns
@@ -73,20 +82,20 @@ def test_csv_of_the_command_holds_the_rows(name: str) -> None:
 @each_lesson
 def test_the_picture_has_the_title_and_something_drawn(name: str) -> None:
     lesson = taught(name)
-    figure = lesson.draw()
+    figure = drawn(lesson)
     assert any(name in text.get_text() for text in figure.texts)
     assert any(axes.lines or axes.images for axes in figure.axes)
 
 
 def test_curves_go_through_the_numbers() -> None:
     lesson = taught("scaling")
-    scaled, unscaled = lesson.draw().axes[0].lines[:2]
+    scaled, unscaled = drawn(lesson).axes[0].lines[:2]
     assert tuple(scaled.get_ydata()) == lesson.column("scaled_entropy")
     assert tuple(unscaled.get_ydata()) == lesson.column("unscaled_entropy")
 
 
 def test_hidden_cells_are_white_and_every_other_cell_has_its_number() -> None:
-    axes = LESSONS["masking"].load()("a b c").draw().axes[0]
+    axes = drawn(LESSONS["masking"].load()("a b c")).axes[0]
     shown = axes.images[0].get_array()
     assert shown.shape == (3, 7)
     assert len(axes.texts) == 9 + 6
@@ -97,3 +106,29 @@ def test_hidden_cells_are_white_and_every_other_cell_has_its_number() -> None:
 )
 def test_bytes_are_told_in_three_digits(count: int, text: str) -> None:
     assert byte_size(count) == text
+
+
+@each_lesson
+def test_the_page_holds_every_number_and_nothing_that_runs(name: str) -> None:
+    lesson = taught(name)
+    page = page_of(lesson, "attnviz <script>")
+    assert page.count("<tr>") == len(lesson.rows) + 1
+    assert page.count("<td") == sum(map(len, lesson.rows))
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "default-src 'none'" in page
+    picture = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
+    assert picture is not None
+    assert b"<svg" in base64.b64decode(picture[1])
+
+
+def test_a_word_is_text_on_the_page_and_not_markup() -> None:
+    page = page_of(LESSONS["masking"].load()("a <b>&amp; c"))
+    assert "<b>" not in page
+    assert "&lt;" in page
+
+
+def test_html_writes_the_page_beside_the_table(tmp_path: Path) -> None:
+    ran = attnviz("lesson", "scaling", "--html", str(tmp_path / "a.html"), "-q")
+    assert "512 random queries" in ran.text
+    assert "<h1>scaling" in (tmp_path / "a.html").read_text("utf-8")

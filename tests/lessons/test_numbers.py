@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from attnviz.core.errors import InputError, UsageError
-from attnviz.teach.lessons.linear import linear, peak
-from attnviz.teach.lessons.masking import masking
-from attnviz.teach.lessons.positions import positions
-from attnviz.teach.lessons.scaling import scaling
+from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.teach.lessons.distance import alibi, positions, rotary
+from attnviz.teach.lessons.linear import delta, linear, peak
+from attnviz.teach.lessons.masks import masking, padding, window
+from attnviz.teach.lessons.memory import cache, cache_of, groups
+from attnviz.teach.lessons.softmax import online, scaling, sinks, temperature
+from attnviz.teach.lessons.trained import training
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
@@ -30,13 +34,13 @@ def test_turns_are_what_the_last_position_has_turned() -> None:
 
 def test_the_dot_product_by_distance_is_a_sum_of_cosines() -> None:
     gap_two = sum(math.cos(2 / 10000 ** (2 * pair / 8)) for pair in range(4))
-    assert f"{gap_two:.2f} at 2" in positions(16, 8).explanation[1]
+    assert f"{gap_two:.2f} at 2" in positions(16, 8).explanation[2]
 
 
 def test_an_odd_size_ends_on_a_lone_sine() -> None:
     lesson = positions(4, 5)
     assert lesson.column("columns") == ("0 1", "2 3", "4")
-    assert len(lesson.explanation) == 1
+    assert "the lone last column left out" in lesson.explanation[2]
 
 
 @pytest.mark.parametrize(("length", "size"), [(1, 4), (4, 0), (4096, 4)])
@@ -135,3 +139,224 @@ def test_peak_memory_counts_what_is_held_at_once() -> None:
 def test_a_length_that_cannot_be_measured_is_refused(length: int) -> None:
     with pytest.raises(UsageError, match="--length"):
         linear(length)
+
+
+def softmax(scores: list[float]) -> list[float]:
+    exponentials = [math.exp(score - max(scores)) for score in scores]
+    return [value / sum(exponentials) for value in exponentials]
+
+
+def test_a_temperature_divides_the_scores_before_the_softmax() -> None:
+    from attnviz.models.own import SeededEmbedding, split_words
+
+    embedding = SeededEmbedding(1, 8)
+    inputs = embedding.embed(split_words("a b c d"))
+    query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
+    scores = [float(query[3] @ key[k]) / math.sqrt(8) for k in range(4)]
+    for step, entropy, span, largest, answer in temperature("a b c d", 8, 1).rows:
+        shares = softmax([score / step for score in scores])
+        assert largest == pytest.approx(max(shares))
+        assert entropy == pytest.approx(-sum(p * math.log(p) for p in shares if p), abs=1e-12)
+        assert span == pytest.approx(math.exp(entropy))
+        best = scores.index(max(scores))
+        nudged = [score + 1e-6 * (k == best) for k, score in enumerate(scores)]
+        slope = (softmax([score / step for score in nudged])[best] - largest) / 1e-6
+        assert answer == pytest.approx(slope, abs=1e-5)
+
+
+def test_running_sums_are_those_of_a_loop_and_the_whole_softmax_comes_out() -> None:
+    lesson = online(length=10, seed=4)
+    row = int(lesson.title.split("row ")[1].split(" ")[0])
+    query, key, _ = (lambda r: [r.standard_normal((10, 8)) for _ in range(3)])(
+        np.random.default_rng(4)
+    )
+    scores = [2 * float(query[row] @ key[k]) / math.sqrt(8) for k in range(10)]
+    assert lesson.column("keys_read") == (4, 8, 10)
+    for end, highest, _, total, off in lesson.rows:
+        assert highest == pytest.approx(max(scores[:end]))
+        assert total == pytest.approx(sum(math.exp(score - highest) for score in scores[:end]))
+        assert off < 1e-12
+
+
+def test_a_sink_takes_what_its_exponential_is_of_the_sum() -> None:
+    for score, match, none, _, length in sinks(size=8).rows:
+        sink = math.exp(score)
+        assert match == pytest.approx(1 - sink / (sink + math.exp(4) + 7))
+        assert none == pytest.approx(1 - sink / (sink + 8))
+        assert length == pytest.approx(none / math.sqrt(8))
+
+
+def test_a_mask_makes_padding_as_if_it_were_not_there() -> None:
+    lesson = padding("one two three", seed=2)
+    assert lesson.column("alone_entropy") == pytest.approx(lesson.column("masked_entropy"))
+    assert max(lesson.column("masked_off_by")) < 1e-12 < 0.01 < min(lesson.column("padded_off_by"))
+    assert all(0 < share < 1 for share in lesson.column("share_on_padding"))
+
+
+@pytest.mark.parametrize(("length", "width"), [(25, 2), (12, 5), (3, 1)])
+def test_a_window_reaches_as_far_as_a_walk_does(length: int, width: int) -> None:
+    lesson = window(length, width)
+    for with_global, column in ((False, "reached"), (True, "reached_with_a_global")):
+        seen = {length // 2}
+        for found in lesson.column(column):
+            seen = {
+                key
+                for query in seen
+                for key in range(length)
+                if abs(key - query) <= width or (with_global and 0 in (key, query))
+            }
+            assert found == len(seen)
+    assert lesson.column("reached")[-1] == length
+    assert lesson.column("share_from_beyond")[0] == 0
+
+
+def test_equal_vectors_turned_score_as_a_sum_of_cosines() -> None:
+    for gap, usual, slow, start, far in rotary(40, 8, seed=3).rows:
+        for base, found in ((10_000, usual), (500_000, slow)):
+            expected = sum(math.cos(gap / base ** (2 * pair / 8)) for pair in range(4)) / 4
+            assert found == pytest.approx(expected)
+        assert start == pytest.approx(far)
+
+
+def test_a_slope_is_taken_off_for_each_position_of_distance() -> None:
+    for head, slope, halves, near, entropy in alibi(20, heads=4).rows:
+        assert slope == 2 ** (-2 * (head + 1))
+        shares = softmax([-slope * gap for gap in range(20)])
+        assert near == pytest.approx(sum(shares[:8]))
+        assert entropy == pytest.approx(-sum(p * math.log(p) for p in shares))
+        assert math.exp(-slope * halves) == pytest.approx(0.5)
+
+
+def test_a_states_errors_are_those_of_its_recurrence() -> None:
+    random = np.random.default_rng(5)
+    keys, values = random.standard_normal((2, 8, 4, 6))
+    errors = np.zeros((3, 4))
+    for key, value in zip(keys, values, strict=True):
+        key = key / np.linalg.norm(key, axis=-1, keepdims=True)
+        value = value / np.linalg.norm(value, axis=-1, keepdims=True)
+        for way, keep in enumerate((1.0, 0.9, 1.0)):
+            state = np.zeros((6, 6))
+            for k, v in zip(key, value, strict=True):
+                state = keep * state
+                state += np.outer(v - state @ k if way == 2 else v, k)
+            errors[way] += np.linalg.norm(key @ state.T - value, axis=-1) / 8
+    lesson = delta(length=4, size=6, seed=5)
+    assert lesson.rows[-1][0] == 4
+    assert lesson.rows[-1][1:4] == pytest.approx(errors.mean(axis=-1), abs=1e-5)
+    assert lesson.rows[-1][5] == pytest.approx(errors[2, -1], abs=1e-5)
+    assert max(lesson.column("softmax_error")) < 0.01
+
+
+def test_a_cache_computes_each_position_once() -> None:
+    lesson = cache(length=100)
+    for length, without, with_cache, held, unshared in lesson.rows:
+        assert without == sum(range(1, length + 1))
+        assert with_cache == length
+        assert held == length * 2 * 32 * 8 * 128 * 2
+        assert unshared == 4 * held
+
+
+def config(folder: Path, **settings: object) -> Path:
+    (folder / "config.json").write_text(json.dumps(settings))
+    return folder
+
+
+SMALL = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 4, "vocab_size": 50}
+SHAPES = {
+    "full": {"model_type": "gpt2", "n_embd": 32, "n_head": 4, "n_layer": 4, "vocab_size": 50},
+    "grouped": {"model_type": "llama", "num_key_value_heads": 2, "intermediate_size": 8, **SMALL},
+    "one-group": {
+        "model_type": "falcon",
+        "multi_query": True,
+        "new_decoder_architecture": False,
+        **SMALL,
+    },
+    "window": {
+        "model_type": "mistral",
+        "num_key_value_heads": 2,
+        "sliding_window": 6,
+        "intermediate_size": 8,
+        "head_dim": 8,
+        **SMALL,
+    },
+    "some-windows": {
+        "model_type": "gemma3_text",
+        "num_key_value_heads": 2,
+        "sliding_window": 6,
+        "intermediate_size": 8,
+        "head_dim": 16,
+        "sliding_window_pattern": 2,
+        **SMALL,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+}
+
+
+@pytest.mark.models
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_cache_holds_what_transformers_keeps(name: str, tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    folder = config(tmp_path, **SHAPES[name])
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).eval()
+    kept = model(torch.arange(5)[None], use_cache=True).past_key_values
+    arrays = (one for layer in kept.layers for one in (layer.keys, layer.values))
+    measured = sum(array.numel() for array in arrays)
+    kinds, width, _ = cache_of(folder)
+    assert sum(kind.layers * kind.numbers * 5 for kind in kinds) == measured
+    assert width == 2
+    windows = {kind.window for kind in kinds}
+    assert windows == {"window": {6}, "some-windows": {6, 0}}.get(name, {0})
+
+
+def test_a_latent_cache_is_that_of_the_paper(tmp_path: Path) -> None:
+    folder = config(
+        tmp_path,
+        model_type="deepseek_v2",
+        num_hidden_layers=60,
+        num_attention_heads=128,
+        kv_lora_rank=512,
+        qk_rope_head_dim=64,
+        dtype="bfloat16",
+    )
+    lesson = cache(length=1, model=folder)
+    assert lesson.rows[0][3] == 60 * (512 + 64) * 2  # Liu 2024, table 1: (d_c + d_R) a layer
+    assert lesson.rows[0][4] == 60 * 128 * (128 + 64 + 128) * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"model_type": "mamba"}, "names no attention heads"),
+        ({"model_type": "lama"}, "Did you mean 'llama'?"),
+        ({"model_type": "llama", "num_hidden_layers": 10**9}, "'num_hidden_layers' is 1,000,000"),
+        ({}, "names no 'model_type'"),
+    ],
+)
+@pytest.mark.models
+def test_a_configuration_without_a_cache_is_refused(
+    settings: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=says):
+        cache(model=config(tmp_path, **settings))
+
+
+def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_its_size() -> None:
+    lesson = groups()
+    by_size = {(row[0] == "latent", row[2]): row[-1] for row in lesson.rows}
+    assert by_size[False, 384] == pytest.approx(0, abs=1e-6)
+    assert by_size[True, 192] == pytest.approx(0, abs=1e-4)
+    for size in (192, 128, 64):
+        assert by_size[True, size] < by_size[False, size]
+    assert lesson.column("share_kept")[:4] == pytest.approx((1, 1 / 2, 1 / 3, 1 / 6))
+
+
+@pytest.mark.slow
+def test_a_layer_learns_to_reverse_and_its_heads_find_the_place() -> None:
+    lesson = training(length=6)
+    assert lesson.rows[0][2] < 0.2
+    assert lesson.rows[-1][2] > 0.99
+    assert max(lesson.rows[-1][3:]) > 2.5 * max(lesson.rows[0][3:])
+    assert training(length=6).rows == lesson.rows

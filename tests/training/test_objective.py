@@ -15,7 +15,8 @@ from tests.pocket.small import SENTENCES
 from training.batches import IGNORED, Examples, Recipe, batches
 from training.corpus import read_pairs, split_words
 from training.loop import Run, Settings, first_weights
-from training.objective import REPEATS_HEAD, REPEATS_LAYER, repeats_loss
+from training.objective import REPEATS_HEAD, REPEATS_LAYER, repeats_loss, waves
+from training.stages import translation
 from training.tokenizer import learn_pieces
 
 
@@ -42,13 +43,16 @@ def test_a_few_steps_lead_the_head_to_the_other_occurrences(tmp_path: Path) -> N
     ]
     examples = Examples(tokenizer, pairs, links, Recipe(chain=1, longest=40))
     sizes = Sizes(tokenizer.get_vocab_size(), 32, 4, 32, encoder_layers=1, decoder_layers=3)
-    run = Run(sizes, Settings(steps=40, rate=1e-2, warm_up=4), first_weights(sizes, 0), 41)
+    settings = Settings(steps=40, rate=1e-2, warm_up=4)
+    run = Run(settings, first_weights(sizes, 0), translation(sizes, settings, 41))
     source = batches(examples, 0, 0, 100)
     read = torch.tensor([tokenizer.encode("The cat sleeps . The cat sleeps .").ids])
 
     @torch.no_grad()
     def share() -> float:
-        embedded = embed(run.weights["embedding.weight"][read], run.positions[: read.shape[1]])
+        embedded = embed(
+            run.weights["embedding.weight"][read], waves(read.shape[1], sizes.size, "cpu")
+        )
         weights = encode(run.weights, sizes, embedded)[1][REPEATS_LAYER][0, REPEATS_HEAD]
         same = (read[0][:, None] == read[0]) & ~torch.eye(read.shape[1], dtype=torch.bool)
         return float((weights * same).sum(-1)[same.any(-1)].mean())

@@ -25,11 +25,11 @@ from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError
-from attnviz.core.options import LENS_NAMES, Options, opt
+from attnviz.core.options import LENS_NAMES, Options, Origin, opt
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.models import Source
-from attnviz.models.open import LOADING, is_shipped, name_of
+from attnviz.models.open import LOADING, is_shipped, load_shipped, name_of
 from attnviz.runs.pictures import ALL, as_jpeg, look_through
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.texts import check_text
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from attnviz.renderers.figures.overlay import Seen
 
 LENSES = tuple(name for name in LENS_NAMES if name != ALL)
+SHIPPED_MODEL = "pocket-vit"
+"""What reads the picture where no model is named."""
 
 
 @with_options(
@@ -86,9 +88,9 @@ def image(
 ) -> None:
     """Show where in a picture a vision model looks: patch by patch, over the picture and as data.
 
-    attnviz image sample_inputs/shapes.png --model ./my-vit --overlay look.png
+    attnviz image sample_inputs/shapes.png --overlay look.png
 
-    attnviz image sample_inputs/shapes.png --model ./my-vit --patch 3,5 --grid heads.png
+    attnviz image sample_inputs/shapes.png --patch 3,5 --grid heads.png
 
     attnviz image sample_inputs/shapes.png --model ./my-vit --head 2 -f csv
 
@@ -98,17 +100,13 @@ def image(
     """
     options = replace(options, choice=replace(options.choice, lens=lens))
     check_request(options, patch, image_size, overlay, text, token)
-    from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
     from attnviz.models.hugging_face.vision.pictures import parse_size, read_picture
-    from attnviz.models.hugging_face.vision.vision import load_vision_model
 
     output, path = options.output, Path(file)
     with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:
         size = None if image_size is None else parse_size(image_size)
         picture = Picture(read_picture(path), size, patch, lens)
-        terms = {name: getattr(options.origin, name) for name in LOADING}
-        load = load_vision_model if text is None else load_picture_text_model
-        source: Source = load(name_of(options.origin), **terms)
+        source = load_source(options.origin, text)
         query = Query(text or "", kind="picture", picture=picture)
         attention = look_through(source, query, options.choice, patch)
         settings = {**attention.provenance.settings, "picture": path.name}
@@ -148,8 +146,14 @@ def check_request(
 ) -> None:
     """Find out before a model loads whether everything can be done."""
     output, origin, lens = options.output, options.origin, options.choice.lens
-    if is_shipped(origin):
-        raise UsageError("'attnviz image' needs a vision model: --model ID_OR_FOLDER")
+    named = origin.model or SHIPPED_MODEL
+    if is_shipped(origin) and named != SHIPPED_MODEL:
+        raise UsageError(
+            f"'{named}' reads texts, and 'attnviz image' needs a vision model: leave --model out "
+            f"for '{SHIPPED_MODEL}', or name one by --model ID_OR_FOLDER"
+        )
+    if text is not None and named == SHIPPED_MODEL:
+        raise UsageError(f"'{named}' reads no text: --text needs --model ID_OR_FOLDER")
     check_choice(options.choice)
     if patch is not None and patch != ALL:
         parse_patch(patch)
@@ -174,6 +178,19 @@ def check_request(
         way = " or use --lens raw" if given == ["--lens"] else ""
         raise UsageError(f"{given[0]} is for a picture alone: leave --text out{way}")
     check_text(text)
+
+
+def load_source(origin: Origin, text: str | None) -> Source:
+    """The model that reads the picture, and a text behind it if there is one."""
+    if is_shipped(origin):
+        source: Source = load_shipped(origin, SHIPPED_MODEL)
+        return source
+    from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
+    from attnviz.models.hugging_face.vision.vision import load_vision_model
+
+    load = load_vision_model if text is None else load_picture_text_model
+    terms = {name: getattr(origin, name) for name in LOADING}
+    return load(name_of(origin), **terms)
 
 
 def seen(attention: Attention, part: Any, patch: str | None) -> Seen:

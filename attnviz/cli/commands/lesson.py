@@ -15,6 +15,8 @@ from attnviz.core.options import Options, opt
 from attnviz.core.registry import LESSONS
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnviz.renderers.reports import Data
     from attnviz.teach.lessons.lesson import Lesson
 
@@ -22,23 +24,29 @@ GIVEN = "What it is about"
 _LIST = ", ".join(LESSONS)
 
 
-@with_options(writes="lesson")
+@with_options("page", writes="lesson")
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
-    length: int | None = opt(
-        GIVEN, "--length N", "Positions: default 64, of linear at most, default 4096."
-    ),
-    size: int | None = opt(GIVEN, "--size N", "Features: default 64, of masking 16.", min=1),
+    length: int | None = opt(GIVEN, "--length N", "Positions, or pairs of delta.", min=1),
+    size: int | None = opt(GIVEN, "--size N", "Features of a position or head.", min=1),
+    heads: int | None = opt(GIVEN, "--heads N", "Heads of alibi, default 8.", min=1),
+    window: int | None = opt(GIVEN, "--window N", "Positions to either side, default 2.", min=1),
+    steps: int | None = opt(GIVEN, "--steps N", "Steps of training, default 300.", min=1),
     seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
-    text: str | None = opt(GIVEN, "--text TEXT", "Sentence for masking."),
+    text: str | None = opt(GIVEN, "--text TEXT", "Sentence that is attended over."),
+    model: Path | None = opt(
+        GIVEN, "--model -m CONFIG_OR_FOLDER", "Configuration that cache works out."
+    ),
     plot: Path | None = opt(OUTPUT, "--plot FILE", "The lesson as a picture: .png, .svg or .pdf."),
     *,
     options: Options,
 ) -> None:
     """Teach one thing about attention in numbers.
 
-    positions: sinusoidal encoding. scaling: scaled against unscaled softmax.
-    masking: full against causal attention. linear: what length costs.
+    positions, rotary, alibi: how a position is told. scaling, temperature,
+    online, sinks: how scores become weights. masking, padding, window: what
+    may be seen. linear, delta: attention without a softmax. cache, groups:
+    what is kept of the past. training: what is learned.
 
     attnviz lesson scaling
 
@@ -49,7 +57,8 @@ def lesson(
     if name is None:
         raise UsageError(f"which lesson? Choose from {_LIST}")
     choose(name, LESSONS, "lesson")
-    wanted = {"length": length, "size": size, "seed": seed, "text": text}
+    wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
     given = {option: value for option, value in wanted.items() if value is not None}
     with Report(options, "lesson", pictures={"plot": plot}) as report:
         report.add(_data(_teach(name, given)))
@@ -77,12 +86,23 @@ def _data(result: Lesson) -> Data:
     from attnviz.renderers.reports import Data
     from attnviz.storage.documents import dump_json
 
+    def draw() -> Figure:
+        from attnviz.teach.lessons.drawing import drawn
+
+        return drawn(result)
+
+    def page(command: str) -> str:
+        from attnviz.teach.lessons.page import page_of
+
+        return page_of(result, command)
+
     lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
     return Data(
         text=result.table,
         rows=lambda: "".join(f"{line}\n" for line in lines),
         document=lambda: dump_json(result.data()) + "\n",
-        figures={"plot": result.draw},
+        page=page,
+        figures={"plot": draw},
         about=result.title,
         value=result,
     )

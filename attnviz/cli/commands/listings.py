@@ -76,25 +76,25 @@ def mechanisms(*, options: Options) -> None:
 @with_options(writes="listing")
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="'pocket' prints the shipped model's card.")
+        str | None, typer.Argument(help="A shipped model, whose card is printed: 'pocket', ….")
     ] = None,
     *,
     options: Options,
 ) -> None:
-    """List the models found on this machine: the shipped one and the Hugging Face cache."""
-    from attnviz.models.pocket.card import card, summary
+    """List the models found on this machine: the shipped ones and the Hugging Face cache."""
+    from attnviz.models.pocket.card import CARDS, card_of, summary_of
 
     if name is not None:
-        choose(name, ("pocket",), "model with a card")
+        choose(name, CARDS, "model with a card")
         from attnviz.renderers.reports import Data
         from attnviz.storage.documents import dump_json
 
-        text = card()
+        text = card_of(name)
         document = dump_json({"model": name, "card": text}) + "\n"
         _write(Data(text=lambda display: text, document=lambda: document), options)
         return
     from attnviz.models.hugging_face.load.locate import list_cached_models
 
-    rows = [("pocket", "shipped", summary())]
+    rows = [(shipped, "shipped", summary_of(shipped)) for shipped in CARDS]
     rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]
     _write(listing(("model", "from", "about"), rows), options)

@@ -22,14 +22,37 @@ SEEKERS = "governor looks at its dependent", "dependent looks at its governor"
 
 
 @cache
-def read_config(folder: Path) -> dict[str, Any]:
-    """Sizes, special pieces and guided head of the model in a folder."""
-    path = folder / "config.json"
+def read_json(path: Path) -> dict[str, Any]:
+    """One of the files beside a shipped model's weights."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"the pocket model's '{path}' cannot be read") from error
     return content
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Sizes, special pieces and guided head of the pocket model in a folder."""
+    return read_json(folder / "config.json")
+
+
+CARDS = {"pocket": FOLDER} | {
+    f"pocket-{kind}": FOLDER.parents[1] / f"pocket_{kind}" / "files" for kind in ("lm", "vit")
+}
+"""The folders of the shipped models."""
+
+
+def card_of(name: str) -> str:
+    """The card of a shipped model; training writes it down with the figures, but for the first."""
+    if name == "pocket":
+        return card()
+    sections = read_json(CARDS[name] / "origin.json")["card"]
+    return "\n\n".join("\n  ".join([title, *lines]) for title, lines in sections.items()) + "\n"
+
+
+def summary_of(name: str) -> str:
+    """A shipped model in one line for a list of models."""
+    return summary() if name == "pocket" else read_json(CARDS[name] / "origin.json")["summary"]
 
 
 def summary(folder: Path = FOLDER) -> str:

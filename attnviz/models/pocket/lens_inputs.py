@@ -1,8 +1,10 @@
-"""Gradients, values, queries and keys behind maps of the pocket model, from one more pass."""
+"""Values, queries and keys behind maps of a shipped model, from one more pass."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,47 +14,35 @@ from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled, split_heads
 from attnviz.mechanisms.working import HeadPlace, Part, Worked
-from attnviz.models.pocket.model import PocketModel
-from attnviz.models.pocket.network import Attended, decode, encode
-from attnviz.models.pocket.text import EncodedQuery
+from attnviz.models.pocket.network import Attended
 
-LAYER_NAMES = {
-    "encoder": "encoder.{}.self_attention",
-    "decoder": "decoder.{}.self_attention",
-    "causal": "decoder.{}.self_attention",
-    "cross": "decoder.{}.cross_attention",
-}
-"""What the attention of each stream's layers is called among the weights."""
+if TYPE_CHECKING:
+    from attnviz.models.pocket.stored import StoredModel
+
+Layers = Callable[[AttentionMap], list[Attended]]
 
 
-def seen_of(model: PocketModel, query: EncodedQuery) -> dict[str, Attended]:
-    """Each attention of one pass by its name ("encoder.0.self_attention")."""
+def seen_of(model: StoredModel, given: Any) -> dict[str, Attended]:
+    """Each attention of a pass over what the model reads, by its name among the weights."""
     found: dict[str, Attended] = {}
 
     def note(seen: Attended) -> Array:
         found[seen.name] = seen
         return seen.output
 
-    source = model.embed(query.source_ids)
-    memory, _ = encode(model.weights, model.sizes, source, watch=note)
-    if query.target:
-        target = model.embed(query.target_ids)
-        decode(model.weights, model.sizes, target, memory, watch=note)
+    model.forward(model.weights, model.inputs(given), note)
     return found
 
 
-def projections_of(model: PocketModel, query: EncodedQuery) -> dict[str, Array]:
-    """What each projection gave, shape (positions, size), by name ("encoder.0.….query")."""
-    return {
-        f"{name}.{side}": getattr(seen, side)
-        for name, seen in seen_of(model, query).items()
-        for side in ("query", "key", "value")
-    }
+def attended_of(model: StoredModel, given: Any) -> Layers:
+    """What each layer of a map projected, from a pass over what the model reads."""
+    found = seen_of(model, given)
+    return lambda item: [found[model.streams[item.stream].format(layer)] for layer in item.layers]
 
 
-def worked_head(model: PocketModel, query: EncodedQuery, which: HeadPlace) -> Worked:
+def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> Worked:
     """One head's numbers, from the layer's input to what it adds to the residual stream."""
-    name = LAYER_NAMES[which.stream].format(which.layer)
+    name = model.streams[which.stream].format(which.layer)
     seen, size = seen_of(model, query)[name], model.sizes.size // model.sizes.heads
     own = slice(int(which.head) * size, (int(which.head) + 1) * size)
     crossed = seen.memory is not seen.inputs
@@ -77,7 +67,8 @@ def worked_head(model: PocketModel, query: EncodedQuery, which: HeadPlace) -> Wo
     if which.stream in ("decoder", "causal"):
         mask = causal_mask(sides[0], len(sides[0]), len(sides[1]))
         parts.append(Part("mask", mask, LOWER))
-    parts += scaled.parts(*sides, mask)
+    query, key, value = sides
+    parts += scaled.parts(query, key, value, mask)
     mixed = parts.pop().value
     weight = model.weights[f"{name}.output.weight"][:, own].T
     parts += [
@@ -97,15 +88,16 @@ def worked_head(model: PocketModel, query: EncodedQuery, which: HeadPlace) -> Wo
     )
 
 
-def with_projections(model: PocketModel, query: EncodedQuery, attention: Attention) -> Attention:
+def with_projections(model: StoredModel, given: Any, attention: Attention) -> Attention:
     """The attention with the queries and keys of each of its streams."""
-    found = projections_of(model, query)
+    layers, heads = attended_of(model, given), model.sizes.heads
 
     def stacked(item: AttentionMap, side: str) -> NDArray[np.float32]:
-        names = (f"{LAYER_NAMES[item.stream].format(layer)}.{side}" for layer in item.layers)
-        return np.stack([split_heads(to_numpy(found[name]), model.sizes.heads) for name in names])
+        return np.stack(
+            [split_heads(to_numpy(getattr(seen, side)), heads) for seen in layers(item)]
+        )
 
-    scale = (model.sizes.size // model.sizes.heads) ** -0.5
+    scale = (model.sizes.size // heads) ** -0.5
     kept = {
         item.stream: Projections(
             stacked(item, "query"), stacked(item, "key"), scale, item.layers, item.heads
@@ -115,16 +107,14 @@ def with_projections(model: PocketModel, query: EncodedQuery, attention: Attenti
     return replace(attention, projections=kept)
 
 
-def value_vectors(model: PocketModel, query: EncodedQuery, attention: Attention) -> ValueVectors:
+def value_vectors(model: StoredModel, given: Any, attention: Attention) -> ValueVectors:
     """Each head's values through its slice of W_O, for maps that the model has made."""
-    projected = projections_of(model, query)
+    layers = attended_of(model, given)
 
-    def products(name: str) -> NDArray[np.float64]:
-        value = split_heads(to_numpy(projected[f"{name}.value"]), model.sizes.heads)
-        return inner_products(value, to_numpy(model.weights[f"{name}.output.weight"]).T)
+    def products(seen: Attended) -> NDArray[np.float64]:
+        value = split_heads(to_numpy(seen.value), model.sizes.heads)
+        mixer = to_numpy(model.weights[f"{seen.name}.{model.mixer}.weight"])
+        return inner_products(value, mixer.T)
 
-    found = tuple(
-        np.stack([products(LAYER_NAMES[item.stream].format(layer)) for layer in item.layers])
-        for item in attention.maps
-    )
+    found = tuple(np.stack([products(seen) for seen in layers(item)]) for item in attention.maps)
     return ValueVectors(attention, found, projected=True)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.core.attention_map import Provenance
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.card import read_config
 from attnviz.models.pocket.network import (
     Sizes,
-    StoredWeights,
     Watch,
+    Weights,
     decode,
     embed,
     encode,
     predict,
 )
+from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (
     END,
     ENGLISH,
@@ -31,6 +31,7 @@ from attnviz.models.pocket.text import (
     MASK,
     PAD,
     UNKNOWN,
+    EncodedQuery,
     EncodedText,
     encode_text,
     load_tokenizer,
@@ -48,8 +49,18 @@ MARGIN = 0.3
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
 
 
-class PocketModel:
+class PocketModel(StoredModel):
     """Weights, tokenizer and configuration of a folder, and the options to run them with."""
+
+    name = "pocket"
+    sizes: Sizes
+    mixer = "output"
+    streams = {  # noqa: RUF012
+        "encoder": "encoder.{}.self_attention",
+        "decoder": "decoder.{}.self_attention",
+        "causal": "decoder.{}.self_attention",
+        "cross": "decoder.{}.cross_attention",
+    }
 
     def __init__(
         self,
@@ -61,10 +72,29 @@ class PocketModel:
         dtype: str = "float32",
     ) -> None:
         self.config = read_config(folder)
+        super().__init__(folder / "weights.safetensors", self.config["revision"], device, dtype)
         self.sizes = Sizes(**self.config["sizes"])
-        self.weights = StoredWeights(folder / "weights.safetensors", dtype, device)
         self.tokenizer = folder / "tokenizer.json"
-        self.causal, self.to, self.device, self.dtype = causal, to, device, dtype
+        self.causal, self.to = causal, to
+
+    def inputs(self, given: EncodedQuery) -> tuple[Array, ...]:
+        """The pieces that the encoder reads, and those that the decoder does."""
+        sides = (given.source_ids, given.target_ids) if given.target else (given.source_ids,)
+        return tuple(map(self.embed, sides))
+
+    def forward(
+        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+    ) -> tuple[Array, dict[str, list[Array]]]:
+        """The decoder's last states where it reads something, else the encoder's."""
+        states, encoder = encode(weights, self.sizes, inputs[0], watch=watch)
+        if len(inputs) == 1:
+            return states, {"encoder": encoder}
+        states, own, cross = decode(weights, self.sizes, inputs[1], states, watch=watch)
+        return states, {"encoder": encoder, "cross": cross, "decoder": own, "causal": own}
+
+    def scores(self, weights: Weights, states: Array) -> Array:
+        """Scores of every piece."""
+        return predict(weights, states)
 
     def encode_text(self, text: str, what: str = "text") -> EncodedText:
         """The text in pieces; see `text.encode_text`."""
@@ -152,19 +182,6 @@ class PocketModel:
             ids.append(int(scores.argmax()))
         written = str(load_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
         return tidy(written, language) or "…", 0 if ids[-1] == END else most
-
-    def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
-        """Where maps of this model come from, and what a reader must know of them."""
-        return Provenance(
-            source="pocket",
-            model="pocket",
-            trained=True,
-            device=self.device,
-            dtype=self.dtype,
-            settings={"revision": self.config["revision"], **settings},
-            notes=notes,
-            versions={"numpy": np.__version__},
-        )
 
 
 def _decide(text: EncodedText, sums: dict[str, float]) -> tuple[str, list[str]]:

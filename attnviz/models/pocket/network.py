@@ -103,11 +103,12 @@ class Sizes:
 
 
 def linear(weights: Weights, name: str, inputs: Array) -> Array:
-    """Inputs (…, inputs) through a learned linear map with a bias, as (…, outputs)."""
+    """Inputs (…, inputs) through a learned linear map as (…, outputs), plus its bias if any."""
     xp, weight = namespace(inputs), transpose(weights[f"{name}.weight"])
     # One product of two matrices: numpy would go through the texts of a batch one by one.
     outputs = xp.reshape(inputs, (-1, inputs.shape[-1])) @ weight
-    return xp.reshape(outputs, (*inputs.shape[:-1], -1)) + weights[f"{name}.bias"]
+    outputs = xp.reshape(outputs, (*inputs.shape[:-1], -1))
+    return outputs + weights[f"{name}.bias"] if f"{name}.bias" in weights else outputs
 
 
 def normalise(weights: Weights, name: str, inputs: Array) -> Array:
@@ -139,34 +140,37 @@ class Attended:
     value: Array
     output: Array  # of all heads, side by side, before the output projection
     shares: Array  # (…, heads, queries, keys)
-    inputs: Array  # what queries are projected from
-    memory: Array  # what keys and values are
-    residual: Array  # the stream that the output is added to
+    inputs: Array | None = None  # what queries are projected from
+    memory: Array | None = None  # what keys and values are
+    residual: Array | None = None  # the stream that the output is added to
 
 
 Watch = Callable[[Attended], Array]
 """Looks at each attention of a pass, and answers with the output that the model goes on with."""
 
 
-def attend(
+PROJECTIONS = ("query", "key", "value", "output")
+
+
+def attend(  # noqa: PLR0913, PLR0917 - of one layer, called by three
     weights: Weights,
     name: str,
     inputs: Array,
     memory: Array,
     mask: Array | None,
     heads: int,
-    watch: Watch | None,
-    residual: Array,
+    watch: Watch | None = None,
+    residual: Array | None = None,
+    projections: tuple[str, ...] = PROJECTIONS,
 ) -> tuple[Array, Array]:
     """Multi-head attention of inputs over a memory between its four learned projections."""
     pause()
-    query = linear(weights, f"{name}.query", inputs)
-    key = linear(weights, f"{name}.key", memory)
-    value = linear(weights, f"{name}.value", memory)
+    sides = zip(projections, (inputs, memory, memory), strict=False)
+    query, key, value = (linear(weights, f"{name}.{part}", side) for part, side in sides)
     output, shares = multi_head(query, key, value, mask, heads=heads)
     if watch is not None:
         output = watch(Attended(name, query, key, value, output, shares, inputs, memory, residual))
-    return linear(weights, f"{name}.output", output), shares
+    return linear(weights, f"{name}.{projections[-1]}", output), shares
 
 
 def feed_forward(weights: Weights, layer: str, inputs: Array) -> Array:
@@ -229,8 +233,6 @@ def decode(
     return normalise(weights, "decoder_norm", inputs), own_shares, cross_shares
 
 
-def predict(weights: Weights, states: Array) -> Array:
+def predict(weights: Weights, states: Array, embedding: str = "embedding") -> Array:
     """Scores of every piece (…, vocabulary) for states (…, size), by the transposed embedding."""
-    rows = namespace(states).reshape(states, (-1, states.shape[-1]))  # one product, as in `linear`
-    scores = rows @ transpose(weights["embedding.weight"])
-    return namespace(states).reshape(scores, (*states.shape[:-1], -1))
+    return linear(weights, embedding, states)

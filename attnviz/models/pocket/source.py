@@ -12,9 +12,10 @@ from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
-from attnviz.models import attend_each, check_device, check_kind
+from attnviz.models import attend_each, check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
 from attnviz.models.pocket.network import decode, encode
+from attnviz.models.pocket.stored import checked
 from attnviz.models.pocket.text import LANGUAGE, EncodedQuery, EncodedText
 from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.mechanisms.working import HeadPlace, Worked
-    from attnviz.models.pocket.experiment import PocketExperiment
+    from attnviz.models.pocket.predictions import PocketExperiment
 
 CACHED = 4
 """Encoded queries that are kept for whoever asks about the same texts again."""
@@ -46,10 +47,7 @@ def load_pocket(
     """The small trained English–French encoder–decoder that ships with the package."""
     if to is not None:
         choose(to, LANGUAGE, "language")
-    device = check_device(device)
-    known = ("float32", "float64") if device == "cpu" else ("float32", "float16", "bfloat16")
-    dtype = choose(dtype or "float32", known, f"dtype on {device}")
-    return Pocket(folder, causal=causal, to=to, device=device, dtype=dtype, keep_qk=keep_qk)
+    return Pocket(folder, causal=causal, to=to, keep_qk=keep_qk, **checked(device, dtype))
 
 
 class Pocket(PocketModel):
@@ -81,7 +79,7 @@ class Pocket(PocketModel):
 
     def experiment(self, query: Query, wanted: str | None = None) -> PocketExperiment:
         """The model with a text before it, to be run with parts of it switched off."""
-        from attnviz.models.pocket.experiment import PocketExperiment
+        from attnviz.models.pocket.predictions import PocketExperiment
 
         return PocketExperiment(self, self._encode(query), self._attend_one(query), wanted)
 

@@ -44,8 +44,8 @@ class EncodedText:
         """What the decoder reads: the language's tag, then the pieces."""
         return [LANGUAGE[language], *self.ids], (special(LANGUAGE[language], 0), *self.tokens)
 
-    def notes(self, name: str) -> list[str]:
-        """Where the text is unlike the training text."""
+    def notes(self, name: str, model: str = "pocket", usual: int = USUAL) -> list[str]:
+        """Where the text is unlike the training text of a model, of so many pieces at most."""
         found = []
         unknown, words = self.ids.count(UNKNOWN), len(_WORD.findall(self.text))
         pieces = sum(token.text != "▁" for token in self.tokens)
@@ -53,11 +53,9 @@ class EncodedText:
             found.append(f"{unknown} of {len(self.ids)} pieces are unknown to it")
         if words > 2 and pieces / words > FRAGMENTED:
             found.append(f"{pieces / words:.1f} pieces a word, where English and French have 1.1")
-        if len(self.ids) > USUAL:
-            found.append(f"{len(self.ids)} pieces, where it was trained on up to {USUAL}")
-        if not found:
-            return []
-        return [f"{name} lies outside what the pocket model was trained for: {'; '.join(found)}"]
+        if len(self.ids) > usual:
+            found.append(f"{len(self.ids)} pieces, where it was trained on up to {usual}")
+        return outside(name, model, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,12 @@ class EncodedQuery:
         return self.target.tagged(self.language)[0] if self.target else []
 
 
+def outside(name: str, model: str, found: list[str]) -> list[str]:
+    """A note on what was found that lies outside a model's training; none where nothing was."""
+    told = f"{name} lies outside what the {model} model was trained for: {'; '.join(found)}"
+    return [told] if found else []
+
+
 def special(number: int, place: int) -> Token:
     """A special piece as a token that covers no text."""
     return Token(SPECIALS[number], place, place, special=True)
@@ -94,14 +98,14 @@ def load_tokenizer(path: Path) -> Any:
     return Tokenizer.from_file(str(path))
 
 
-def encode_text(text: str, path: Path, what: str = "text") -> EncodedText:
+def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGEST) -> EncodedText:
     """The text in pieces by the tokenizer at a path; messages call it `what`."""
     encoding = load_tokenizer(path).encode(text, add_special_tokens=False)
     if not text.strip() or not encoding.ids:
         raise InputError(f"the {what} is empty: give at least one word")
-    if len(encoding.ids) > LONGEST:
+    if len(encoding.ids) > longest:
         raise InputError(
-            f"the {what} has {len(encoding.ids)} pieces: the pocket model reads up to {LONGEST}; "
+            f"the {what} has {len(encoding.ids)} pieces: the pocket model reads up to {longest}; "
             "cut it, or use --model"
         )
     spans = encoding.offsets

@@ -7,8 +7,6 @@ answers what it exports, so that its other names stay its own. Their types are w
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 import re
@@ -44,6 +42,7 @@ from attnviz.renderers.page.data import (
     schemes,
     within,
 )
+from attnviz.renderers.page.plain import hashed
 from attnviz.renderers.printable import printable
 
 if TYPE_CHECKING:
@@ -186,15 +185,10 @@ def _code(name: str) -> tuple[Template, str, str, str]:
     own = {one: kind.instead.get(one, one) for one in kind.scripts}
     script = joined({one: _read(f"scripts/{file}.js") for one, file in own.items()})
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"default-src 'none'; script-src '{hashed(script)}'; style-src '{hashed(style)}'; "
         f"img-src data: blob:; base-uri 'none'; form-action 'none'{kind.reaches}"
     )
     return Template(_read(kind.template)), style, script, policy
-
-
-def _hash(source: str) -> str:
-    digest = hashlib.sha256(source.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
 
 
 def _read(name: str) -> str:

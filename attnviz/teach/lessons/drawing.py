@@ -1,4 +1,7 @@
-"""Pictures of lessons: curves in panels, and heat maps with a label a row and a column."""
+"""Pictures of lessons: panels side by side, of curves and of cells with a label a row and a column.
+
+One panel of cells alone gets the frame and colour bar of every other heat map.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from attnviz.renderers.colors import FAINT, INK, LABELLED, Color, Limits, color_of, ink_on
@@ -18,20 +22,31 @@ from attnviz.renderers.figures.figure import (
     TITLE_SIZE,
     Frame,
     ShownFigure,
+    colormap,
     framed,
     ink,
     missing_note,
     points,
+    write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.heatmap import number
 from attnviz.renderers.printable import printable, shorten
+from attnviz.teach.lessons.lesson import Curves, Heat, Lesson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE = color_of(0.75), LABELLED
-"""One way of doing it, and the other."""
+COLORS: tuple[Color, ...] = (
+    *(color_of(0.75), LABELLED, (0, 158, 115), (204, 121, 167), (120, 126, 134)),
+    *((86, 180, 233), (230, 159, 0), (68, 68, 68)),
+)
+"""Of one way of doing it, the other, and so on."""
+WIDE, HIGH = 3.9, 3.3
+"""Inches of a panel."""
+WIDEST, TALLEST, LARGEST_CELL, ROOMY_CELL = 1200, 800, 60, 44
+LONGEST_LABEL = 16
+STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256)
 
 
 def titled(
@@ -52,85 +67,129 @@ def titled(
     return figure
 
 
-def panels(
-    title: str, names: Sequence[tuple[str, str, str]]
-) -> tuple[Figure, list[Axes], Typeface]:
-    """A titled figure with a panel for each heading and its words along x and y."""
-    face = typeface([title])
-    figure = titled(title, 3.9 * len(names), 3.3, 0.15, 0.965, face)
-    found = []
-    for panel, (heading, along, up) in enumerate(names):
-        left = (panel + 0.15) / len(names)
-        axes = figure.add_axes((left, 0.14, 0.78 / len(names), 0.69))
-        axes.set_title(
-            heading, fontproperties=face.font(TEXT_SIZE, bold=True), color=ink(INK), loc="left"
-        )
-        axes.set_xlabel(along, fontproperties=face.font(TEXT_SIZE), color=ink(FAINT))
-        axes.set_ylabel(up, fontproperties=face.font(TEXT_SIZE), color=ink(FAINT))
-        axes.tick_params(
-            labelsize=NOTE_SIZE, colors=ink(FAINT), width=0.5, length=2.5, which="both"
-        )
-        axes.grid(color=(0.92, 0.92, 0.92), linewidth=0.5)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.spines[["left", "bottom"]].set(linewidth=0.5, color=ink(FAINT))
-        found.append(axes)
-    return figure, found, face
+def drawn(lesson: Lesson) -> Figure:
+    """The picture of a lesson."""
+    heats = [panel for panel in lesson.panels if isinstance(panel, Heat)]
+    labels = [label for panel in heats for label in (*panel.rows, *panel.columns)]
+    face = typeface([lesson.title, *labels, *(panel.heading for panel in lesson.panels)])
+    if len(lesson.panels) == len(heats) == 1:
+        return _alone(lesson.title, heats[0], face)
+    figure = titled(lesson.title, WIDE * len(lesson.panels), HIGH, 0.15, 0.965, face)
+    for place, panel in enumerate(lesson.panels):
+        if isinstance(panel, Curves):
+            _curves(figure, panel, place, face)
+        else:
+            _cells(figure, panel, place, face)
+    return figure
 
 
-def line(
-    axes: Axes, x: Sequence[float], y: Sequence[float], name: str, color: Color, face: Typeface
-) -> None:
-    """A curve with a dot at each number."""
-    axes.plot(x, y, color=ink(color), linewidth=1.4, marker="o", markersize=3.2, label=name)
-    axes.legend(prop=face.font(TEXT_SIZE), frameon=False, labelcolor="linecolor", handlelength=1.4)
+def _curves(figure: Figure, panel: Curves, place: int, face: Typeface) -> None:
+    count = figure.get_figwidth() / WIDE
+    axes = figure.add_axes(((place + 0.15) / count, 0.14, 0.78 / count, 0.69))
+    axes.set_title(
+        panel.heading, fontproperties=face.font(TEXT_SIZE, bold=True), color=ink(INK), loc="left"
+    )
+    axes.set_xlabel(panel.along, fontproperties=face.font(TEXT_SIZE), color=ink(FAINT))
+    axes.set_ylabel(panel.up, fontproperties=face.font(TEXT_SIZE), color=ink(FAINT))
+    for (name, (x, y)), color in zip(panel.lines.items(), COLORS * 4, strict=False):
+        dots: dict[str, Any] = {"marker": "o", "markersize": 3.2} if len(x) <= 24 else {}
+        axes.plot(x, y, color=ink(color), linewidth=1.4, label=name, **dots)
+    if panel.doubling:
+        axes.set_xscale("log", base=2)
+        shown = list(next(iter(panel.lines.values()))[0])
+        shown = shown[:: -(-len(shown) // 6)]
+        axes.set_xticks(shown, [f"{value:g}" for value in shown])
+    if panel.tenfold:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+    if panel.top is not None:
+        axes.set_ylim(0, panel.top)
+    if any(not name.startswith("_") for name in panel.lines):
+        looks: dict[str, Any] = {"labelcolor": "linecolor", "handlelength": 1.4, "framealpha": 0.85}
+        axes.legend(prop=face.font(NOTE_SIZE), edgecolor="none", **looks)
+    if panel.level is not None:
+        value, words = panel.level
+        axes.axhline(value, color=ink(FAINT), linewidth=0.8, linestyle=(0, (2, 2)))
+        above = axes.get_yaxis_transform() + ScaledTranslation(0, 3 / 72, figure.dpi_scale_trans)
+        at: dict[str, Any] = {"transform": above, "ha": "right", "va": "bottom"}
+        write(axes, (0.99, value), words, face, NOTE_SIZE, FAINT, **at)
+    axes.tick_params(labelsize=NOTE_SIZE, colors=ink(FAINT), width=0.5, length=2.5, which="both")
+    axes.grid(color=(0.92, 0.92, 0.92), linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set(linewidth=0.5, color=ink(FAINT))
 
 
-WIDEST, TALLEST, LARGEST_CELL, ROOMY_CELL = 1200, 800, 60, 44
-LONGEST_LABEL = 16
-STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256)
+def _cells(figure: Figure, panel: Heat, place: int, face: Typeface) -> None:
+    """Cells as large as the room beside the labels allows, their scale told below."""
+    texts = [_shown(labels, face) for labels in (panel.rows, panel.columns)]
+    left, top = (max(face.width(text, NOTE_SIZE) for text in of_side) for of_side in texts)
+    whole, high = figure.get_figwidth() * DPI, HIGH * DPI
+    down, columns = panel.values.shape
+    # 92: the title; 84: what is said below
+    room = (WIDE * DPI - left - 70) / columns, (high - 92 - top - 16 - 84) / down
+    wide = min(room[0], 2.4 * room[1])
+    tall = min(room[1], 1.6 * wide)
+    x, y = place * WIDE * DPI + 40 + left, 92 + top + 16
+    box = (x / whole, 1 - (y + tall * down) / high, wide * columns / whole, tall * down / high)
+    axes = figure.add_axes(box)
+    scale: dict[str, Any] = {"vmin": panel.limits[0], "vmax": panel.limits[1]}
+    colors = colormap(panel.limits).with_extremes(bad="white")
+    axes.imshow(panel.values, cmap=colors, aspect="auto", interpolation="nearest", **scale)
+    axes.spines[:].set(linewidth=0.5, color=ink((190, 190, 190)))
+    _label(axes, texts, (tall, wide), face)
+    if min(wide, 1.6 * tall) >= ROOMY_CELL:
+        _write_numbers(axes, panel.values, panel.limits, face)
+    over: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+    above = (-left / (wide * columns), 1 + (top + 24) / (tall * down))
+    write(axes, above, panel.heading, face, TEXT_SIZE, bold=True, va="bottom", **over)
+    low, high_end = (f"{end:g}".replace("-", "−") for end in panel.limits)
+    ends = (
+        f"{low} orange, {high_end} blue" if panel.limits[0] < 0 else f"{low} light, {high_end} dark"
+    )
+    below = face.wrap(f"{panel.unit}: {ends}", NOTE_SIZE, WIDE * DPI - 60)
+    write(axes, (above[0], -16 / (tall * down)), below, face, NOTE_SIZE, FAINT, va="top", **over)
 
 
-def image(
-    values: NDArray[Any],
-    *,
-    title: str,
-    subtitle: str,
-    unit: str,
-    limits: Limits,
-    rows: Sequence[str],
-    columns: Sequence[str],
-) -> Figure:
-    """Values as colours, a label a row and a column."""
-    face = typeface([title, subtitle, *rows, *columns])
-    row_texts, column_texts = texts = [
-        [face.drawable(shorten(printable(label), LONGEST_LABEL)) for label in labels]
-        for labels in (rows, columns)
-    ]
+def _shown(labels: Sequence[str], face: Typeface) -> list[str]:
+    return [face.drawable(shorten(printable(label), LONGEST_LABEL)) for label in labels]
+
+
+def _alone(title: str, panel: Heat, face: Typeface) -> Figure:
+    texts = [_shown(labels, face) for labels in (panel.rows, panel.columns)]
     widest = [max(face.width(label, NOTE_SIZE) for label in labels) for labels in texts]
     frame = Frame(
         title=title,
-        subtitle=subtitle,
+        subtitle=panel.heading,
         notes=missing_note(face),
-        unit=unit,
-        limits=limits,
+        unit=panel.unit,
+        limits=panel.limits,
         face=face,
         left=int(widest[0]) + 16,
         top=int(widest[1]) + 16,
     )
-    width = _cell(len(columns), WIDEST) * len(columns)
-    height = _cell(len(rows), TALLEST) * len(rows)
-    figure, axes = framed(values, width, height, frame)
+    cells = _cell(len(panel.rows), TALLEST), _cell(len(panel.columns), WIDEST)
+    size = cells[1] * len(panel.columns), cells[0] * len(panel.rows)
+    # What is below the scale is white, and stands for no cell.
+    shown = np.where(np.isnan(panel.values), panel.limits[0] - 1, panel.values)
+    figure, axes = framed(shown, *size, frame)
+    _label(axes, texts, cells, face)
+    if min(cells) >= ROOMY_CELL:
+        _write_numbers(axes, panel.values, panel.limits, face)
+    return figure
+
+
+def _label(
+    axes: Axes, texts: Sequence[list[str]], cells: tuple[float, float], face: Typeface
+) -> None:
+    rows, columns = texts
     font = face.font(NOTE_SIZE)
     axes.xaxis.tick_top()
-    places = _thinned(column_texts, width / len(columns))
-    axes.set_xticks(places, [column_texts[i] for i in places], fontproperties=font, rotation=90)
-    places = _thinned(row_texts, height / len(rows))
-    axes.set_yticks(places, [row_texts[i] for i in places], fontproperties=font)
-    if min(width / len(columns), height / len(rows)) >= ROOMY_CELL:
-        _write_numbers(axes, values, limits, face)
+    places = _thinned(columns, cells[1])
+    axes.set_xticks(places, [columns[i] for i in places], fontproperties=font, rotation=90)
+    places = _thinned(rows, cells[0])
+    axes.set_yticks(places, [rows[i] for i in places], fontproperties=font)
     axes.tick_params(length=2.5, width=0.5, pad=2, color=ink(FAINT), labelcolor=ink(INK))
-    return figure
 
 
 def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typeface) -> None:

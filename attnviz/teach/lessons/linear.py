@@ -1,31 +1,24 @@
-"""The cost of attention by length (Katharopoulos 2020, section 3.2.1), measured here and now."""
+"""Linear attention: what it costs by length, measured here and now, and what it remembers."""
 
 from __future__ import annotations
 
 import time
 import tracemalloc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from attnviz.core.errors import UsageError
 from attnviz.mechanisms import dot_product as scaled_attention
 from attnviz.mechanisms import linear as linear_attention
-from attnviz.teach.lessons.lesson import Lesson
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from attnviz.mechanisms.recurrent import delta_rule, retention
+from attnviz.teach.lessons.lesson import Curves, Lesson, between
 
 SHORTEST, LONGEST = 64, 16384
 REPEATS = 3
-COLUMNS = (
-    "length",
-    "standard_time_seconds",
-    "linear_time_seconds",
-    "standard_memory_bytes",
-    "linear_memory_bytes",
-)
+KEEP = 0.9
+DRAWS = 8
+"""Sets of random pairs that errors are means over."""
 
 
 def linear(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
@@ -37,13 +30,48 @@ def linear(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
     Returns:
         A row a length: seconds and bytes of both.
     """
-    if not SHORTEST <= length <= LONGEST:
-        raise UsageError(f"--length {length} is outside {SHORTEST} to {LONGEST}")
+    between("length", length, SHORTEST, LONGEST)
     random = np.random.default_rng(seed)
     lengths = [length >> halvings for halvings in range(16) if length >> halvings >= SHORTEST]
     rows = tuple(_row(random, positions, size) for positions in reversed(lengths))
-    title = f"linear · standard against linear attention, head size {size}, numpy on this machine"
-    return Lesson(title, COLUMNS, rows, _explain(rows), lambda: _draw(title, rows))
+    lengths, *measured = (list(column) for column in zip(*rows, strict=True))
+    last, standard, short, standard_bytes, short_bytes = rows[-1]
+    panels = tuple(
+        Curves(
+            heading,
+            "positions",
+            up,
+            {
+                name: (lengths, [value / unit for value in column])
+                for name, column in zip(("standard", "linear"), columns, strict=True)
+            },
+            doubling=True,
+            tenfold=True,
+        )
+        for heading, up, columns, unit in (
+            ("time, shortest of three runs", "milliseconds", measured[:2], 1e-3),
+            ("memory at its peak", "MiB", measured[2:], 2.0**20),
+        )
+    )
+    return Lesson(
+        f"linear · standard against linear attention, head size {size}, numpy on this machine",
+        (
+            *("length", "standard_time_seconds", "linear_time_seconds"),
+            *("standard_memory_bytes", "linear_memory_bytes"),
+        ),
+        rows,
+        (
+            f"At {last} positions standard attention takes {standard / short:.3g} times the time "
+            f"and {standard_bytes / short_bytes:.3g} times the memory of linear attention.",
+            "Standard attention holds a weight for each pair: twice the length, four times the "
+            "memory. Linear attention keeps only two sums over the keys: twice the length, twice "
+            "the memory.",
+            "The price: its weights come from a feature map, not from a softmax, and are less "
+            "sharp.",
+        ),
+        "Katharopoulos 2020 (Transformers are RNNs), section 3.2.1",
+        panels,
+    )
 
 
 def _row(random: np.random.Generator, length: int, size: int) -> tuple[float, ...]:
@@ -80,36 +108,89 @@ def peak(run: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-def _explain(rows: tuple[tuple[float, ...], ...]) -> tuple[str, ...]:
-    length, standard, short, standard_bytes, short_bytes = rows[-1]
-    return (
-        f"At {length} positions standard attention takes {standard / short:.3g} times the time and "
-        f"{standard_bytes / short_bytes:.3g} times the memory of linear attention.",
-        "Standard attention holds a weight for each pair: twice the length, four times the memory. "
-        "Linear attention keeps only two sums over the keys: twice the length, twice the memory.",
-        "The price: its weights come from a feature map, not from a softmax, and are less sharp.",
+def delta(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
+    """Linear attention forgets; the delta rule corrects what its state says.
+
+    Random pairs of a key and a value are written into a state one after another, then each key is
+    asked for its value. The error is the length of what is wrong, by that of the value: 0 is exact,
+    1 as if nothing had been kept. Softmax attention, which keeps every pair, stands beside.
+
+    Returns:
+        A row a number of pairs written: mean errors over all of them, and the delta rule's over
+        the newest.
+    """
+    between("length", length, 2, 1024)
+    between("size", size, 2, 256)
+    counts = [2**power for power in range(11) if 2**power <= length]
+    errors = {count: _recall(count, size, seed) for count in counts}
+    rows = tuple(
+        (count, *(float(of_age.mean()) for of_age in found.values()), float(found["delta rule"][0]))
+        for count, found in errors.items()
+    )
+    at = max((count for count in counts if count <= size), default=counts[-1])
+    ages, names = np.arange(at), list(errors[at])
+    full = rows[counts.index(at)]
+    return Lesson(
+        f"delta · pairs kept in a state of {size} × {size} numbers, seed {seed}",
+        ("pairs", *(f"{name.replace(' ', '_')}_error" for name in names), "delta_newest_error"),
+        rows,
+        (
+            f"Linear attention adds every value to one sum: with {at} pairs each answer holds a "
+            f"little of all others, and the error is {full[1]:.2f}.",
+            f"Retention keeps {KEEP:.0%} of the state at each step, so that old pairs fade: "
+            f"{errors[at]['retention'][0]:.2f} for the newest, {errors[at]['retention'][-1]:.2f} "
+            "for the oldest.",
+            "The delta rule first takes off what the state already answers to a key: the newest "
+            f"pair is exact ({full[-1]:.0e}), and {at} pairs cost {full[3]:.2f}; beyond {size} "
+            "pairs no state of this size can hold all, and only the softmax, which keeps every "
+            "pair, still can.",
+        ),
+        "Schlag 2021 (Linear transformers are secretly fast weight programmers), section 4; Yang "
+        "2024 (DeltaNet), section 2",
+        (
+            Curves(
+                "error by the number of pairs",
+                "pairs written",
+                "error",
+                {
+                    name: (counts, [float(errors[count][name].mean()) for count in counts])
+                    for name in names
+                },
+                doubling=True,
+                top=2.0,
+                level=(1.0, "as if nothing were kept"),
+            ),
+            Curves(
+                f"error by age, {at} pairs written",
+                "pairs written since",
+                "error",
+                {name: (ages, errors[at][name]) for name in names},
+                top=2.0,
+            ),
+        ),
     )
 
 
-def _draw(title: str, rows: tuple[tuple[float, ...], ...]) -> Figure:
-    from attnviz.teach.lessons.drawing import BLUE, ORANGE, line, panels
-
-    lengths, *measured = (list(column) for column in zip(*rows, strict=True))
-    figure, (times, memory), face = panels(
-        title,
-        [
-            ("time, shortest of three runs", "positions", "milliseconds"),
-            ("memory at its peak", "positions", "MiB"),
-        ],
-    )
-    for axes, columns, unit in ((times, measured[:2], 1e-3), (memory, measured[2:], 2.0**20)):
-        for name, values, color in zip(
-            ("standard", "linear"), columns, (ORANGE, BLUE), strict=True
-        ):
-            line(axes, lengths, [value / unit for value in values], name, color, face)
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
-        shown = lengths[:: -(-len(lengths) // 6)]
-        axes.set_xticks(shown, [f"{value:.0f}" for value in shown])
-    return figure
+def _recall(count: int, size: int, seed: int) -> dict[str, Any]:
+    """The error of each way of keeping pairs by their age, the newest first."""
+    random = np.random.default_rng(seed)
+    key, value = random.standard_normal((2, DRAWS, count, size))
+    key /= np.linalg.norm(key, axis=-1, keepdims=True)
+    value /= np.linalg.norm(value, axis=-1, keepdims=True)
+    # All are asked behind the last pair: queries of their own, whose keys and values are nothing.
+    query, none = np.concatenate([key, key], axis=-2), np.zeros_like(key)
+    keys, values = (np.concatenate([one, none], axis=-2) for one in (key, value))
+    once = np.concatenate([np.ones((DRAWS, count, 1)), none[..., :1]], axis=-2)
+    last = (np.arange(count) + 1)[:, None]
+    found = {
+        "linear": retention(query, keys, values, keep=np.ones(1), base=None)[0],
+        "retention": retention(query, keys, values, keep=np.array([KEEP]), base=None)[0],
+        "delta rule": delta_rule(query, keys, values, beta=once)[0] * size**0.5,
+    }
+    found["retention"][:, count:] /= KEEP**last  # what fades while one is asked is no error
+    answers = {name: one[:, count:] for name, one in found.items()}
+    answers["softmax"] = scaled_attention.single_head(40 * key, key, value)[0]
+    return {
+        name: np.linalg.norm(one - value, axis=-1).mean(axis=0)[::-1]
+        for name, one in answers.items()
+    }

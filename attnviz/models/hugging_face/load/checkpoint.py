@@ -113,6 +113,14 @@ def check_claims(folder: Path, config: Mapping[str, Any], stored: Stored) -> Non
                 break
 
 
+def check_sane(path: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a configuration whose numbers are a hundred times those of any model."""
+    for name, number in _numbers_in(config):
+        most = next((most for ends, most, _ in CLAIMS if ends.search(name)), number)
+        if number > 100 * most:
+            raise ModelError(f"'{path}' is no model's: its '{name}' is {number:,}")
+
+
 def _numbers_in(config: Any, name: str = "") -> Iterator[tuple[str, int]]:
     """The whole numbers of a configuration, each by the nearest name."""
     if isinstance(config, dict):
@@ -132,6 +140,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(
             f"'{folder}' is not a model's folder, it has no config.json: {hint(folder)}"
         )
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """A model's configuration from its file."""
     config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")

@@ -16,7 +16,13 @@ from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean
 from attnviz.core.options import Given
 from attnviz.models.hugging_face.load.adapters import find_adapter, merged
-from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
+from attnviz.models.hugging_face.load.checkpoint import (
+    Checkpoint,
+    check_folder,
+    check_sane,
+    read_config,
+    read_config_file,
+)
 from attnviz.models.hugging_face.load.devices import (
     BYTES,
     check_device_map,
@@ -176,6 +182,27 @@ def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
         return AutoConfig.from_pretrained(
             checkpoint.folder, local_files_only=True, trust_remote_code=allow_code
         )
+
+
+def load_shape(path: Path) -> Any:
+    """A configuration alone, of a folder or a file: no weights are read, no code of it is run.
+
+    Raises:
+        ModelError: it is none, or of an architecture that transformers does not know.
+    """
+    given = read_config(path) if path.is_dir() else read_config_file(path)
+    check_sane(path, given)
+    kind = given.pop("model_type")
+    with quiet():
+        from transformers import CONFIG_MAPPING, AutoConfig
+
+        if kind not in CONFIG_MAPPING:
+            known = did_you_mean(kind, CONFIG_MAPPING)
+            raise ModelError(
+                f"transformers does not know the architecture '{kind}' of '{path}'.{known}"
+            )
+        with loading(str(path)):
+            return AutoConfig.for_model(kind, **given)
 
 
 def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:

@@ -115,7 +115,11 @@ def _with_labels(
 
 def one_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     """The likeliest of classes that exclude each other, with its probability."""
-    shares = dict(zip(labels, logits.softmax(-1).tolist(), strict=True))
+    return decided(dict(zip(labels, logits.softmax(-1).tolist(), strict=True)))
+
+
+def decided(shares: Mapping[str, float]) -> dict[str, Any]:
+    """The likeliest of classes that exclude each other, of the probability of each."""
     best = max(shares, key=lambda name: shares[name])
     return {DECISION: f"{best} ({shares[best]:.0%})", **_all_of(shares)}
 

@@ -1,0 +1,80 @@
+"""The pocket model with a text before it: the masked word or the piece that it predicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import Change, HeadOutputs, Output
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.lens_inputs import ValueVectors, last_word
+from attnviz.core.query import ALL_OUTPUTS
+from attnviz.models.pocket.experiment import PieceExperiment, find, stacked
+from attnviz.models.pocket.lens_inputs import value_vectors
+from attnviz.models.pocket.model import PocketModel
+from attnviz.models.pocket.text import MASK, SPECIALS, EncodedQuery
+
+
+class PocketExperiment(PieceExperiment):
+    """The pocket model and a query.
+
+    The encoder's prediction is a word of the text where it is masked, the decoder's the piece
+    after those before it. The wanted one is a token by text or position, or of the decoder "all"
+    tokens of its text; None: the last word of the encoder's text, the last piece of a translation,
+    or what the decoder would write after its text.
+    """
+
+    model: PocketModel
+    given: EncodedQuery
+
+    def __init__(
+        self, model: PocketModel, query: EncodedQuery, attention: Attention, wanted: str | None
+    ) -> None:
+        super().__init__(model, query, attention)
+        if query.target is None:
+            self.attention, self.outputs = self._masked(attention, wanted)
+        else:
+            tokens, ids = attention.main.query_tokens, query.target_ids
+            side, usual = ("target", len(ids) - 1) if query.source else ("text", len(ids))
+            self.outputs = self.following(tokens, ids, wanted, side, usual)
+
+    def values(self) -> ValueVectors:
+        """What each head makes of each piece of the text that is run, masked where a word is."""
+        return value_vectors(self.model, self.given, self.attention)
+
+    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+        """The greedy translation, or what the decoder goes on with; the encoder writes nothing."""
+        query = self.given
+        if query.target is None:
+            return None
+        read, prompt = query.source_ids, query.target_ids[: 1 if query.source else None]
+        watch = self._edit([change], instead)
+        return self.model.continued(read, prompt, query.language, watch)[0]
+
+    def _masked(
+        self, attention: Attention, wanted: str | None
+    ) -> tuple[Attention, tuple[Output, ...]]:
+        """The text with a word masked, and that word."""
+        tokens = attention.main.query_tokens
+        if wanted == ALL_OUTPUTS:
+            raise UsageError(
+                "--target all needs a model that predicts every token from those before it: the "
+                "encoder predicts one masked word, so name it, or use 'cross' or --causal"
+            )
+        position = last_word(tokens) if wanted is None else find(tokens, wanted, "text", 0)
+        word = tokens[position]
+        if word.special:
+            if wanted is None:
+                raise InputError("the text has no word that could be masked")
+            raise UsageError(f"'{word.text}' is no word that could be masked: name another")
+        number, read = self.given.source_ids[position], self.given.source
+        assert read is not None
+        ids = [*read.ids[:position], MASK, *read.ids[position + 1 :]]
+        self.given = replace(self.given, source=replace(read, ids=ids))
+        _, layers = self.model.forward(self.model.weights, self.model.inputs(self.given))
+        mask = replace(word, text=SPECIALS[MASK], special=True)
+        shown = (*tokens[:position], mask, *tokens[position + 1 :])
+        item = AttentionMap("encoder", shown, shown, stacked(layers["encoder"]))
+        note = f"'{word.text}' was masked, for the attribution to its prediction"
+        masked = attention.with_maps((item,), notes=[note])
+        return masked, (Output(position, number, word.text, position),)

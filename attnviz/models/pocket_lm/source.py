@@ -1,0 +1,192 @@
+"""The causal pocket model as a source of attention: texts, and what it writes after them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnviz.core.attention_map import (
+    PARTS,
+    SECOND_PART,
+    Attention,
+    AttentionMap,
+    typed_facts,
+)
+from attnviz.core.effects import Change, HeadOutputs
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.query import Query
+from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.models.pocket.experiment import PieceExperiment, stacked
+from attnviz.models.pocket.lens_inputs import with_projections
+from attnviz.models.pocket.network import Watch, Weights, predict
+from attnviz.models.pocket.stored import OneInput, checked
+from attnviz.models.pocket.text import (
+    END,
+    SPECIALS,
+    EncodedText,
+    encode_text,
+    load_tokenizer,
+    outside,
+    special,
+    token,
+)
+from attnviz.models.pocket_lm.network import EMBEDDING, Cache, Sizes, decode
+
+FOLDER = Path(__file__).parent / "files"
+"""A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
+FEW = 20
+"""Pieces after a text that are enough to see what the model would write."""
+
+
+def load_pocket_lm(
+    *,
+    device: str = "auto",
+    dtype: str | None = None,
+    keep_qk: bool = False,
+    generate: int | None = None,
+    folder: Path = FOLDER,
+) -> CausalPocket:
+    """The small trained English decoder that ships with the package."""
+    return CausalPocket(folder, keep_qk=keep_qk, generate=generate, **checked(device, dtype))
+
+
+class CausalPocket(OneInput):
+    """The causal pocket model, loaded.
+
+    A text's attention has the stream "causal". Every text begins with <eos>, and a row is that of
+    the piece that it has just read, not of the piece it is about to predict.
+    """
+
+    name = "pocket-lm"
+    sizes: Sizes
+    streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
+
+    def __init__(
+        self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str
+    ) -> None:
+        super().__init__(folder, **options)
+        self.sizes = Sizes.read(self.config)
+        self.longest = self.config["max_position_embeddings"] - 1
+        self.tokenizer = folder / "tokenizer.json"
+        self.keep_qk, self.generate = keep_qk, generate
+
+    def inputs(self, given: list[int]) -> tuple[Array]:
+        """Pieces by number, embedded."""
+        return (self.weights.rows(EMBEDDING, np.array(given)),)
+
+    def forward(
+        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+    ) -> tuple[Array, dict[str, list[Array]]]:
+        """The last states, and the weights of the stream "causal"."""
+        states, shares = decode(weights, self.sizes, inputs[0], watch)
+        return states, {"causal": shares}
+
+    def scores(self, weights: Weights, states: Array) -> Array:
+        """Scores of every piece, by the transposed embedding."""
+        return predict(weights, states, EMBEDDING.removesuffix(".weight"))
+
+    def experiment(self, query: Query, wanted: str | None = None) -> CausalExperiment:
+        """The model with a text before it, to be run with parts of it switched off."""
+        return CausalExperiment(self, *self.read(query), wanted)
+
+    def read(self, query: Query) -> tuple[list[int], Attention]:
+        """What the model reads, its own continuation of the text included, and its maps."""
+        if query.kind != "self":
+            raise UsageError(
+                f"'{self.name}' reads one text: use 'attnviz self TEXT', or --model pocket for two"
+            )
+        encoded = encode_text(query.text, self.tokenizer, longest=self.longest)
+        settings, notes = dict[str, Any](), list[str]()
+        if self.generate:
+            encoded, settings, notes = self.continued(encoded)
+        ids, tokens = [END, *encoded.ids], (special(END, 0), *encoded.tokens)
+        states, layers = self.forward(self.weights, self.inputs(ids))
+        notes = [*self.notes(encoded, states), *notes]
+        item = AttentionMap("causal", tokens, tokens, stacked(layers["causal"]))
+        provenance = self.provenance(tuple(notes), settings)
+        attention = Attention((item,), provenance, encoded.text, **typed_facts(provenance))
+        return ids, with_projections(self, ids, attention) if self.keep_qk else attention
+
+    def notes(self, encoded: EncodedText, states: Array) -> list[str]:
+        """Where a text is unlike English sentences: in its pieces, its length, or its surprise."""
+        limits = self.origin["limits"]
+        notes = encoded.notes("the text", "pocket-lm", limits["pieces"])
+        scores = to_numpy(self.scores(self.weights, states[:-1])).astype(np.float64)
+        totals = scores.max(-1) + np.log(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1))
+        nats = float((totals - scores[np.arange(len(scores)), encoded.ids]).mean())
+        if notes or nats <= limits["nats"]:
+            return notes
+        surprise = f"{nats:.1f} nats a piece, where 99 % of English sentences have fewer than "
+        return outside("the text", "pocket-lm", [f"{surprise}{limits['nats']}"])
+
+    def continued(self, prompt: EncodedText) -> tuple[EncodedText, dict[str, Any], list[str]]:
+        """A prompt with what the model writes after it, and what is told of that."""
+        most, read = self.generate or 0, [END, *prompt.ids]
+        if len(read) + most > self.longest:
+            raise InputError(
+                f"the prompt is {len(prompt.ids)} pieces long and the pocket-lm model reads "
+                f"{self.longest}: --generate can be {max(self.longest - len(read), 0)} at most"
+            )
+        new = self.write(read, most)
+        text, ids, tokens = prompt.text, list(prompt.ids), list(prompt.tokens)
+        for number, piece in zip(new, map(self.piece, new), strict=True):
+            start, text = len(text), text + piece.replace("▁", " ")
+            ids.append(number)
+            tokens.append(token(text, piece, (start, len(text))))
+        if not new:
+            raise InputError("the model ends the text here, and writes nothing: give another one")
+        settings = {
+            PARTS: "prompt and output",
+            SECOND_PART: len(prompt.text),
+            "prompt tokens": len(read),
+            "output tokens": len(new),
+        }
+        notes = ["the output was generated greedily, then read in one pass with the prompt"]
+        if len(new) == most:
+            notes.append(f"the model was stopped after {most} tokens")
+        return EncodedText(text, ids, tuple(tokens)), settings, notes
+
+    def write(self, read: list[int], most: int, watch: Watch | None = None) -> list[int]:
+        """The likeliest pieces after others, one by one, up to the end of the sentence.
+
+        What is kept of the pieces before is read again where it may be changed, by a watch.
+        """
+        cache, new = None if watch else Cache(), list[int]()
+        while len(new) < most:
+            given = [*read, *new] if cache is None else (new[-1:] or read)
+            embedded = self.inputs(given)[0][None]
+            states, _ = decode(self.weights, self.sizes, embedded, watch, cache)
+            scores = to_numpy(self.scores(self.weights, states[0, -1:]))[0]
+            scores[[number for number in range(len(SPECIALS)) if number != END]] = -np.inf
+            if (best := int(scores.argmax())) == END:
+                break
+            new.append(best)
+        return new
+
+    def piece(self, number: int) -> str:
+        """A piece as the vocabulary spells it, with a ▁ for the space before a word."""
+        return str(load_tokenizer(self.tokenizer).id_to_token(number))
+
+
+class CausalExperiment(PieceExperiment):
+    """The causal pocket model and a text.
+
+    The wanted output is a piece of the text, by its text or position, or "all"; None: the piece
+    that the model would write after it.
+    """
+
+    model: CausalPocket
+
+    def __init__(
+        self, model: CausalPocket, ids: list[int], attention: Attention, wanted: str | None
+    ) -> None:
+        super().__init__(model, ids, attention)
+        tokens = attention.main.query_tokens
+        self.outputs = self.following(tokens, ids, wanted, "text", len(ids))
+
+    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+        """What the model goes on with."""
+        new = self.model.write(self.given, FEW, self._edit([change], instead))
+        return "".join(map(self.model.piece, new)).replace("▁", " ")

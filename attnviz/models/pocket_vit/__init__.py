@@ -1,0 +1,1 @@
+"""The small trained vision transformer that ships with the package."""

@@ -1,0 +1,83 @@
+"""The picture model's forward pass: a vision transformer (Dosovitskiy 2021), numpy or torch.
+
+Patches and a class token, pre-norm layers and a classifier over the class token's last state. The
+weights have the names that transformers gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.mechanisms.arrays import Array, namespace, transpose
+from attnviz.models.pocket.network import Watch, Weights, attend, gelu, linear, normalise
+
+PROJECTIONS = ("attention.query", "attention.key", "attention.value", "output.dense")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Pixels of the picture's side and of a patch's, features, heads and layers."""
+
+    side: int = 80
+    patch: int = 8
+    size: int = 96
+    heads: int = 4
+    feed_forward: int = 256
+    layers: int = 4
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any]) -> Sizes:
+        """The sizes that a configuration of transformers tells."""
+        names = (
+            "image_size patch_size hidden_size num_attention_heads intermediate_size "
+            "num_hidden_layers"
+        )
+        return cls(*(config[name] for name in names.split()))
+
+    @property
+    def patches(self) -> int:
+        """How many patches there are down, and across."""
+        return self.side // self.patch
+
+
+def embed(weights: Weights, sizes: Sizes, pixels: Array) -> Array:
+    """A class token and patches with their places, as the layers take them.
+
+    Args:
+        weights: learned arrays by name.
+        sizes: of the model.
+        pixels: red, green and blue from −1 to 1, shape (pictures, side, side, 3).
+
+    Returns:
+        Shape (pictures, 1 + patches, size).
+    """
+    xp, count = namespace(pixels), sizes.patches
+    tiles = xp.reshape(pixels, (-1, count, sizes.patch, count, sizes.patch, 3))
+    turned = xp.permute_dims(tiles, (0, 1, 3, 5, 2, 4))
+    rows = xp.reshape(turned, (-1, count * count, 3 * sizes.patch**2))
+    name = "vit.embeddings.patch_embeddings.projection"
+    kernel = xp.reshape(weights[f"{name}.weight"], (sizes.size, -1))
+    patches = rows @ transpose(kernel) + weights[f"{name}.bias"]
+    first = xp.broadcast_to(weights["vit.embeddings.cls_token"], (len(rows), 1, sizes.size))
+    return xp.concat((first, patches), axis=1) + weights["vit.embeddings.position_embeddings"]
+
+
+def encode(
+    weights: Weights, sizes: Sizes, inputs: Array, watch: Watch | None = None
+) -> tuple[Array, list[Array]]:
+    """What the layers make of a picture (…, positions, size), and each layer's weights."""
+    shares = []
+    for number in range(sizes.layers):
+        layer = f"vit.encoder.layer.{number}"
+        normal = normalise(weights, f"{layer}.layernorm_before", inputs)
+        name = f"{layer}.attention"
+        given = (weights, name, normal, normal, None, sizes.heads, watch, inputs, PROJECTIONS)
+        update, share = attend(*given)
+        inputs = inputs + update
+        normal = normalise(weights, f"{layer}.layernorm_after", inputs)
+        inner = gelu(linear(weights, f"{layer}.intermediate.dense", normal))
+        inputs = inputs + linear(weights, f"{layer}.output.dense", inner)
+        shares.append(share)
+    return normalise(weights, "vit.layernorm", inputs), shares

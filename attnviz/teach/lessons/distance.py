@@ -1,0 +1,195 @@
+"""How positions are told: sinusoidal waves, turned pairs, biases by distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.entropy import row_entropy
+from attnviz.mechanisms.dot_product import causal_mask
+from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import alibi as alibi_attention
+from attnviz.mechanisms.relative import relative_bias, slopes_of
+from attnviz.mechanisms.relative import rotary as rotary_attention
+from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, between, parts_of
+
+Vector = NDArray[np.float64]
+MOST = 2048
+BASES = (10_000.0, 500_000.0)
+FAR = 1000
+"""Positions by which both are shifted, to see that only their distance counts."""
+RANGES = 32
+
+
+def positions(length: int = 64, size: int = 64) -> Lesson:
+    """Sinusoidal position encoding as a heat map.
+
+    Returns:
+        A row a pair of columns: its wave's length in positions, how many turns it makes in the
+        given length, and what its columns hold at position 1 and at the last; at 0 it is 0 and 1.
+    """
+    between("length", length, 2, MOST)
+    between("size", size, 1, MOST)
+    encoding = sinusoidal_positions(length, size)
+    rows = []
+    for first in range(0, size, 2):
+        pair = encoding[:, first : first + 2]
+        # At position 1 a wave has turned by less than a quarter, so its sine tells the angle.
+        wave = 2 * np.pi / float(np.arcsin(np.float64(pair[1, 0])))
+        places = " ".join(str(first + offset) for offset in range(pair.shape[1]))
+        shown = (" ".join(f"{value:+.2f}" for value in pair[position]) for position in (1, -1))
+        rows.append((places, wave, (length - 1) / wave, *shown))
+    even = encoding[:, : size // 2 * 2].astype(np.float64)
+    gaps = [gap for gap in (0, 1, 2, 4, 8, 16) if gap < length]
+    near = ", ".join(f"{even[gap] @ even[0]:.2f} at {gap}" for gap in gaps)
+    return Lesson(
+        f"positions · sinusoidal encoding of {length} positions in {size} columns",
+        ("columns", "wave_length", "turns", "at_position_1", "at_the_end"),
+        tuple(rows),
+        (
+            f"Each pair of columns holds the sine and cosine of one wave, from {rows[0][1]:.2f} to "
+            f"{rows[-1][1]:,.0f} positions long.",
+            "Fast waves tell neighbours apart, slow ones near from far.",
+            f"The dot product of two positions depends on their distance alone: {near}"
+            f"{', the lone last column left out' * (size % 2)}.",
+        ),
+        "Vaswani 2017 (Attention is all you need), section 3.5",
+        (
+            Heat(
+                "rows are positions, columns are features: even ones sine, odd ones cosine",
+                encoding,
+                list(map(str, range(length))),
+                list(map(str, range(size))),
+                "value",
+                (-1.0, 1.0),
+            ),
+        ),
+    )
+
+
+def rotary(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
+    """Rotary positions: scores depend on distance alone, and fade with it.
+
+    A query and a key of ones are turned by their positions; with them a random pair, near the
+    start and a thousand positions on.
+
+    Returns:
+        A row a distance: the score of equal vectors as a share of that at distance 0, for the
+        usual base and a large one; the random pair's score at the start and far on.
+    """
+    between("length", length, 2, MOST)
+    between("size", size, 2, 512)
+    random = np.random.default_rng(seed)
+    size += size % 2
+    pair = random.standard_normal((2, size))
+
+    def scores(query: Vector, key: Vector, base: float) -> NDArray[Any]:
+        """Of the query at every position with the key at every position."""
+        given = [np.tile(one, (FAR + length, 1)) for one in (query, key)]
+        found = parts_of(rotary_attention, *given, given[1], base=base)["scores"]
+        return found.reshape(FAR + length, -1)
+
+    ones = np.ones(size)
+    equal = [scores(ones, ones, base)[:length, 0] / size for base in BASES]
+    mixed = scores(pair[0], pair[1], BASES[0])
+    start, far = mixed[:length, 0], mixed[FAR:, FAR]
+    gaps = [0, *(2**power for power in range(11) if 2**power < length)]
+    rows = tuple((gap, *(float(one[gap]) for one in (*equal, start, far))) for gap in gaps)
+    shown = np.arange(length)
+    turns = 1 / BASES[0] ** (np.arange(0, size, 2) / size)
+    picked, first = sorted({0, size // 8, size // 4, size // 2 - 1}), shown[:64]
+    return Lesson(
+        f"rotary · {length} distances, {size} features turned in {size // 2} pairs, seed {seed}",
+        ("distance", "base_10000", "base_500000", "random_at_start", "random_far_on"),
+        rows,
+        (
+            "Pair i of a query and of a key is turned by position / base^(2i/size); their score "
+            "then holds the difference of the two angles only.",
+            f"So a random pair scores the same at the start and {FAR} positions on: off by "
+            f"{np.abs(start - far).max():.0e} at most.",
+            "Equal vectors agree less the further they are apart, since the pairs turn at "
+            f"different speeds; a base of 500,000 turns slower and keeps {equal[1][-1]:.0%} "
+            f"of the score at distance {length - 1}, where 10,000 keeps {equal[0][-1]:.0%}.",
+        ),
+        "Su 2021 (RoFormer), sections 3.2.2 and 3.4.3",
+        (
+            Curves(
+                "score of equal vectors",
+                "distance",
+                "share of that at distance 0",
+                {"base 10,000": (shown, equal[0]), "base 500,000": (shown, equal[1])},
+            ),
+            Curves(
+                "single pairs, base 10,000",
+                "distance",
+                "cosine of the angle between them",
+                {f"pair {one}": (first, np.cos(turns[one] * first)) for one in picked},
+            ),
+        ),
+    )
+
+
+def alibi(length: int = 64, heads: int = 8) -> Lesson:
+    """Biases by distance: ALiBi's slopes, and T5's ranges.
+
+    All scores are equal, so that the last query's weights show the bias alone.
+
+    Returns:
+        A row a head: its slope, the distance over which its weights halve, the share it gives to
+        the eight nearest keys and the entropy of the row, in nats.
+    """
+    between("length", length, 2, MOST)
+    between("heads", heads, 1, 64)
+    inputs = np.zeros((length, heads))
+    triangle = causal_mask(inputs, length, length)
+    found = parts_of(alibi_attention, inputs, inputs, inputs, triangle, heads=heads)
+    last = found["weights"][:, -1]
+    rows = tuple(
+        (
+            head,
+            float(slope),
+            float(np.log(2) / slope),
+            float(last[head, -8:].sum()),
+            float(row_entropy(last[head])),
+        )
+        for head, slope in enumerate(slopes_of(heads))
+    )
+    more = max(length, 200)
+    queries, table = np.zeros((more, 1)), np.zeros((RANGES, 1))
+    ranges = parts_of(relative_bias, queries, queries, queries, bias=table, both_ways=False)[
+        "range"
+    ][-1, ::-1]
+    single = int((np.diff(ranges) != 0).cumprod().sum())
+    picked = sorted({0, heads // 4, heads // 2, heads - 1})
+    away = np.arange(length)
+    return Lesson(
+        f"alibi · {heads} heads over {length} positions, all scores equal",
+        ("head", "slope", "halves_every", "on_8_nearest", "entropy"),
+        rows,
+        (
+            "ALiBi takes slope × distance off every score: a weight halves every ln 2 / slope "
+            f"positions, from {rows[0][2]:.2g} in head 0 to {rows[-1][2]:.3g} in the last.",
+            "Nothing is learned and no position is named, so longer texts than those of training "
+            "are only further away, never unknown.",
+            f"T5 learns a number for each of {RANGES} ranges instead: distances below {single} "
+            f"have one each, then ranges widen, and from {int((ranges == ranges.max()).argmax())} "
+            "on all share the last.",
+        ),
+        "Press 2022 (Train short, test long: ALiBi), section 3; Raffel 2020 (T5), section 2.1",
+        (
+            Curves(
+                "ALiBi: weights of the last query",
+                "distance",
+                "share of the row's attention",
+                {f"head {head}": (away, last[head, ::-1]) for head in picked},
+            ),
+            Curves(
+                "T5: ranges of distances, in a decoder",
+                "distance",
+                "number of the range",
+                {"_range": (np.arange(more), ranges)},
+            ),
+        ),
+    )

@@ -1,0 +1,187 @@
+"""What may be seen: causal masks, padding, windows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnviz.analyses.entropy import row_entropy
+from attnviz.mechanisms.dot_product import causal, causal_mask, scaled
+from attnviz.mechanisms.relative import global_window, sliding_window
+from attnviz.models.own import SeededEmbedding
+from attnviz.teach.lessons.lesson import SENTENCE, Heat, Lesson, between, in_space, parts_of
+
+MOST_SHOWN = 512
+PADDED = 4
+PADDING = "[pad]"
+
+
+def masking(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
+    """Full against causal attention over the same scores.
+
+    The words get the seeded vectors and projections of an untrained own layer.
+
+    Returns:
+        A row a query: its entropy in nats and the key it looks at most, full and causal, and the
+        share of its full attention that the mask leaves.
+    """
+    words, projected = in_space(text, size, seed)
+    full, masked = (attend(*projected)[1] for attend in (scaled, causal))
+    count = len(words)
+    rows = tuple(
+        (
+            words[query],
+            *(float(row_entropy(row[query])) for row in (full, masked)),
+            *(words[int(row[query].argmax())] for row in (full, masked)),
+            float(full[query, : query + 1].sum()),
+        )
+        for query in range(count)
+    )
+    hidden = np.where(causal_mask(masked, count, count), masked, np.nan)
+    return Lesson(
+        f"masking · full and causal attention, untrained, size {size}, seed {seed}",
+        (
+            *("query", "full_entropy", "causal_entropy"),
+            *("full_strongest", "causal_strongest", "share_not_hidden"),
+        ),
+        rows,
+        (
+            "Entropy in nats: 0 is one key taking all. A causal mask sets the scores of later keys "
+            "to −∞ before the softmax: their weights are 0.",
+            "What it leaves is the full row cut off and divided by its sum: each causal "
+            "weight is the full weight divided by the share not hidden.",
+            "So the first query can only look at itself, and the last one is not changed at all.",
+        ),
+        "Vaswani 2017 (Attention is all you need), section 3.2.3",
+        (
+            Heat(
+                "full and causal, hidden cells white; rows are queries, columns are keys",
+                np.hstack([full, np.full((count, 1), np.nan), hidden]),
+                words,
+                [*words, "", *words],
+            ),
+        ),
+    )
+
+
+def padding(text: str = "The cat sat down", size: int = 16, seed: int = 0) -> Lesson:
+    """Why a padded batch needs a key mask.
+
+    A text is padded by four positions, as beside a longer one in a batch, in an untrained layer.
+
+    Returns:
+        A row a query: its entropy in nats alone, padded, and padded with a mask; the share that
+        padding takes without one; how far the output is from that of the text alone, without and
+        with it.
+    """
+    words, alone = in_space(text, size, seed)
+    count, all_words = len(words), (*words, *[PADDING] * PADDED)
+    embedding = SeededEmbedding(seed, size)
+    pads = np.stack([embedding.draw(PADDING, size)] * PADDED)
+    names = ("query", "key", "value")
+    query, key, value = (
+        np.concatenate([given, pads @ embedding.projection(name)])
+        for given, name in zip(alone, names, strict=True)
+    )
+    seen = np.arange(count + PADDED) < count
+    output, weights = scaled(*alone)
+    without, masked = scaled(query, key, value), scaled(query, key, value, seen)
+    off = [np.linalg.norm(found[:count] - output, axis=-1) for found, _ in (without, masked)]
+    entropies = [row_entropy(found) for found in (weights, without[1], masked[1])]
+    rows = tuple(
+        (
+            words[place],
+            *(float(of_rows[place]) for of_rows in entropies),
+            float(without[1][place, count:].sum()),
+            *(float(of_rows[place]) for of_rows in off),
+        )
+        for place in range(count)
+    )
+    shares = without[1][:count, count:].sum(axis=-1)
+    shown = np.where(seen, masked[1], np.nan)
+    return Lesson(
+        f"padding · {count} words padded to {len(all_words)} positions, untrained, seed {seed}",
+        (
+            *("query", "alone_entropy", "padded_entropy", "masked_entropy"),
+            *("share_on_padding", "padded_off_by", "masked_off_by"),
+        ),
+        rows,
+        (
+            f"Texts of a batch are made equally long by padding. Nobody told the softmax: without "
+            f"a mask the {PADDED} padded positions take {shares.mean():.0%} of a word's attention.",
+            "A key mask sets their scores to −∞, and every word's output is that of the text "
+            f"alone, but for {off[1].max():.0e}.",
+            "The rows of padding are computed all the same and mean nothing: leave them out of "
+            "means, losses and pictures.",
+        ),
+        "Rush 2018 (The annotated transformer), batches and masking",
+        (
+            Heat("alone", weights, words, words),
+            Heat("padded, no mask", without[1], all_words, all_words),
+            Heat("padded, keys masked", shown, all_words, all_words),
+        ),
+    )
+
+
+def window(length: int = 25, window: int = 2, size: int = 16, seed: int = 0) -> Lesson:
+    """A sliding window: what one layer sees, and how far several reach.
+
+    The position in the middle looks through layers of random vectors, each with the window's
+    weights, and through layers whose first position is seen by all and sees all.
+
+    Returns:
+        A row a number of layers: how many positions the middle one has taken something from, how
+        far the furthest is, and the share of what it holds that comes from beyond the window.
+    """
+    between("length", length, 3, MOST_SHOWN)
+    between("window", window, 1, length - 1)
+    random = np.random.default_rng(seed)
+    query, key = (random.standard_normal((length, size)) for _ in range(2))
+    near = parts_of(sliding_window, query, key, key, window=window)
+    wide = parts_of(global_window, query, key, key, window=window)
+    middle = length // 2
+    away = np.abs(np.arange(length) - middle)
+    layers = -(-int(away.max()) // window)
+    through = [parts["weights"].reshape(length, length) for parts in (near, wide)]
+    flows = [[np.linalg.matrix_power(one, layer + 1) for layer in range(layers)] for one in through]
+    rows = tuple(
+        (
+            layer + 1,
+            int((flows[0][layer][middle] > 0).sum()),
+            int(away[flows[0][layer][middle] > 0].max()),
+            float(flows[0][layer][middle, away > window].sum()),
+            int((flows[1][layer][middle] > 0).sum()),
+        )
+        for layer in range(layers)
+    )
+    share = float(near["mask"].mean())
+    shown = [
+        np.where(parts["mask"], one, np.nan)
+        for parts, one in zip((near, wide), through, strict=True)
+    ]
+    places = list(map(str, range(length)))
+    return Lesson(
+        f"window · {window} to either side, {length} positions, untrained, seed {seed}",
+        ("layers", "reached", "furthest", "share_from_beyond", "reached_with_a_global"),
+        rows,
+        (
+            f"A window of {window} to either side computes {share:.0%} of all {length**2} weights; "
+            f"twice the length costs twice as much, not four times.",
+            f"Each layer reaches {window} positions further: position {middle} has heard of both "
+            f"ends after {layers} layers, but only {rows[-1][3]:.0%} of what it holds has come "
+            "from beyond its window.",
+            "One global position, seen by all and seeing all, makes it two layers from anywhere "
+            "to anywhere.",
+        ),
+        "Beltagy 2020 (Longformer), section 3.1",
+        (
+            Heat("one layer, a window", shown[0], places, places),
+            Heat("with one global position", shown[1], places, places),
+            Heat(
+                f"what position {middle} has of each",
+                np.stack([flow[middle] for flow in flows[0]]),
+                [f"{row[0]} layer{'s' * (row[0] > 1)}" for row in rows],
+                places,
+                "share of what it holds",
+            ),
+        ),
+    )

@@ -1,0 +1,296 @@
+"""What attention keeps of the past: the key-value cache, and heads that share it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnviz.core.errors import ModelError
+from attnviz.mechanisms.dot_product import causal as causal_attention
+from attnviz.mechanisms.dot_product import multi_head
+from attnviz.mechanisms.grouped import grouped_query
+from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, between, byte_size
+
+SHOWN = 8
+"""Steps that are drawn, and worked out both ways."""
+LONGEST = 1 << 24
+LLAMA_3 = "32 layers, 8 key-value heads of 128 (the shape of Llama 3 8B)"
+
+
+class Kept(NamedTuple):
+    """Some layers that keep alike.
+
+    Attributes:
+        numbers: what one layer keeps of a position.
+        window: the most positions it keeps; 0: all.
+        unshared: what it would keep if every head had keys and values of its own.
+    """
+
+    layers: int
+    numbers: int
+    window: int
+    unshared: int
+    how: str
+
+
+def cache(length: int = 8192, model: Path | None = None) -> Lesson:
+    """The key-value cache: what is computed again without it, and its bytes.
+
+    A model that writes needs the keys and values of all earlier positions at every step. They do
+    not change, so they can be kept. `model` is a configuration (a folder, or its config.json), from
+    which its bytes are worked out; no weights are read.
+
+    Returns:
+        A row a length: positions whose keys and values have been computed without and with a
+        cache, the bytes that the cache holds, and what it would hold if every head had keys and
+        values of its own and no layer a window.
+    """
+    between("length", length, 1, LONGEST)
+    kept, width, name = (Kept(32, 2 * 8 * 128, 0, 2 * 32 * 128, LLAMA_3),), 2, ""
+    kinds: tuple[Kept, ...] = kept
+    if model is not None:
+        kinds, width, name = cache_of(model)
+    lengths = sorted({*(2**power for power in range(25) if 2**power < length), length})
+    rows = tuple(
+        (
+            count,
+            count * (count + 1) // 2,
+            count,
+            width * sum(k.layers * k.numbers * min(count, k.window or count) for k in kinds),
+            width * sum(k.layers * k.unshared * count for k in kinds),
+        )
+        for count in lengths
+    )
+    each = width * sum(k.layers * k.numbers for k in kinds)
+    steps = [str(step) for step in range(1, SHOWN + 1)]
+    done = np.tril(np.ones((SHOWN, SHOWN)))
+    gap = np.full((SHOWN, 1), np.nan)
+    apart = np.where(done > 0, 0.25 + 0.75 * np.eye(SHOWN), np.nan)
+    told = " + ".join(k.how for k in kinds)
+    return Lesson(
+        f"cache · {name or 'a decoder'} of {told}, {8 * width}-bit",
+        ("length", "computed_without", "computed_with", "cache_bytes", "unshared_bytes"),
+        rows,
+        (
+            f"Without a cache every step computes all keys and values again: {rows[-1][1]:,} of "
+            f"them a layer to write {length:,} tokens, and {length:,} with one.",
+            f"The weights stay the same: of {SHOWN} steps worked out both ways the outputs differ "
+            f"by {_difference():.0e} at most.",
+            f"The price is memory: {byte_size(each)} a token, {byte_size(rows[-1][3])} at "
+            f"{length:,} tokens, of every text that is being written; it would be "
+            f"{byte_size(rows[-1][4])} if all heads kept their own.",
+        ),
+        "Shazeer 2019 (Fast transformer decoding), section 2; Pope 2022 (Efficiently scaling "
+        "transformer inference), section 3.3",
+        (
+            Heat(
+                "keys and values, without and with a cache; rows are steps",
+                np.hstack([np.where(done > 0, 1.0, np.nan), gap, apart]),
+                steps,
+                [*steps, "", *steps],
+                "computed at this step 1, read 0.25",
+            ),
+            Curves(
+                "what the cache holds",
+                "tokens",
+                "MiB",
+                {
+                    "this model": (lengths, [row[3] / 2**20 for row in rows]),
+                    "all heads, no window": (lengths, [row[4] / 2**20 for row in rows]),
+                },
+                doubling=True,
+                tenfold=True,
+            ),
+        ),
+    )
+
+
+def _difference() -> float:
+    """The most that two ways to write a few tokens differ by: all again, and one at a time."""
+    query, key, value = np.random.default_rng(0).standard_normal((3, SHOWN, 16))
+    again = causal_attention(query, key, value)[0]
+    once = [
+        causal_attention(query[step : step + 1], key[: step + 1], value[: step + 1])[0][0]
+        for step in range(SHOWN)
+    ]
+    return float(np.abs(again - once).max())
+
+
+def cache_of(model: Path) -> tuple[tuple[Kept, ...], int, str]:
+    """What a configuration's layers keep, its bytes a number, and the model's type.
+
+    Raises:
+        ModelError: a file that is no configuration, or one of a model without attention heads.
+    """
+    from attnviz.models.hugging_face.load.loading import load_shape
+
+    config = load_shape(model)
+    name = config.model_type
+    config = config.get_text_config(decoder=True)
+    heads = _first(config, "num_attention_heads", "n_head", "num_heads")
+    layers = _first(config, "num_hidden_layers", "n_layer", "num_layers")
+    if not heads or not layers:
+        raise ModelError(f"'{model}' names no attention heads: a '{name}' has no such cache")
+    size = _first(config, "head_dim", "d_kv") or config.hidden_size // heads
+    rank, turned = _first(config, "kv_lora_rank"), _first(config, "qk_rope_head_dim")
+    if getattr(config, "multi_query", False) and not getattr(
+        config, "new_decoder_architecture", False
+    ):
+        groups = 1
+    else:
+        groups = _first(config, "num_key_value_heads", "num_kv_heads") or heads
+    numbers, unshared, how = 2 * groups * size, 2 * heads * size, f"{groups} key-value heads"
+    if groups == heads:
+        how = f"{heads} heads"
+    how += f" of {size}"
+    if rank:
+        key_size = turned + _first(config, "qk_nope_head_dim")
+        numbers, unshared = rank + turned, heads * (key_size + _first(config, "v_head_dim"))
+        how = f"a latent of {rank} and {turned} turned"
+    window = _first(config, "sliding_window", "attention_chunk_size")
+    if getattr(config, "use_sliding_window", True) is False:
+        window = 0
+    usual = "sliding_attention" if window else "full_attention"
+    types = list(getattr(config, "layer_types", None) or [usual] * layers)
+    types = types[: len(types) - _first(config, "num_kv_shared_layers")]
+    found = []
+    for kind in dict.fromkeys(types):
+        count, near = types.count(kind), window if kind != "full_attention" else 0
+        if kind in ("full_attention", "sliding_attention", "chunked_attention"):
+            told = f"{count} layers, {how}" + f", window {near:,}" * (near > 0)
+            found.append(Kept(count, numbers, near, unshared, told))
+        else:
+            told = f"{count} layers of '{kind}', whose state is not counted"
+            found.append(Kept(count, 0, 0, 0, told))
+    dtype = str(getattr(config, "dtype", None) or "16").removesuffix("_fn")
+    width = next((bits // 8 for bits in (64, 32, 16, 8) if str(bits) in dtype), 2)
+    return tuple(found), width, name
+
+
+def _first(config: Any, *names: str) -> int:
+    """The first whole number that a configuration has under one of the names; else 0."""
+    found = (getattr(config, name, None) for name in names)
+    return next((one for one in found if isinstance(one, int) and one > 0), 0)
+
+
+def groups(text: str = SENTENCE) -> Lesson:
+    """Heads that share keys and values: memory against what is lost.
+
+    The heads of the shipped pocket model's encoder are made to share: by the mean of their keys and
+    values, as in Ainslie 2023, or by a latent vector, the best of its size for both projections
+    (their largest singular values). Nothing is trained again, layer by layer the inputs stay.
+
+    Returns:
+        A row a way to share: heads with keys and values of their own, numbers kept of a position
+        in a layer, their share of all, and the mean change of a layer's output by its length.
+    """
+    from attnviz.models.pocket.model import PocketModel
+    from attnviz.models.pocket.network import Attended, encode
+
+    pocket, seen = PocketModel(), list[Attended]()
+
+    def watch(attended: Attended) -> Any:
+        seen.append(attended)
+        return attended.output
+
+    heads, size = pocket.sizes.heads, pocket.sizes.size
+    ids = pocket.encode_text(text).ids
+    encode(pocket.weights, pocket.sizes, pocket.embed(ids), watch=watch)
+
+    def change(found: list[Any]) -> float:
+        pairs = zip(found, seen, strict=True)
+        return float(
+            np.mean(
+                [np.linalg.norm(one - by.output) / np.linalg.norm(by.output) for one, by in pairs]
+            )
+        )
+
+    def shared(count: int) -> list[Any]:
+        return [
+            grouped_query(
+                by.query, *(_mean(one, heads, count) for one in (by.key, by.value)), heads=heads
+            )[0]
+            for by in seen
+        ]
+
+    def folded(rank: int) -> list[Any]:
+        found = []
+        for by in seen:
+            names = [f"{by.name}.{name}" for name in ("key", "value")]
+            weight = np.concatenate([pocket.weights[f"{name}.weight"] for name in names])
+            bias = np.concatenate([pocket.weights[f"{name}.bias"] for name in names])
+            basis = np.linalg.svd(weight, full_matrices=False)[0][:, :rank]
+            both = (np.concatenate([by.key, by.value], axis=-1) - bias) @ basis @ basis.T + bias
+            found.append(multi_head(by.query, both[..., :size], both[..., size:], heads=heads)[0])
+        return found
+
+    counts = [count for count in range(heads, 0, -1) if heads % count == 0]
+    names = {heads: "multi-head", 1: "multi-query"}
+    kept = {count: 2 * size * count // heads for count in counts}
+    rows = [
+        (names.get(count, "grouped"), count, kept[count], count / heads, change(shared(count)))
+        for count in counts
+    ]
+    rows += [
+        ("latent", heads, rank, rank / kept[heads], change(folded(rank)))
+        for rank in (kept[count] for count in counts[1:])
+    ]
+    groups_rows, latent_rows = rows[: len(counts)], rows[len(counts) :]
+    reads = np.full((heads, sum(counts) + len(counts) - 1), np.nan)
+    columns = list[str]()
+    for count in counts:
+        first = len(columns) + (1 if columns else 0)
+        reads[:, first : first + count] = np.kron(np.eye(count), np.ones((heads // count, 1)))
+        columns += [*[""] * (first - len(columns)), *map(str, range(count))]
+    return Lesson(
+        f"groups · the {heads} heads of pocket's encoder made to share keys and values",
+        ("kind", "key_value_heads", "numbers_kept", "share_kept", "output_change"),
+        tuple(rows),
+        (
+            f"Each of {heads} heads keeps keys and values of its own: {kept[heads]} numbers a "
+            "position and layer; in groups they share them, and the memory shrinks with the "
+            "number of groups.",
+            f"Sharing by the mean, untrained, changes what a layer puts out by "
+            f"{groups_rows[1][-1]:.0%} with {groups_rows[1][1]} groups and by "
+            f"{groups_rows[-1][-1]:.0%} with one, so models are trained that way from the start "
+            "or trained on.",
+            f"A latent keeps one vector that all heads unfold for themselves: {latent_rows[0][2]} "
+            f"numbers lose {latent_rows[0][-1]:.0%}, since keys and values both come from the same "
+            f"{size}; {latent_rows[-1][2]} lose {latent_rows[-1][-1]:.0%}.",
+        ),
+        "Shazeer 2019 (multi-query), section 3; Ainslie 2023 (GQA), section 2; Liu 2024 "
+        "(DeepSeek-V2), section 2.1",
+        (
+            Heat(
+                "which keys and values (columns) each head reads",
+                reads,
+                [f"head {head}" for head in range(heads)],
+                columns,
+                "1: reads them",
+            ),
+            Curves(
+                "what sharing changes",
+                "numbers kept of a position",
+                "change of a layer's output by its length",
+                {
+                    "in groups": (
+                        [row[2] for row in groups_rows],
+                        [row[-1] for row in groups_rows],
+                    ),
+                    "latent": ([row[2] for row in latent_rows], [row[-1] for row in latent_rows]),
+                },
+            ),
+        ),
+    )
+
+
+def _mean(inputs: Any, heads: int, count: int) -> Any:
+    """Keys or values (positions, size) of as many heads as groups, each the mean of its heads."""
+    positions, size = inputs.shape
+    return (
+        inputs.reshape(positions, count, heads // count, size // heads)
+        .mean(axis=2)
+        .reshape(positions, -1)
+    )

@@ -1,0 +1,282 @@
+"""How scores become weights: scaling, temperature, tile by tile, and with a sink."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnviz.analyses.entropy import row_entropy
+from attnviz.core.query import Query
+from attnviz.core.sinks import SINK_SHARE
+from attnviz.mechanisms.arrays import softmax, transpose
+from attnviz.mechanisms.dot_product import scaled, single_head
+from attnviz.mechanisms.weighing import online as online_attention
+from attnviz.mechanisms.weighing import sinks as sink_attention
+from attnviz.models import attend_query
+from attnviz.teach.lessons.lesson import (
+    SENTENCE,
+    Curves,
+    Heat,
+    Lesson,
+    between,
+    in_space,
+    parts_of,
+)
+
+QUERIES, KEYS = 512, 64
+HEAD_SIZES = tuple(2**power for power in range(11))
+TEMPERATURES = tuple(2.0**power for power in range(-4, 5))
+TILE = 4
+SINK_SCORES = (-8, -4, -2, 0, 1, 2, 3, 4, 6)
+FLOAT16 = float(np.log(np.finfo(np.float16).max))
+"""The largest score whose exponential float16 can hold."""
+
+
+def scaling(seed: int = 0) -> Lesson:
+    """Scaled against unscaled softmax as the head size grows.
+
+    Queries and keys are drawn from the standard normal distribution, so a score is a sum of as
+    many terms as the head has features, and its standard deviation is the root of their number.
+
+    Returns:
+        A row a head size: the scores' standard deviation, and the mean entropy (nats) and the mean
+        largest weight of a row, each without and with scaling.
+    """
+    random = np.random.default_rng(seed)
+    rows = []
+    for head_size in HEAD_SIZES:
+        query = random.standard_normal((QUERIES, head_size))
+        key = random.standard_normal((KEYS, head_size))
+        both = [attend(query, key, key)[1] for attend in (single_head, scaled)]
+        entropies = [float(row_entropy(weights).mean()) for weights in both]
+        largest = [float(weights.max(axis=-1).mean()) for weights in both]
+        rows.append((head_size, float((query @ transpose(key)).std()), *entropies, *largest))
+    even = float(np.log(KEYS))
+    hard, soft, hard_top, soft_top = (list(column) for column in list(zip(*rows, strict=True))[2:])
+    return Lesson(
+        f"scaling · {QUERIES} random queries over {KEYS} random keys, seed {seed}",
+        (
+            *("head_size", "score_spread", "unscaled_entropy", "scaled_entropy"),
+            *("unscaled_largest", "scaled_largest"),
+        ),
+        tuple(rows),
+        (
+            f"Entropy in nats: 0 is one key taking all, {even:.2f} uniform attention over "
+            f"{KEYS} keys.",
+            "Scores spread as the root of the head size. Unscaled, the softmax therefore hardens "
+            "until one key takes nearly all and hardly any gradient is left for the others.",
+            "Divided by that root, scores spread by 1 whatever the size, and the weights stay "
+            "alike.",
+        ),
+        "Vaswani 2017 (Attention is all you need), section 3.2.1, note 4",
+        (
+            Curves(
+                "entropy of a row",
+                "head size",
+                "nats",
+                {"scaled": (HEAD_SIZES, soft), "unscaled": (HEAD_SIZES, hard)},
+                doubling=True,
+                top=1.12 * even,
+                level=(even, "uniform attention"),
+            ),
+            Curves(
+                "largest weight of a row",
+                "head size",
+                "share of the row's attention",
+                {"scaled": (HEAD_SIZES, soft_top), "unscaled": (HEAD_SIZES, hard_top)},
+                doubling=True,
+                top=1.0,
+            ),
+        ),
+    )
+
+
+def temperature(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
+    """One row of scores, softened and sharpened by a temperature.
+
+    The last word looks, in an untrained layer; its scores are divided by the temperature.
+
+    Returns:
+        A row a temperature: the entropy in nats, how many words an even look of that entropy
+        covers, the largest weight p, and its answer to its own score, p (1 − p) / temperature.
+    """
+    words, (query, key, value) = in_space(text, size, seed)
+    scores = parts_of(scaled, query[-1:], key, value)["scaled_scores"]
+    shares = np.concatenate([softmax(scores / step) for step in TEMPERATURES])
+    entropies, largest = row_entropy(shares), shares.max(axis=-1)
+    answers = largest * (1 - largest) / TEMPERATURES
+    columns = (TEMPERATURES, entropies, np.exp(entropies), largest, answers)
+    rows = tuple(tuple(map(float, row)) for row in zip(*columns, strict=True))
+    best, count, most = TEMPERATURES[int(answers.argmax())], len(words), float(np.log(len(words)))
+    steps = [f"{step:g}" for step in TEMPERATURES]
+    return Lesson(
+        f"temperature · what '{words[-1]}' looks at, untrained, size {size}, seed {seed}",
+        ("temperature", "entropy", "span", "largest", "answer_to_its_score"),
+        rows,
+        (
+            f"The weights are softmax(scores / temperature): '{words[int(scores.argmax())]}' has "
+            f"{largest[0]:.0%} of them at {steps[0]} and {largest[-1]:.0%} at {steps[-1]}, hardly "
+            f"more than the {1 / count:.0%} of an even look at {count} words.",
+            f"Entropy runs from 0 (one word has all) to {most:.2f} nats (ln {count}). The order of "
+            "the words never changes; only how much the first is ahead does.",
+            "How much the largest weight p answers to its own score, p (1 − p) / temperature, is "
+            f"largest at {best:g} here: far above, every score counts little, and far below, the "
+            "winner has won already and nothing is left to learn from.",
+        ),
+        "Hinton 2015 (Distilling the knowledge in a neural network), section 2",
+        (
+            Heat("weights, a row a temperature", shares, steps, words),
+            Curves(
+                "entropy",
+                "temperature",
+                "nats",
+                {"_entropy": (TEMPERATURES, entropies)},
+                doubling=True,
+                top=1.12 * most or 1,
+                level=(most, "uniform attention"),
+            ),
+            Curves(
+                "what is left to learn from",
+                "temperature",
+                "weight gained by a score higher by 1",
+                {"_answer": (TEMPERATURES, answers)},
+                doubling=True,
+            ),
+        ),
+    )
+
+
+def online(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
+    """Softmax tile by tile equals the whole, with its running maximum and sum.
+
+    Random queries and keys; the row shown is one whose maximum rises most often.
+
+    Returns:
+        A row a tile of four keys: the largest score so far, what the old sum is multiplied by, the
+        running sum, and how far the output so far is from a softmax over the keys read so far.
+    """
+    between("length", length, 2, 4096)
+    random = np.random.default_rng(seed)
+    query, key, value = (random.standard_normal((length, size)) for _ in range(3))
+    parts = parts_of(online_attention, 2 * query, key, value, tile=TILE)
+    maxima = parts["running_maximum"].reshape(length, -1)
+    chosen = int((np.diff(maxima) > 0).sum(axis=-1).argmax())
+    highest, scores = maxima[chosen], parts["scaled_scores"].reshape(length, -1)[chosen]
+    sums = parts["running_sum"].reshape(length, -1)[chosen]
+    outputs = parts["running_output"].reshape(-1, length, size)[:, chosen]
+    ends = [*range(TILE, length, TILE), length]
+    so_far = np.full((len(ends), length), np.nan)
+    for tile, end in enumerate(ends):
+        so_far[tile, :end] = np.exp(scores[:end] - highest[tile]) / sums[tile]
+    faded = np.exp(np.concatenate([[-np.inf], highest[:-1]]) - highest)
+    whole = [softmax(scores[None, :end])[0] @ value[:end] for end in ends]
+    off = [float(np.abs(one / sums[i] - whole[i]).max()) for i, one in enumerate(outputs)]
+    rows = tuple(
+        (end, float(highest[i]), float(faded[i]), float(sums[i]), off[i])
+        for i, end in enumerate(ends)
+    )
+    gone = float(np.abs(parts["output"] - scaled(2 * query, key, value)[0]).max())
+    names = [f"{end} keys" for end in ends]
+    return Lesson(
+        f"online · row {chosen} of {length} random queries, {TILE} keys a tile, seed {seed}",
+        ("keys_read", "running_maximum", "old_sum_times", "running_sum", "off_by"),
+        rows,
+        (
+            f"Only {TILE} scores exist at a time: what is kept of a row is its largest score, the "
+            "sum of exp(score − largest) and the output so far.",
+            "A larger score rescales what is there by exp(old maximum − new maximum), the column "
+            "'old sum times'; no exponential is ever above 1, whereas exp of a score above "
+            f"{FLOAT16:.1f} overflows float16.",
+            f"Nothing is approximated: over all {length} rows the output differs from that of the "
+            f"whole softmax by {gone:.1e} at most.",
+        ),
+        "Milakov 2018 (Online normalizer calculation for softmax); Dao 2022 (FlashAttention), "
+        "section 3.1",
+        (
+            Heat(
+                "weights after each tile", so_far, names, [str(number) for number in range(length)]
+            ),
+            Curves(
+                "scores and their running maximum",
+                "key",
+                "score",
+                {
+                    "score": (np.arange(length), scores),
+                    "running maximum": (np.array(ends) - 1, highest),
+                },
+            ),
+            Curves("running sum", "keys read", "Σ exp(score − maximum)", {"_sum": (ends, sums)}),
+        ),
+    )
+
+
+def sinks(text: str = SENTENCE, size: int = 8) -> Lesson:
+    """A sink lets a head that finds nothing look at nothing.
+
+    One query matches one of eight keys (score 4), another matches none (all scores 0); a learned
+    sink competes with them. Beside it the shipped pocket model, which has no such thing.
+
+    Returns:
+        A row a score of the sink: the share that is left for the keys, and the length of what is
+        put out, of both queries.
+    """
+    between("size", size, 2, 512)
+    keys = np.eye(size)
+    queries = np.stack([4 * size**0.5 * keys[size // 3], 0 * keys[0]])
+    found = [sink_attention(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
+    lefts = np.stack([weights[0].sum(axis=-1) for _, weights in found])
+    lengths = np.stack([np.linalg.norm(output, axis=-1) for output, _ in found])
+    rows = tuple(
+        (score, *map(float, left), *map(float, length))
+        for score, left, length in zip(SINK_SCORES, lefts, lengths, strict=True)
+    )
+    without = scaled(queries, keys, keys)[1]
+    at = SINK_SCORES.index(2)
+    shown = np.column_stack([found[at][1][0], 1 - lefts[at]])
+    gap = np.full((1, size + 1), np.nan)
+    columns = [*(f"key {number}" for number in range(size)), "sink"]
+    names = ["match", "no match"]
+    pairs = [(name, lefts[:, row]) for row, name in enumerate(names)]
+    return Lesson(
+        f"sinks · a query that matches one of {size} keys, and one that matches none",
+        ("sink_score", "match_kept", "no_match_kept", "match_output", "no_match_output"),
+        rows,
+        (
+            "A softmax always hands out 1: a query that matches nothing spreads it evenly, and "
+            f"puts out the mean of all values, of length {lengths[0, 1]:.2f}.",
+            f"A sink with a score of 2 takes {1 - lefts[at, 1]:.0%} of that query's attention and "
+            f"puts nothing out, but only {1 - lefts[at, 0]:.0%} where there is a match.",
+            _of_pocket(text),
+        ),
+        "Xiao 2023 (Efficient streaming language models with attention sinks), section 3; OpenAI "
+        "2025 (gpt-oss), section 2.1",
+        (
+            Heat(
+                "without a sink, and with one that scores 2",
+                np.vstack([np.column_stack([without, [np.nan] * 2]), gap, shown]),
+                [*names, "", *names],
+                columns,
+            ),
+            Curves(
+                "what is left for the keys",
+                "score of the sink",
+                "share of the row's attention",
+                {name: (SINK_SCORES, left) for name, left in pairs},
+                top=1.05,
+            ),
+        ),
+    )
+
+
+def _of_pocket(text: str) -> str:
+    """What the heads of a trained model without a sink do about it."""
+    from attnviz.models.pocket import load_pocket
+
+    item = attend_query(load_pocket(), Query(text)).main
+    received = item.weights.mean(axis=-2)
+    place = int(received.mean(axis=(0, 1)).argmax())
+    heads = received[..., place]
+    return (
+        f"Trained models without one make one of a token that says little: in pocket, on this "
+        f"sentence, {int((heads > SINK_SHARE).sum())} of {heads.size} heads give "
+        f"'{item.key_tokens[place].text}' more than {SINK_SHARE:g} of all attention."
+    )

@@ -1,0 +1,215 @@
+"""The causal pocket model: transformers' numbers, its cache, what it writes, and what heads do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt, log_probabilities
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.query import Query
+from attnviz.models.lens import open_experiment
+from attnviz.models.pocket.text import END
+from attnviz.models.pocket_lm.network import Cache, decode
+from attnviz.models.pocket_lm.source import FOLDER, CausalPocket, load_pocket_lm
+from tests.invoke import attnviz, imported
+
+TEXT = "The cat sat on the mat. The cat"
+ODD = "I don't know what you're talking about! Éric’s café"
+
+
+@pytest.fixture(scope="module")
+def model() -> CausalPocket:
+    return load_pocket_lm()
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(
+        FOLDER, dtype=torch.float32, attn_implementation="eager", local_files_only=True
+    )
+
+
+@pytest.mark.models
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [TEXT, ODD])
+def test_its_pieces_weights_and_scores_are_those_of_transformers(
+    model: CausalPocket, theirs: Any, text: str
+) -> None:
+    import torch
+    from transformers import AutoTokenizer
+
+    ids, attention = model.read(Query(text))
+    assert AutoTokenizer.from_pretrained(FOLDER)(text)["input_ids"] == ids
+    assert type(theirs).__name__ == "LlamaForCausalLM"
+    with torch.inference_mode():
+        output = theirs(torch.tensor([ids]), output_attentions=True)
+    states, _ = model.forward(model.weights, model.inputs(ids))
+    scores = model.scores(model.weights, states)
+    np.testing.assert_allclose(scores, output.logits[0], atol=1e-4)
+    for own, weights in zip(attention.main.weights, output.attentions, strict=True):
+        np.testing.assert_allclose(own, weights[0], atol=1e-5)
+
+
+@pytest.mark.models
+@pytest.mark.slow
+def test_it_writes_what_transformers_writes(model: CausalPocket, theirs: Any) -> None:
+    import torch
+
+    ids, _ = model.read(Query("I would like to"))
+    written = theirs.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0].tolist()
+    new = written[len(ids) :]
+    assert model.write(ids, 12) == new[: new.index(END) if END in new else None]
+
+
+def test_piece_by_piece_with_a_cache_it_says_the_same(model: CausalPocket) -> None:
+    ids, _ = model.read(Query(TEXT))
+    (embedded,) = model.inputs(ids)
+    whole, shares = decode(model.weights, model.sizes, embedded)
+    cache, rows = Cache(), []
+    for first, last in ((0, 4), (4, 5), (5, len(ids))):
+        states, some = decode(model.weights, model.sizes, embedded[first:last], cache=cache)
+        rows.append(states)
+        for layer, share in zip(some, shares, strict=True):
+            np.testing.assert_allclose(layer, share[:, first:last, :last], atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(rows), whole, atol=1e-4)
+
+
+def test_what_it_writes_is_told_apart_from_the_prompt(model: CausalPocket) -> None:
+    done = attnviz("self", "I would like to", "--model", "pocket-lm", "--generate", 6, "-f", "json")
+    settings = done.json()["provenance"]["settings"]
+    tokens = done.json()["maps"][0]["query_tokens"]
+    assert settings["prompt tokens"] == 5
+    assert len(tokens) == 5 + settings["output tokens"]
+    assert "generated greedily" in done.err
+    with pytest.raises(InputError, match="--generate can be"):
+        load_pocket_lm(generate=600).read(Query(TEXT))
+
+
+def test_only_one_english_text_is_read(model: CausalPocket) -> None:
+    with pytest.raises(UsageError, match="one text"):
+        model.read(Query(TEXT, "Le chat", "cross"))
+    with pytest.raises(InputError, match="up to 511"):
+        model.read(Query("word " * 600))
+    assert model.read(Query("The dog is asleep."))[1].provenance.notes == ()
+    (note,) = model.read(Query("Le chat dort sur le tapis."))[1].provenance.notes
+    assert "lies outside" in note
+    assert "nats a piece" in note
+    assert "chat" in attnviz("self", TEXT, "--model", "pocket-lm", "--chat").mistake
+
+
+def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(
+    model: CausalPocket,
+) -> None:
+    ids, attention = model.read(Query(TEXT))
+    experiment = model.experiment(Query(TEXT), "cat")
+    (output,) = experiment.outputs
+    last = len(ids) - 1
+    copied = model.experiment(Query(TEXT), str(last))
+    changes = [
+        Change(),
+        Change(heads=(HeadAt("causal", "2", 3),)),
+        Change(heads=(HeadAt("causal", "1", 1),)),
+        Change(links=(LinkAt("causal", last - 1, 2),)),
+        Change(tokens=(TokenAt("text", 2),)),
+    ]
+    found = log_probabilities(copied, changes)[:, 0]
+    assert output.name == copied.outputs[0].name == "cat"
+    # "The" came before, and "cat" after it: the induction head and what it reads carry that.
+    assert (found[0] - found[1:] > 0.5).all()
+    states, _ = model.forward(model.weights, model.inputs(ids))
+    scores = model.scores(model.weights, states[last - 1]).astype(np.float64)
+    plain = scores[ids[last]] - np.log(np.exp(scores).sum())
+    assert found[0] == pytest.approx(plain, abs=1e-5)
+    assert attention.main.weights[2, 3, last - 1, 2] > 0.3
+    assert copied.write(Change())
+
+
+def test_gradients_are_those_of_small_changes(model: CausalPocket) -> None:
+    from attnviz.models.pocket.network import Attended
+
+    experiment = load_pocket_lm(dtype="float64").experiment(Query("The cat sat."), "all")
+    (slopes,) = experiment.gradients()
+    weights, numbers = experiment.attention.main.weights, [o.number for o in experiment.outputs]
+    step, where = 1e-4, (1, 2, 3, 1)
+
+    def total(by: float) -> float:
+        def nudged(seen: Attended) -> Any:
+            if seen.name != "model.layers.1.self_attn":
+                return seen.output
+            output = seen.output.copy()
+            size = model.sizes.size // model.sizes.heads
+            part = slice(where[1] * size, (where[1] + 1) * size)
+            output[where[2], part] += by * seen.value[where[3], part]
+            return output
+
+        own = experiment.model
+        states, _ = own.forward(own.weights, own.inputs(experiment.given), nudged)
+        scores = own.scores(own.weights, states[[o.row for o in experiment.outputs]])
+        chances = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+        return float(chances[np.arange(len(numbers)), numbers].sum())
+
+    assert slopes.shape == weights.shape
+    slope = (total(step) - total(-step)) / (2 * step)
+    assert slopes[where] == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+def test_every_text_explains_itself_by_all_lenses() -> None:
+    done = attnviz("self", TEXT, "--model", "pocket-lm", "--lens", "all", "-f", "json", "-q")
+    assert {item["stream"] for item in done.json()["maps"]} >= {"raw", "norm", "effect", "gradient"}
+    assert open_experiment(load_pocket_lm(), Query(TEXT)).outputs[0].name
+
+
+def test_kept_queries_and_keys_give_the_weights(model: CausalPocket) -> None:
+    _, attention = load_pocket_lm(keep_qk=True).read(Query(TEXT))
+    kept = attention.projections["causal"]
+    scores = kept.scale * kept.query @ kept.key.swapaxes(-1, -2)
+    scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, -np.inf)
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    np.testing.assert_allclose(shares, attention.main.weights, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_it_needs_no_torch() -> None:
+    for command in (["self", TEXT], ["heads", TEXT], ["self", TEXT, "--generate", "3"]):
+        loaded, done = imported(*command, "--model", "pocket-lm", "-q")
+        assert done.status == 0
+        assert not {"torch", "transformers"} & loaded
+
+
+@pytest.mark.slow
+def test_the_cards_figures_are_measured_again_and_reach_what_was_aimed_for(
+    model: CausalPocket,
+) -> None:
+    from training.causal import INDUCTION, PREVIOUS
+    from training.causal_figures import evenly, repeated
+
+    origin = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
+    figures, card = origin["figures"], attnviz("models", "pocket-lm").text
+    drawn = np.loadtxt(Path(__file__).parent / "pieces.txt", dtype=np.int64)
+    usual = repeated(model, drawn)
+    every = {"as in the text": usual, "any piece as often": repeated(model, evenly(model))}
+    for name, found in every.items():
+        for part, value in figures["repeated"][name].items():
+            assert found[part] == pytest.approx(value, abs=2e-3), (name, part)
+        assert f"{figures['repeated'][name]['again']:.2f} the second" in card
+    heads = {(one["layer"], one["head"]): one for one in figures["heads"]}
+    for place, one in heads.items():
+        assert usual["induction"][place] == pytest.approx(one["induction"], abs=2e-3)
+        assert f"layer {place[0]} head {place[1]}" in card
+    for place in (INDUCTION, PREVIOUS):
+        cost = repeated(model, drawn, place)["again"] - usual["again"]
+        assert heads[place]["cost"] == pytest.approx(cost, abs=1e-2)
+    assert usual["again"] <= 0.5
+    assert usual["induction"][INDUCTION] >= 0.85
+    assert heads[INDUCTION]["cost"] >= 3
+    assert heads[PREVIOUS]["cost"] >= 4
+    assert figures["unseen"]["nats"] <= 3.04
