@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled, split_heads
 from attnviz.mechanisms.working import HeadPlace, Part, Worked
 from attnviz.models.pocket.network import Attended
-
-if TYPE_CHECKING:
-    from attnviz.models.pocket.stored import StoredModel
+from attnviz.models.pocket.stored import StoredModel
 
 Layers = Callable[[AttentionMap], list[Attended]]
 

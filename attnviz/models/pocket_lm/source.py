@@ -21,7 +21,8 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.models.pocket.experiment import PieceExperiment, stacked
 from attnviz.models.pocket.lens_inputs import with_projections
 from attnviz.models.pocket.network import Watch, Weights, predict
-from attnviz.models.pocket.stored import OneInput, checked
+from attnviz.models.pocket.one_input import OneInput
+from attnviz.models.pocket.stored import checked
 from attnviz.models.pocket.text import (
     END,
     SPECIALS,

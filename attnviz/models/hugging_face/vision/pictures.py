@@ -28,7 +28,9 @@ def read_picture(path: Path) -> Image:
     return upright_picture(path, f"'{path}'")
 
 
-def upright_picture(file: Path | IO[bytes], name: str, formats: list[str] | None = None) -> Image:
+def upright_picture(
+    file: Path | IO[bytes], name: str, formats: tuple[str, ...] | None = None
+) -> Image:
     """The same of an open file, whose errors are told under a name; formats are Pillow's names."""
     from PIL import Image, ImageOps
 
