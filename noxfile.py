@@ -47,7 +47,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types_js(session: nox.Session) -> None:
-    """Check the types of the page's scripts with tsc, which npm brings."""
+    """Check the types of the page's scripts with tsc, which npm brings, with axe for the tests."""
     if shutil.which("npm") is None:
         session.skip("npm is not installed, so the types of the page's scripts were not checked")
     session.run("npm", "install", "--silent", "--no-package-lock", external=True)

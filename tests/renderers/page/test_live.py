@@ -337,7 +337,7 @@ HOSTILE = (
 
 
 def test_hostile_sentences_stay_text(open_page: Open, live_page: str) -> None:
-    fragment = urlencode({"text": HOSTILE, "into": HOSTILE, "off": "x:y,z:0,a:b:c,<b>:1:1:1:1,%"})
+    fragment = urlencode({"text": HOSTILE, "into": "<b>x</b>", "off": "x:y,z:0,a:b:c,<b>:1:1:1:1,%"})
     opened = answered(open_page(live_page, fragment))
     scripts = opened.tab.locator("script").count()
     assert opened.tab.locator("img, b:has(script)").count() == 0
@@ -383,3 +383,26 @@ def test_nothing_moves_for_who_wants_no_motion(open_page: Open, live_page: str) 
         "parseFloat(getComputedStyle(one).transitionDuration) > 0).length"
     )
     assert moving == 0
+
+
+def test_of_what_is_typed_faster_than_it_is_answered_only_the_last_is_answered(
+    open_page: Open, live_page: str
+) -> None:
+    opened = answered(open_page(live_page))
+    shown = opened.tab.evaluate(
+        """async () => {
+          const text = document.getElementById("text");
+          const tokens = document.querySelector(".tokens");
+          const seen = [];
+          new MutationObserver(() => seen.push(tokens.innerText.replace(/\\s+/g, " ")))
+            .observe(tokens, { childList: true });
+          for (let number = 0; number < 30; number++) {
+            text.value = `I see ${"very ".repeat(number % 3)}old house ${number} .`;
+            text.dispatchEvent(new Event("input"));
+          }
+          while (document.querySelector(".waiting")) await new Promise(requestAnimationFrame);
+          return seen;
+        }"""
+    )
+    assert len(shown) <= 2
+    assert shown[-1].replace(" ", "").replace("▁", "").endswith("oldhouse2##9.<eos>")

@@ -100,6 +100,7 @@ export function createLive(fixed, store, off, pane) {
       if (reply.answer?.seconds) status.textContent = `${fixed.models?.length ? "" : "the model runs in this page · "}answered in ${Math.max(Math.round(reply.answer.seconds * 1000), 1)} ms`;
       pages[which].notes = [...new Set([...(reply.document.notes ?? []), ...(reply.answer?.notes ?? [])])];
       sentences[which].show(reply.answer, pages[which]);
+      if (reply.more) sentences[which].wait(); // something newer was asked meanwhile
       if (which === 0) {
         addEffects();
         begin(pages[0]);
@@ -131,7 +132,7 @@ export function createLive(fixed, store, off, pane) {
       map.measures = map.measures.filter(({ name }) => name !== "effect");
       if (!fits) continue;
       const of = stale ? " (of the sentence before: being computed)" : "";
-      map.measures.unshift({ name: "effect", unit: `nats that log p of the translation loses without the head${of}`, low: "it hurts", high: "it is needed", values });
+      map.measures.unshift({ name: "effect", unit: `nats that log p of the output loses without the head${of}`, low: "it hurts", high: "it is needed", values });
     }
   }
 

@@ -166,7 +166,7 @@ export function createOverview(element, store, off) {
     buttons.forEach((button) => (button.tabIndex = button === tabbed ? 0 : -1));
     const told = map.measures.find((item) => item.name === "effect");
     legend.hidden = !off?.fits(map);
-    legend.textContent = told && !told.unit.includes("being computed") ? "Bars: what log p of the translation loses without the head; orange: gains." : "The effect of each head is being computed …";
+    legend.textContent = told && !told.unit.includes("being computed") ? "Bars: what log p of the output loses without the head; orange: gains." : "The effect of each head is being computed …";
     count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
   }
 

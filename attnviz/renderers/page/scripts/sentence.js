@@ -22,7 +22,7 @@ const MOVED = 0.05;
  */
 export function createSentence(pane, store, off) {
   const [textName, intoName] = pane ? /** @type {const} */ (["text2", "into2"]) : /** @type {const} */ (["text", "into"]);
-  const [tongue, other] = [make("small"), make("small")];
+  const [tongue, other, what] = [make("small"), make("small"), make("span", {}, ["Translation "])];
   const text = field(textName, "A sentence in English or French");
   const into = field(intoName, "Left empty, the model writes it");
   const tokens = make("p", { class: "running tokens", role: "group", "aria-label": "Tokens of the sentence" });
@@ -34,7 +34,7 @@ export function createSentence(pane, store, off) {
   const spoken = make("p", { class: "unseen", role: "status" });
   const element = make("div", { class: "sentence" }, [
     make("div", { class: "side" }, [make("label", { for: text.id }, [pane ? "Sentence beside it " : "Sentence ", tongue]), text, tokens, notes]),
-    make("div", { class: "side" }, [make("label", { for: into.id }, ["Translation ", other]), into, written, score, changed]),
+    make("div", { class: "side" }, [make("label", { for: into.id }, [what, other]), into, written, score, changed]),
     failed, spoken,
   ]);
   let timer = 0;
@@ -66,7 +66,9 @@ export function createSentence(pane, store, off) {
   }
 
   /** @param {Answer} answer */
-  function showWritten({ pieces, changed: after }) {
+  function showWritten({ pieces, changed: after, to }) {
+    const noun = to ? "translation" : "output";
+    what.textContent = to ? "Translation " : "Output ";
     const total = sum(pieces.map(({ logp }) => logp));
     keepFocus(written, running(pieces, (piece, place) => {
       const moved = after ? after.pieces[place].logp - piece.logp : 0;
@@ -82,7 +84,7 @@ export function createSentence(pane, store, off) {
     }));
     score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...(after
       ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect > 0 ? "below" : "" }, [` ${told(after.effect)}`])]
-      : [make("small", {}, [" of the translation, in nats; under each token its probability"])]));
+      : [make("small", {}, [` of the ${noun}, in nats; under each token its probability`])]));
   }
 
   /** @param {Answer} answer */
@@ -161,10 +163,11 @@ const signed = (value) => `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)
 export const told = (effect) => (Math.abs(effect) < 0.005 ? "(no change)" : `(${Math.abs(effect).toFixed(2)} nats ${effect > 0 ? "lower" : "higher"})`);
 
 /** @param {Answer} answer */
-function summary({ written, changed }) {
-  if (!changed) return `Translation: ${written}`;
+function summary({ written, changed, to }) {
+  const noun = to ? "Translation" : "Output";
+  if (!changed) return `${noun}: ${written}`;
   const now = changed.written === written ? "unchanged" : `now: ${changed.written}`;
-  return `Translation ${now}. Log probability of the translation before ${told(changed.effect)}`;
+  return `${noun} ${now}. Log probability of the ${noun.toLowerCase()} before ${told(changed.effect)}`;
 }
 
 /** Words of the second that are not in the first are marked, and the other way round. @param {string} one @param {string} two */

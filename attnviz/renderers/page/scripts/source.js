@@ -38,7 +38,7 @@ export function createWorker() {
   };
   /** @param {Reply} reply */
   const receive = (reply) => {
-    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener(reply);
+    if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, more: waiting.has(reply.pane ?? 0) });
     if (reply.kind !== "heads" && (reply.id === busy || reply.id === 0)) busy = -1;
     next();
   };

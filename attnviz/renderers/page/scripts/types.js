@@ -123,7 +123,7 @@
  * @property {string} lens
  * @property {Off} off
  * @property {string} [model]
- * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string,
+ * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string, more?: boolean,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
  *   stream?: string, values?: number[][]}} Reply
  * @typedef {object} Source where answers come from; older questions are forgotten
