@@ -337,9 +337,8 @@ HOSTILE = (
 
 
 def test_hostile_sentences_stay_text(open_page: Open, live_page: str) -> None:
-    fragment = urlencode(
-        {"text": HOSTILE, "into": "<b>x</b>", "off": "x:y,z:0,a:b:c,<b>:1:1:1:1,%"}
-    )
+    off = "x:y,z:0,a:b:c,<b>:1:1:1:1,%"
+    fragment = urlencode({"text": HOSTILE, "into": "<b>x</b>", "off": off})
     opened = answered(open_page(live_page, fragment))
     scripts = opened.tab.locator("script").count()
     assert opened.tab.locator("img, b:has(script)").count() == 0

@@ -123,23 +123,33 @@ export function linearOf(x, rows, { weight, bias, inputs, outputs }) {
       y[at + outputs + 2] = q2;
       y[at + outputs + 3] = q3;
     }
-    if (row === rows) continue;
-    const x0 = row * inputs;
-    let p0 = b0, p1 = b1, p2 = b2, p3 = b3;
+  }
+  if (rows % 2) lastRow(x, rows - 1, y, { weight, bias, inputs, outputs });
+  return y;
+}
+
+/** A row alone, as in writing piece by piece: eight outputs at once. @param {Matrix} x @param {number} row @param {Matrix} y @param {Linear} map */
+function lastRow(x, row, y, { weight, bias, inputs, outputs }) {
+  const x0 = row * inputs;
+  for (let output = 0, at = row * outputs; output < outputs; output += 8, at += 8) {
+    const w0 = output * inputs;
+    const w1 = w0 + inputs, w2 = w1 + inputs, w3 = w2 + inputs, w4 = w3 + inputs;
+    const w5 = w4 + inputs, w6 = w5 + inputs, w7 = w6 + inputs;
+    let p0 = 0, p1 = 0, p2 = 0, p3 = 0, p4 = 0, p5 = 0, p6 = 0, p7 = 0;
     for (let i = 0; i < inputs; i++) {
       const p = x[x0 + i];
       p0 += p * weight[w0 + i];
       p1 += p * weight[w1 + i];
       p2 += p * weight[w2 + i];
       p3 += p * weight[w3 + i];
+      p4 += p * weight[w4 + i];
+      p5 += p * weight[w5 + i];
+      p6 += p * weight[w6 + i];
+      p7 += p * weight[w7 + i];
     }
-    const at = row * outputs + output;
-    y[at] = p0;
-    y[at + 1] = p1;
-    y[at + 2] = p2;
-    y[at + 3] = p3;
+    const found = [p0, p1, p2, p3, p4, p5, p6, p7];
+    for (let place = 0; place < 8; place++) y[at + place] = found[place] + bias[output + place];
   }
-  return y;
 }
 
 /** @param {Matrix} one @param {Matrix} other @returns {Matrix} */

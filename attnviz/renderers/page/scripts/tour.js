@@ -54,7 +54,7 @@ export function createTour(store, off, page) {
 
   /** @type {{title: string, at: string, look: () => Partial<State>, words: () => string}[]} */
   const steps = [
-    { title: "Tokens", at: ".tokens", look: () => ({ ...LOOK, off: "" }),
+    { title: "Tokens", at: ".sentence .side", look: () => ({ ...LOOK, off: "" }),
       words: () => "The model reads no letters and no words but tokens: the pieces below your sentence. A rare word becomes several; <eos> says that the sentence ends." },
     { title: "One head", at: "#view", look: () => ({ ...LOOK, map: Math.max(mapOf("encoder"), 0), heads: "1.0" }),
       words: () => "A head is one way of looking around. Each row is a token that looks, each column one that it can look at; the darker a cell, the more of its attention goes there. A row sums to 1. Every small picture is another head: click one to look at it." },
