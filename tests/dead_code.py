@@ -41,8 +41,9 @@ CALLED_FROM_OUTSIDE = (
     "readinto",
     "writable",
     "compress_type",
-    # read by rich and tokenizers off their own objects
+    # read by rich, tokenizers and uvicorn off their own objects
     "show_header",
+    "force_exit",
     "normalizer",
     "pre_tokenizer",
 )
