@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attnviz.core.registry import MECHANISMS
-from attnviz.teach.steps.arithmetic import arithmetic
-from attnviz.teach.steps.given import EXAMPLES, Given, computed, worked_example
+from attnviz.mechanisms.arrays import softmax, transpose
+from attnviz.mechanisms.working import sigmoid
+from attnviz.teach.steps.arithmetic import Steps, arithmetic
+from attnviz.teach.steps.given import EXAMPLES, Given, computed, seeded_sentence, worked_example
 from tests.invoke import attnviz
 
 SAMPLE = Path(__file__).parents[2] / "sample_inputs" / "worked_examples.json"
@@ -81,6 +85,41 @@ def test_what_is_written_is_read_back_as_the_same(name: str, suffix: str, tmp_pa
         arithmetic(given, mechanism=name, heads=2 if options[2:] else 1) for given in read
     )
     np.testing.assert_array_equal(one["weights"], other["weights"])
+
+
+def evaluated(formula: str, steps: Steps) -> np.ndarray | None:
+    """What a formula of matrices, signs and functions says in numpy; None of one in words."""
+    code = re.sub("([a-z_]+)ᵀ", r"transpose(\1)", formula)
+    code = re.sub(r"softmax\(([a-z_]+) where mask\)", r"softmax(\1, mask)", code)
+    code = re.sub(r"√(\d+)", r"\1**0.5", code).replace("·", "*").replace("−", "-")
+    code = re.sub(r"ln (\d+)", r"log(\1)", code).replace("lambda", "lambda_")
+    known = {"softmax": softmax, "transpose": transpose, "tanh": np.tanh, "log": np.log}
+    known |= {"sigmoid": sigmoid} | {matrix.name: matrix.values for matrix in steps}
+    known["lambda_"] = known.get("lambda")
+    try:
+        names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    except SyntaxError:
+        return None
+    return eval(code, known) if names <= {*known} else None
+
+
+@pytest.mark.parametrize("name", SOLO)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_formula_is_what_is_computed(name: str, heads: int, causal: bool) -> None:
+    row = MECHANISMS[name]
+    heads = heads if row.many_heads else 1
+    given = seeded_sentence(TEXT, 8, 0, row=row, heads=heads)
+    found = arithmetic(given, mechanism=name, heads=heads, causal=causal and "self" in row.commands)
+    checked = []
+    for matrix in found:
+        values = evaluated(matrix.formula, found) if matrix.formula else None
+        if values is not None:
+            values = values.reshape(matrix.values.shape)
+            np.testing.assert_allclose(values, matrix.values, rtol=1e-9, atol=1e-12)
+            checked.append(matrix.name)
+    in_words = name == "causal-linear" or (name == "linear" and causal)  # a state a position
+    assert in_words or {"weights", "output", "scores"} & {*checked}, [m.formula for m in found]
 
 
 def test_every_part_is_in_each_form(tmp_path: Path) -> None:
