@@ -176,7 +176,7 @@ def value_of(made: Draws, parameter: Any) -> str:
     return by_metavar(made, metavar)
 
 
-def by_metavar(made: Draws, metavar: str) -> str:  # noqa: PLR0911 - a row for each word
+def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row for each word
     """What the word that stands for a value promises."""
     match metavar:
         case "WHICH":
@@ -193,6 +193,8 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: PLR0911 - a row for e
             return str(
                 made.pick(("0,0", "3,3", "all", "0", "last", "32", "32x32", "0x0", "9,9", *NUMBERS))
             )
+        case "ROWS|FILE":
+            return str(made.pick(("1", "1 0 1", "10,01", "1 1;0 1", "mask.json", *HOSTILE[:3])))
         case "ROLES":
             return str(made.pick((*ROLES, *HOSTILE[:3])))
         case "ADDRESS":
