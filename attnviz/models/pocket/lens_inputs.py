@@ -65,7 +65,7 @@ def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> Worked:
     if which.stream in ("decoder", "causal"):
         mask = causal_mask(sides[0], len(sides[0]), len(sides[1]))
         parts.append(Part("mask", mask, LOWER))
-    parts += scaled.parts(*sides, mask)
+    parts += scaled.parts(sides[0], sides[1], sides[2], mask)
     mixed = parts.pop().value
     weight = model.weights[f"{name}.output.weight"][:, own].T
     parts += [
