@@ -626,6 +626,8 @@ LESSONS: dict[str, Entry] = {
         },
         "trained": {
             "training": "A small model learns to reverse a sequence: its heads, step by step.",
+            "induction": "A previous-token head feeds an induction head; cut the first, the second "
+            "dies.",
         },
     }.items()
     for name, summary in lessons.items()

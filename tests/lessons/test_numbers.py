@@ -16,7 +16,7 @@ from attnviz.teach.lessons.linear import delta, linear, peak
 from attnviz.teach.lessons.masks import masking, padding, window
 from attnviz.teach.lessons.memory import cache, cache_of, groups
 from attnviz.teach.lessons.softmax import online, scaling, sinks, temperature
-from attnviz.teach.lessons.trained import training
+from attnviz.teach.lessons.trained import COMMON, DRAWS, FEWEST, WORD, induction, training
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
@@ -360,3 +360,54 @@ def test_a_layer_learns_to_reverse_and_its_heads_find_the_place() -> None:
     assert lesson.rows[-1][2] > 0.99
     assert max(lesson.rows[-1][3:]) > 2.5 * max(lesson.rows[0][3:])
     assert training(length=6).rows == lesson.rows
+
+
+@pytest.mark.models
+@pytest.mark.slow
+def test_induction_is_what_transformers_computes_with_the_heads_zeroed() -> None:
+    import torch
+    from transformers import LlamaForCausalLM
+
+    from attnviz.models.pocket_lm.source import FOLDER, load_pocket_lm
+
+    count, random, source = 10, np.random.default_rng(3), load_pocket_lm()
+    known = [n for n in range(FEWEST, COMMON) if WORD.fullmatch(source.piece(n))]
+    draws = [random.choice(known, count, replace=False).tolist() for _ in range(DRAWS)]
+    ids = torch.tensor([[1, *draw, *draw] for draw in draws])
+    lesson = induction(count, seed=3)
+    for switched_off, first, again, copied, before, behind in lesson.rows:
+        settings = {"attn_implementation": "eager", "dtype": torch.float32}
+        model = LlamaForCausalLM.from_pretrained(FOLDER, **settings).eval()
+        ids[:, 0] = model.config.bos_token_id
+        if switched_off != "nothing":
+            layer, head = map(int, switched_off.split(" ")[1].split("."))
+            size = model.config.hidden_size // model.config.num_attention_heads
+            mixer = model.model.layers[layer].self_attn.o_proj.weight
+            mixer.data[:, head * size : (head + 1) * size] = 0
+        with torch.inference_mode():
+            found = model(ids, output_attentions=True)
+        losses = torch.nn.functional.cross_entropy(
+            found.logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none"
+        )
+        assert losses[:, :count].mean() == pytest.approx(first, abs=1e-3)
+        assert losses[:, count + 1 :].mean() == pytest.approx(again, abs=1e-3)
+        right = found.logits[:, count + 1 : -1].argmax(-1) == ids[:, count + 2 :]
+        assert right.float().mean() == pytest.approx(copied)
+        names = [row[0].split(" ")[-1] for row in lesson.rows[1:3]]
+        (one, one_head), (two, two_head) = (map(int, name.split(".")) for name in names)
+        rows = range(count + 1, 2 * count + 1)
+        looks = found.attentions[two][:, two_head]
+        own = [float(looks[:, row, row - count + 1].mean()) for row in rows]
+        assert np.mean(own) == pytest.approx(behind, abs=2e-3)
+        looks = found.attentions[one][:, one_head]
+        own = [float(looks[:, row, row - 1].mean()) for row in range(2, 2 * count + 1)]
+        assert np.mean(own) == pytest.approx(before, abs=2e-3)
+
+
+def test_an_induction_head_dies_with_the_head_that_feeds_it() -> None:
+    whole, without_first, without_second, another = induction(12, seed=1).rows
+    assert whole[2] < whole[1] - 4
+    assert without_first[2] > whole[2] + 3 < without_second[2]
+    assert another[2] == pytest.approx(whole[2], abs=0.5)
+    assert whole[5] > 0.7 > 0.3 > without_first[5]
+    assert without_second[5] == whole[5]

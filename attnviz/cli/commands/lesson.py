@@ -46,7 +46,7 @@ def lesson(
     positions, rotary, alibi: how a position is told. scaling, temperature,
     online, sinks: how scores become weights. masking, padding, window: what
     may be seen. linear, delta: attention without a softmax. cache, groups:
-    what is kept of the past. training: what is learned.
+    what is kept of the past. training, induction: what is learned.
 
     attnviz lesson scaling
 

@@ -1,16 +1,24 @@
-"""What training makes of heads: a toy model that learns before one's eyes."""
+"""What training makes of heads: one layer that learns before one's eyes, and induction heads."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.models.pocket.text import END
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, between
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attnviz.models.pocket.network import Attended
+    from attnviz.models.pocket_lm.source import CausalPocket
+
+DRAWS, WORD, FEWEST, COMMON = 8, re.compile("▁[a-z]{3,8}"), 100, 3000
+"""Repeated random words are such pieces of the first few thousand, the commoner ones."""
 SYMBOLS, HEADS, BATCH, MOST_STEPS, LOOKS = 10, 2, 64, 5000, 10
 
 
@@ -109,3 +117,123 @@ def _train(length: int, steps: int) -> list[tuple[int, list[float], Any]]:
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return looks
+
+
+def induction(length: int = 16, seed: int = 0) -> Lesson:
+    """A previous-token head feeds an induction head; cut the first, the second dies.
+
+    The shipped model pocket-lm reads random words, and then the same again. Which heads do it is
+    measured, and then each is switched off (it puts out 0). Numbers are means over eight draws;
+    the first word of the repetition, which nothing could foretell, does not count.
+
+    Returns:
+        A row a run: what is switched off; the loss over the words (nats a piece) and over the same
+        words again, and the share of these that is guessed right; how much of its attention the
+        first head has on the piece before, and the second on the piece behind the earlier copy.
+    """
+    between("length", length, 4, 40)
+    from attnviz.models.pocket_lm.source import load_pocket_lm
+
+    model = load_pocket_lm()
+    random = np.random.default_rng(seed)
+    known = [n for n in range(FEWEST, COMMON) if WORD.fullmatch(model.piece(n))]
+    draws = [random.choice(known, length, replace=False).tolist() for _ in range(DRAWS)]
+    usual = _repeated(model, draws)
+    layers, heads = usual.before.shape
+    first, second = (divmod(int(scores.argmax()), heads) for scores in (usual.before, usual.again))
+    other = (second[0], int(usual.again[second[0]].argmin()))
+    cuts = {"nothing": None, "previous": first, "induction": second, "another": other}
+    runs = {name: _repeated(model, draws, cut) for name, cut in cuts.items()}
+    rows = tuple(
+        (
+            f"{name} {_at(cut)}" if cut else name,
+            *(float(half.mean()) for half in (run.losses[:length], run.losses[length + 1 :])),
+            run.copied,
+            float(run.before[first]),
+            float(run.again[second]),
+        )
+        for (name, run), cut in zip(runs.items(), cuts.values(), strict=True)
+    )
+    words = [model.piece(number).removeprefix("▁") for number in draws[0]]
+    names = ["<eos>", *words, *words]
+    places = np.arange(1, 2 * length + 1)
+    return Lesson(
+        f"induction · pocket-lm reads {length} random words twice, {layers} layers × {heads} "
+        f"heads, seed {seed}",
+        (
+            *("switched_off", "first_time_loss", "again_loss", "copied"),
+            *("on_piece_before", "on_piece_behind_copy"),
+        ),
+        rows,
+        (
+            f"Head {_at(first)} gives {usual.before[first]:.0%} of its attention to the piece just "
+            f"before, so that each position knows what it follows; head {_at(second)} looks for "
+            f"positions that follow the word it stands on, {usual.again[second]:.0%} of it at the "
+            "right one, and says what it finds there.",
+            f"So words seen once before cost {rows[0][2]:.2f} nats instead of {rows[0][1]:.2f}, "
+            f"and {usual.copied:.0%} are guessed, though their order is random.",
+            f"Switch the first head off, and the second, untouched, has {rows[1][5]:.0%} on the "
+            f"right place and the loss is {rows[1][2]:.2f}; without the second it is "
+            f"{rows[2][2]:.2f}; without another head of its layer, {rows[3][2]:.2f}.",
+        ),
+        "Elhage 2021 (A mathematical framework for transformer circuits), induction heads; Olsson "
+        "2022 (In-context learning and induction heads)",
+        (
+            Heat(f"induction head {_at(second)}", usual.seen[second], names, names),
+            Heat(
+                f"the same, head {_at(first)} switched off",
+                runs["previous"].seen[second],
+                names,
+                names,
+            ),
+            Curves(
+                "loss piece by piece",
+                "piece",
+                "nats",
+                {
+                    f"without {row[0]}" if n else "whole model": (places, run.losses)
+                    for n, (row, run) in enumerate(zip(rows[:3], runs.values(), strict=False))
+                },
+            ),
+        ),
+    )
+
+
+def _at(head: tuple[int, int]) -> str:
+    return f"{head[0]}.{head[1]}"
+
+
+class _Run(NamedTuple):
+    losses: NDArray[Any]  # of each piece, the mean over the draws
+    copied: float
+    before: NDArray[Any]  # share of each layer and head on the piece before
+    again: NDArray[Any]  # on the piece behind the earlier copy
+    seen: NDArray[Any]  # the weights over the first draw
+
+
+def _repeated(
+    model: CausalPocket, draws: list[list[int]], cut: tuple[int, int] | None = None
+) -> _Run:
+    """What the model does with each draw read twice, with a head switched off or whole."""
+    size, name = model.sizes.size // model.sizes.heads, ""
+    if cut is not None:
+        name = model.streams["causal"].format(cut[0])
+        features = np.arange(model.sizes.size) // size == cut[1]
+
+    def watch(seen: Attended) -> Any:
+        return np.where(features, 0, seen.output) if seen.name == name else seen.output
+
+    losses, right, maps = [], [], []
+    for draw in draws:
+        ids, length = [END, *draw, *draw], len(draw)
+        states, shares = model.forward(model.weights, model.inputs(ids), watch)
+        scores = np.asarray(model.scores(model.weights, states[:-1]), dtype=np.float64)
+        top = scores.max(axis=-1)
+        total = top + np.log(np.exp(scores - top[:, None]).sum(axis=-1))
+        losses.append(total - scores[np.arange(2 * length), ids[1:]])
+        right.append((scores.argmax(axis=-1) == ids[1:])[length + 1 :])
+        maps.append(np.stack(shares["causal"]))
+    weights = np.stack(maps).mean(axis=0)
+    before = weights.diagonal(-1, -2, -1).mean(axis=-1)
+    again = weights.diagonal(1 - length, -2, -1)[..., 2:].mean(axis=-1)
+    return _Run(np.mean(losses, axis=0), float(np.mean(right)), before, again, maps[0])
