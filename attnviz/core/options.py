@@ -163,6 +163,14 @@ class Origin:
         "--keep-qk",
         "Keep queries and keys, for the query · key view of --html and --open.",
     )
+    channels: str = opt(
+        "projections",
+        "--channels WHICH",
+        "Of layers without attention that mix channel by channel (Mamba, RWKV): mean, 3, 0,2 or "
+        "0-3, all.",
+        default="mean",
+        suggested=("mean", "all"),
+    )
     max_size: int | None = opt(
         "long",
         "--max-size N",

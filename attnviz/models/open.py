@@ -152,7 +152,14 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )
-    region = Region(origin.max_size, rows, window, links=origin.top, keep_qk=origin.keep_qk)
+    region = Region(
+        origin.max_size,
+        rows,
+        window,
+        links=origin.top,
+        keep_qk=origin.keep_qk,
+        channels=origin.channels,
+    )
     return replace(model, region=region)
 
 

@@ -91,6 +91,7 @@ def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
             encoded.sides,
             region=loaded.region,
             ignored=encoded.ignored,
+            implied=True,
         )
     return encoded.finished(captured, loaded.task, outputs[0] if outputs else None)
 

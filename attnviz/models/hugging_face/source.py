@@ -14,6 +14,7 @@ from attnviz.core.query import Query
 from attnviz.mechanisms.working import HeadPlace, Worked
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
 from attnviz.models.hugging_face.capture.capture import without_cache
+from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
 from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
@@ -62,8 +63,9 @@ class HuggingFaceModel(LoadedModel):
             del self._encoded[query]
         budget = memory_budget()
         heads = dict[str, int]()
+        alone = bool(mixers_of(self.model))  # whose texts are never padded
         with quiet():
-            encoded = [self._encode_for_batch(query) for query in queries]
+            encoded = [None if alone else self._encode_for_batch(query) for query in queries]
         sizes = [0 if item is None else bytes_of(item, heads) for item in encoded]
         # What would take much of the budget is read by itself.
         sizes = [0 if 8 * size > budget else size for size in sizes]
@@ -191,7 +193,8 @@ def load_model(
             f"'{name}' ({model.config.model_type}) does not read text: it asks for "
             f"'{model.main_input_name}'{use}"
         )
-    check_family(model.config, 0)
+    if not mixers_of(model):
+        check_family(model.config, 0)
     family = family_of(model)
     return HuggingFaceModel(
         name=name,

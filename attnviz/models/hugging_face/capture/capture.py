@@ -6,6 +6,7 @@ One text at a time, all of it, in part or in blocks; `capture_many` reads many t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from attnviz.models.hugging_face.capture.exact_links import (
     links_note,
     strongest_in,
 )
+from attnviz.models.hugging_face.capture.implied import IMPLIED, ROUTE, Implied, mixers_of, watch_mixers
+from attnviz.models.hugging_face.capture.kernel import layer_names
 from attnviz.models.hugging_face.capture.passes import (
     CallWeights,
     CaptureSpec,
@@ -59,6 +62,8 @@ class Captured:
     links: tuple[tuple[Strongest, ...], ...] = ()  # for each layer and head, of a pooled map
     route: str = ""  # how the weights were read
     projections: Projections | None = None
+    heads: tuple[str, ...] = ()  # their names; none: they are counted
+    note: str = ""  # what a reader must know besides
 
 
 def capture(
@@ -68,14 +73,18 @@ def capture(
     *,
     region: Region = ALL_TOKENS,
     ignored: Mapping[str, IgnoredPositions] | None = None,
+    implied: bool = False,
 ) -> list[Captured]:
     """The attention of one forward pass over one text, a batch of one on the model's device.
 
     `model` may be an encoder alone; `sides` are of the streams wanted, in the order wanted, and
     `ignored` what does not count among a stream's strongest links. There is one item for each run
-    of a stream's layers that agree in heads, queries and keys.
+    of a stream's layers that agree in heads, queries and keys. Where `implied` is asked for, what
+    layers without attention amount to is a stream of its own behind the others.
     """
-    check_family(model.config, max(max(side) for side in sides.values()))
+    mixing = implied and bool(mixers_of(model))
+    if not mixing:
+        check_family(model.config, max(max(side) for side in sides.values()))
     grids = choose_grids(model, sides, region)
     if region.keep_qk:
         check_grids(grids, sides)
@@ -90,15 +99,28 @@ def capture(
         for stream, grid in grids.items()
     }
     given = without_cache(model, inputs)
-    found = _probed(model, given, sides, specs)
-    if set(found) != set(sides):
+    stream, (length, _) = next(iter(sides.items()))
+    watching = watch_mixers(model, length, grids[stream], region.channels)
+    with watching if mixing else nullcontext(Implied()) as others:
+        found = _probed(model, given, sides, specs)
+    alone = not found and len(others.matrices) >= model.config.get_text_config().num_hidden_layers
+    if set(found) != set(sides) and not alone:
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "
                 "queries and keys to itself: leave --keep-qk out"
             )
         found = _eager(model, given, sides, specs)
+    if others.matrices:
+        found[IMPLIED] = _implied(others, grids[stream])
     return [item for items in found.values() for item in items]
+
+
+def _implied(others: Implied, grid: PooledGrid) -> list[Captured]:
+    names = layer_names(list(others.matrices))
+    arrays = dict(zip(names, others.matrices.values(), strict=True))
+    heads = next(iter(others.names.values()))
+    return group(IMPLIED, arrays, grid=grid, route=ROUTE, heads=heads, note=others.note)
 
 
 def _announce(grids: Mapping[str, PooledGrid], sides: Sides, region: Region) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from attnviz.core.attention_map import AttentionMap, Link, Projections, Provenance, Token
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, links_note
+from attnviz.models.hugging_face.capture.implied import IMPLIED, UNIT
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token, region_note
 
 SECOND_PASS = "this family calls no attention kernel: its weights are those of a second, eager pass"
@@ -31,6 +33,7 @@ def as_map(
         first = (queries.start - keys.start) // keys.length
         ahead = any(np.triu(layer, 1 + first).any() for layer in item.weights)
         stream = "self" if ahead else "causal"
+    signed: dict[str, Any] = {"values": "signed", "unit": UNIT} if stream == IMPLIED else {}
     return AttentionMap(
         stream,
         queries.tokens(tokens[side]),
@@ -42,6 +45,8 @@ def as_map(
         blocks=(queries.length, keys.length),
         starts=(queries.start, keys.start),
         links=_exact_links(item, tokens[side], tokens[key_side]),
+        heads=item.heads,
+        **signed,
     )
 
 
@@ -97,7 +102,9 @@ def capture_notes(
         notes[SECOND_PASS] = None
     for item in captured:
         if item.grid is not None:
-            notes[region_note(item.grid, sides[item.stream])] = None
+            side = sides.get(item.stream) or next(iter(sides.values()))
+            notes[region_note(item.grid, side)] = None
+        notes[item.note] = None
     most = max(
         (len(head) for item in captured for layer in item.links for head in layer), default=0
     )

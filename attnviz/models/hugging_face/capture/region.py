@@ -35,6 +35,7 @@ class Region:
     window: tuple[int, int] | None = None  # first and last token of queries and keys
     links: int = 20  # of each head beside a pooled map
     keep_qk: bool = False  # whether queries and keys are kept beside the weights
+    channels: str = "mean"  # of layers that mix channel by channel: "mean", "all" or "3,17"
 
     @property
     def is_default(self) -> bool:

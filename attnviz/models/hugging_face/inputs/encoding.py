@@ -80,7 +80,10 @@ class EncodedQuery:
 
     def finished(self, captured: Sequence[Captured], task: Task | None, output: Any) -> Attention:
         """The attention with its maps, notes on them, and what the model decided by its output."""
-        maps = tuple(as_map(item, self.tokens, *self.axes[item.stream]) for item in captured)
+        first = next(iter(self.axes.values()))
+        maps = tuple(
+            as_map(item, self.tokens, *self.axes.get(item.stream, first)) for item in captured
+        )
         provenance = with_routes(self.attention.provenance, [item.route for item in captured])
         notes = (*provenance.notes, *capture_notes(captured, self.sides))
         attention = replace(
