@@ -22,7 +22,13 @@ from attnviz.models.hugging_face.capture.exact_links import (
     links_note,
     strongest_in,
 )
-from attnviz.models.hugging_face.capture.implied import IMPLIED, ROUTE, Implied, mixers_of, watch_mixers
+from attnviz.models.hugging_face.capture.implied import (
+    IMPLIED,
+    ROUTE,
+    Implied,
+    mixers_of,
+    watch_mixers,
+)
 from attnviz.models.hugging_face.capture.kernel import layer_names
 from attnviz.models.hugging_face.capture.passes import (
     CallWeights,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -139,9 +139,7 @@ def mixers_of(model: Any) -> dict[str, tuple[Any, Mixer]]:
 
 
 @contextmanager
-def watch_mixers(
-    model: Any, length: int, grid: PooledGrid, channels: str
-) -> Iterator[Implied]:
+def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> Iterator[Implied]:
     """Read the matrices of the first pass in a block of code, on a grid of a text of that length.
 
     Raises:
@@ -178,9 +176,7 @@ def _noting(running: list[str], path: str) -> Callable[..., None]:
     return note
 
 
-def _watch(
-    part: Any, mixer: Mixer, look: Callable[[Scan, Mixer], None], stack: ExitStack
-) -> None:
+def _watch(part: Any, mixer: Mixer, look: Callable[[Scan, Mixer], None], stack: ExitStack) -> None:
     """Have every call of a mixer looked at, until the stack is closed."""
     if not mixer.values:
         _watch_lightning(part, mixer, look, stack)
@@ -312,7 +308,9 @@ def _read(
 
 def _check_near(off: float, limit: float, path: str, why: str) -> None:
     if not off <= limit:
-        raise AttentionError(f"implied attention of '{path}' cannot be read: {why} (off by {off:.2g})")
+        raise AttentionError(
+            f"implied attention of '{path}' cannot be read: {why} (off by {off:.2g})"
+        )
 
 
 def _channels(asked: str, count: int) -> list[int] | None:
