@@ -26,7 +26,7 @@ from attnviz.core.query import ALL_OUTPUTS, Picture, Query
 from attnviz.core.registry import LENSES
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, open_experiment
-from attnviz.models.open import LOADING, POCKET
+from attnviz.models.open import LOADING, POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.printable import printable
 from attnviz.runs.many_texts import opened
@@ -49,6 +49,8 @@ MOST_PICTURE = 16 << 20
 """Characters of a picture in base64: 12 MB."""
 PICTURES = ("PNG", "JPEG", "WEBP")
 """The kinds of pictures that are read, as Pillow calls them."""
+PICTURES_BY = "pocket-vit"
+"""The shipped model that reads pictures."""
 
 Words = Annotated[str, Meta(max_length=MOST_CHARACTERS)]
 Name = Annotated[str, Meta(max_length=300)]
@@ -110,13 +112,18 @@ class Answers:
     def __init__(self, origin: Origin) -> None:
         self.origin, self.doing = origin, ""
 
-    def models(self) -> list[dict[str, Any]]:
-        """The models that may be asked: the given one, the shipped one, those in the cache."""
-        from attnviz.models.hugging_face.load.locate import list_cached_models
-        from attnviz.models.pocket.card import summary
+    @property
+    def own(self) -> str:
+        """The model that is asked unless another is named."""
+        return name_of(self.origin) if self.origin.adapter else self.origin.model or POCKET
 
-        own = self.origin.model or POCKET
-        rows = {own: ("given", ""), POCKET: ("shipped", summary())}
+    def models(self) -> list[dict[str, Any]]:
+        """The models that may be asked: the given one, those that ship, those in the cache."""
+        from attnviz.models.hugging_face.load.locate import list_cached_models
+        from attnviz.models.pocket.card import summary_of
+
+        own = self.own
+        rows = {own: ("given", "")} | {name: ("shipped", summary_of(name)) for name in SHIPPED}
         rows |= {str(one): ("hugging face", one.model_type or "") for one in list_cached_models()}
         return [
             {"name": name, "from": place, "about": about, "default": name == own}
@@ -172,20 +179,20 @@ class Answers:
     def _asked(self, question: Question) -> Asked:
         """The question read by its model, through its lens."""
         origin = self._origin(question)
-        self._stage(f"loading {origin.model or POCKET}")
+        self._stage(f"loading {question.model or self.own}")
         explain = None if question.explain is None else str(question.explain)
         choice = Choice(lens=question.lens, explain=explain)
         if question.picture is not None:
             return self._pictured(question, question.picture, origin, choice)
         source = opened(origin, "self", with_head=True)
-        if isinstance(origin.model, str):
+        if not is_shipped(origin):
             _pause_between_layers()
         text = Text("0", check_text(question.source, "source"), question.target)
         if question.target is not None:
             check_text(question.target, "target")
-        # Only a model with two stacks has a family of its own name, or is the shipped one.
-        family = getattr(source, "family", "encoder–decoder")
-        usual: Literal["self", "cross"] = "cross" if family == "encoder–decoder" else "self"
+        family = getattr(source, "family", "")
+        two = family == "encoder–decoder" or (is_shipped(origin) and not origin.model)
+        usual: Literal["self", "cross"] = "cross" if two else "self"
         command = question.command or usual
         self._stage("reading")
         return Asked(source, query_of(text, command), attend_one(source, text, choice, command))
@@ -193,8 +200,9 @@ class Answers:
     def _pictured(self, question: Question, picture: str, origin: Origin, choice: Choice) -> Asked:
         from attnviz.models.hugging_face.vision.pictures import upright_picture
 
-        if origin.model is None:
-            raise UsageError("the pocket model reads no pictures: ask a vision model")
+        if is_shipped(origin) and (origin.model != PICTURES_BY or question.source):
+            what = "text with a picture" if origin.model == PICTURES_BY else "pictures"
+            raise UsageError(f"'{origin.model or POCKET}' reads no {what}: ask another model")
         if question.lens == ALL_LENSES:
             raise UsageError("a picture is seen through one lens at a time")
         try:
@@ -202,8 +210,11 @@ class Answers:
         except binascii.Error as error:
             raise InputError(f"the picture is no base64: {error}") from error
         image = upright_picture(file, "the picture", PICTURES)
-        source = _seeing(origin, with_text=bool(question.source))
-        _pause_between_layers()
+        if is_shipped(origin):
+            source = opened(origin, "self")
+        else:
+            source = _seeing(origin, with_text=bool(question.source))
+            _pause_between_layers()
         self._stage("looking")
         read = Picture(image, lens=question.lens)
         query = Query(question.source, kind="picture", picture=read)
@@ -213,16 +224,16 @@ class Answers:
 
     def _origin(self, question: Question) -> Origin:
         """How the model that is asked is loaded; only the given one is trusted with more."""
-        own = self.origin.model
-        name = question.model or own or POCKET
-        if name not in (own, POCKET):
+        name = question.model or self.own
+        if name not in (self.own, *SHIPPED):
             choose(name, [one["name"] for one in self.models()], "model")
-        if name == own and name != POCKET:
+        if name == self.own and name != POCKET:
             return self.origin
         free = replace(self.origin, revision=None, allow_pickle=False, allow_code=False)
-        if name != POCKET:
-            return replace(free, model=name)
-        return replace(free, model=None, to=question.to, device_map=None)
+        if name == POCKET:
+            return replace(free, model=None, adapter=None, device_map=None, to=question.to)
+        given = None if name in SHIPPED else free.device_map
+        return replace(free, model=name, adapter=None, device_map=given)
 
     def _predicted(self, question: Question, asked: Asked) -> dict[str, Any]:
         """What is predicted, and what becomes of it and of the maps with parts switched off."""
@@ -355,7 +366,7 @@ def _seeing(origin: Origin, *, with_text: bool) -> Source:
     from attnviz.models.hugging_face.vision.vision import load_vision_model
 
     load: Any = load_picture_text_model if with_text else load_vision_model
-    source: Source = load(str(origin.model), **{name: getattr(origin, name) for name in LOADING})
+    source: Source = load(name_of(origin), **{name: getattr(origin, name) for name in LOADING})
     return source
 
 

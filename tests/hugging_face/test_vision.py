@@ -236,7 +236,7 @@ def test_pictures_are_asked_about_like_texts_one_or_many(shown):
     assert third.provenance.settings["patches"] == "6 × 4"
     assert isinstance(model, Explaining)
     assert isinstance(model, Transforming)
-    with pytest.raises(UsageError, match=r"reads pictures: it answers no query of kind 'self'"):
+    with pytest.raises(UsageError, match=r"reads pictures, not texts"):
         attend(model, "a text")
 
 

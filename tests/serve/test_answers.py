@@ -338,3 +338,52 @@ def test_only_the_given_model_is_trusted_with_its_code(
     assert [one["name"] for one in answers.models()][:2] == [given, "pocket"]
     with pytest.raises(UsageError, match="unknown model"):
         answers._origin(Question(model=str(tmp_path)))
+
+
+def test_every_shipped_model_answers_and_loses_log_p_without_heads() -> None:
+    own = Answers(Origin(model="pocket-lm"))
+    names = [one["name"] for one in own.models()]
+    assert names[:3] == ["pocket-lm", "pocket", "pocket-vit"]
+    answer = own.attend(
+        Question(source="the dog sees a cat", off=Off(heads=[("causal", "0", "1")]))
+    )
+    report = attnviz.ablate(
+        "the dog sees a cat", heads=[(0, 1)], model="pocket-lm", explain="all"
+    ).value
+    assert answer["answer"]["changed"]["effect"] == pytest.approx(report.together.effect, abs=1e-4)
+    tokens = answer["document"]["maps"][0]["queries"]["tokens"]
+    assert len(answer["answer"]["pieces"]) == len(tokens) - 1
+    assert np.shape(own.ablate(Question(source="the dog"))["streams"][0]["values"]) == (3, 5)
+    other = own.attend(Question(source="The red car.", model="pocket"))
+    assert other["answer"]["to"] == "fr"
+
+
+def test_the_shipped_model_of_pictures_sees_one_and_asks_for_it_where_there_is_none() -> None:
+    pytest.importorskip("PIL")
+    answers = Answers(Origin())
+    file = io.BytesIO()
+    drawn_shape().save(file, "PNG")
+    picture = base64.b64encode(file.getvalue()).decode()
+    answer = answers.attend(Question(picture=picture, model="pocket-vit"))
+    (item,) = answer["document"]["maps"]
+    assert item["patches"]["keys"]["image"].startswith("data:image/jpeg;base64,")
+    assert answer["answer"]["pieces"]
+    with pytest.raises(UsageError, match="'pocket-vit' reads pictures, not texts"):
+        answers.attend(Question(source="a text", model="pocket-vit"))
+    for name, source in (("pocket", ""), ("pocket-lm", ""), ("pocket-vit", "a text")):
+        with pytest.raises(UsageError, match=f"'{name}' reads no"):
+            answers.attend(Question(source=source, picture=picture, model=name))
+
+
+def drawn_shape() -> Any:
+    """A red square on white."""
+    from PIL import Image
+
+    drawn = Image.new("RGB", (64, 64), "white")
+    drawn.paste("red", (16, 16, 40, 40))
+    return drawn
+
+
+def test_facts_that_are_true_or_false_are_told_as_yes_or_no() -> None:
+    answer = Answers(Origin()).attend(Question(source="The red car."))
+    assert ["translated", "yes"] in answer["document"]["provenance"]

@@ -61,6 +61,7 @@ class CausalPocket(OneInput):
     """
 
     name = "pocket-lm"
+    can_generate = True
     sizes: Sizes
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
 

@@ -403,14 +403,17 @@ def _projections(
 
 
 def _facts(provenance: Provenance) -> list[tuple[str, str]]:
-    trained = {True: "yes", False: "no", None: "unknown"}[provenance.trained]
+    spelt = {True: "yes", False: "no"}
     facts = [
         ("source", provenance.source),
         ("model", provenance.model),
-        ("trained", trained),
+        ("trained", spelt.get(provenance.trained, "unknown")),
         ("device", provenance.device),
         ("precision", provenance.dtype),
-        *((str(name), str(value)) for name, value in provenance.settings.items()),
+        *(
+            (str(name), spelt[value] if isinstance(value, bool) else str(value))
+            for name, value in provenance.settings.items()
+        ),
     ]
     if provenance.steps:
         facts.append(("steps", ", ".join(provenance.steps)))

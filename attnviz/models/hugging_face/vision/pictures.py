@@ -47,7 +47,7 @@ def upright_picture(
 def picture_of(query: Query, name: str) -> Picture:
     """The picture of a query to the model of that name; a UsageError without one."""
     if query.picture is None:
-        raise UsageError(f"'{name}' reads pictures: it answers no query of kind '{query.kind}'")
+        raise UsageError(f"'{name}' reads pictures, not texts: give it a picture")
     return query.picture
 
 

@@ -205,7 +205,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
       ["precision", "weights of 10 to 12 bits"],
       ["revision", model.facts.revision],
       ["direction", `${OTHER[pair.language]} to ${pair.language}`],
-      ["translated", pair.translated ? "True" : "False"],
+      ["translated", pair.translated ? "yes" : "no"],
       ...facts,
     ],
     maps,

@@ -24,6 +24,8 @@ const EXAMPLES = [
 ];
 /** Milliseconds without a question after which the effects of all heads are asked for. */
 const QUIET = 250;
+/** What is said of a command or an option is for the shell. @param {string} note */
+const inPage = (note) => note.replace(/[,:] (so there is nothing to explain: )?(use )?('attnviz|--\w).*$/, "");
 /** More heads than these that are off are named together. */
 const NAMED = 5;
 
@@ -95,20 +97,21 @@ export function createLive(fixed, store, off, pane) {
   function hear(reply) {
     const which = reply.pane ?? 0;
     if (reply.doing) status.textContent = reply.doing;
-    else if (reply.error) sentences[which].fail(reply.error);
+    else if (reply.error) sentences[which].fail(inPage(reply.error));
     else if (reply.kind === "heads") takeEffects(reply);
     else if (reply.document && used().includes(which)) {
       pages[which] = receive({ ...fixed, ...reply.document }, reply.codes ?? reply.blobs ?? {});
       answers[which] = reply.answer;
+      off.allow(Boolean(reply.answer?.pieces.length));
       if (reply.answer?.seconds) status.textContent = `${fixed.models?.length ? "" : "the model runs in this page · "}answered in ${Math.max(Math.round(reply.answer.seconds * 1000), 1)} ms`;
-      pages[which].notes = [...new Set([...(reply.document.notes ?? []), ...(reply.answer?.notes ?? [])])];
+      pages[which].notes = [...new Set([...(reply.document.notes ?? []), ...(reply.answer?.notes ?? [])].map(inPage))];
       sentences[which].show(reply.answer, pages[which]);
       if (reply.more) sentences[which].wait(); // something newer was asked meanwhile
       if (which === 0) {
         addEffects();
         begin(pages[0]);
         clearTimeout(timer);
-        timer = setTimeout(() => source.heads(question(0)), QUIET);
+        if (off.able) timer = setTimeout(() => source.heads(question(0)), QUIET);
       }
       if (pages[0]) answered(pages[0]);
       showOff();
@@ -227,7 +230,7 @@ export function createLive(fixed, store, off, pane) {
       [off1 ? `Switch ${name} on` : `Switch ${name} off`, "o", fits],
       [one ? "All heads off but this one" : "All heads off but these", "a", fits],
       [query && key ? `${cut ? "Mend" : "Cut"} ${short(query)} → ${short(key)}` : "Cut a link", "k", Boolean(fits && query && key)],
-      [hidden ? `Hide ${short(hidden)}` : "Hide a token", "h", Boolean(hidden)],
+      [hidden ? `Hide ${short(hidden)}` : "Hide a token", "h", Boolean(hidden) && off.able],
     ];
     const place = [...acts.children].indexOf(/** @type {Element} */ (document.activeElement));
     acts.replaceChildren(...told.map(([words, letter, can]) => {

@@ -39,11 +39,12 @@ export function readOff(text) {
 export function createOff(store) {
   /** @type {string[]} */
   const before = [];
+  let able = true;
   const parts = () => store.state.off.split(",").filter(Boolean);
   /** @param {string[]} next */
   const become = (next) => {
     const off = [...new Set(next)].join(",");
-    if (off === store.state.off) return;
+    if (off === store.state.off || (off && !able)) return;
     before.push(store.state.off);
     store.set({ off });
   };
@@ -57,6 +58,13 @@ export function createOff(store) {
   const headPart = (map, [layer, head]) => spell([map.stream, map.layers[layer], map.heads[head]]);
 
   return {
+    get able() {
+      return able;
+    },
+    /** Whether the model predicts something, on which switching off has an effect. @param {boolean} can */
+    allow(can) {
+      able = can;
+    },
     get any() {
       return store.state.off !== "";
     },
@@ -67,7 +75,7 @@ export function createOff(store) {
     headPart,
     parts,
     /** Whether its heads are the model's; means and the like cannot be switched off. @param {PageMap} map */
-    fits: (map) => ![...map.layers, ...map.heads].some(isReduced),
+    fits: (map) => able && ![...map.layers, ...map.heads].some(isReduced),
     /** @param {PageMap} map @param {Head} head */
     headOff: (map, head) => parts().includes(headPart(map, head)),
     /** @param {PageMap} map @param {Head[]} heads */

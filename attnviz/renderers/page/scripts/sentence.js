@@ -48,13 +48,15 @@ export function createSentence(pane, store, off) {
     return area;
   }
 
-  /** A token that a click hides. @param {Token} token @param {string} side @param {number} place @param {string} number */
+  /** A token that a click hides; without a side it is read by no head. @param {Token} token @param {string} side @param {number} place @param {string} number */
   function chip(token, side, place, number) {
     const hidden = off.tokenOff(side, place);
+    const [parts, hides] = [[make("bdi", {}, [beginning(token.text, 60)]), make("span", { class: "number" }, [number])], side && off.able];
+    if (!hides) return make("span", { class: `word${token.special ? " special" : ""}` }, parts);
     const button = make("button", {
       type: "button", class: `word${token.special ? " special" : ""}${hidden ? " hidden-token" : ""}`, "aria-pressed": String(hidden),
       title: hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
-    }, [make("bdi", {}, [beginning(token.text, 60)]), make("span", { class: "number" }, [number])]);
+    }, parts);
     button.addEventListener("click", () => off.toggleTokens(side, [place]));
     return button;
   }
@@ -65,23 +67,25 @@ export function createSentence(pane, store, off) {
     keepFocus(tokens, running(axis, (token, place) => chip(token, side, place, "")));
   }
 
-  /** @param {Answer} answer */
-  function showWritten({ pieces, changed: after, to }) {
+  /** @param {Answer} answer @param {PageDocument} page */
+  function showWritten({ pieces, changed: after, to }, page) {
+    const target = page.maps.some(({ queries }) => queries.side === "target");
     const noun = to ? "translation" : "output";
     what.textContent = to ? "Translation " : "Output ";
     const total = sum(pieces.map(({ logp }) => logp));
     keepFocus(written, running(pieces, (piece, place) => {
       const moved = after ? after.pieces[place].logp - piece.logp : 0;
       const number = Math.abs(moved) >= MOVED ? `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}` : spellShort(Math.exp(piece.logp));
-      const item = chip(piece, "target", place + 1, number);
+      const item = chip(piece, target ? "target" : "", place + 1, number);
       item.classList.toggle("worse", moved <= -MOVED);
       item.classList.toggle("better", moved >= MOVED);
       item.style.setProperty("--p", String(Math.exp(after ? after.pieces[place].logp : piece.logp)));
       const words = `probability ${spell(Math.exp(piece.logp))}${after ? `, now ${spell(Math.exp(after.pieces[place].logp))}` : ""}`;
       item.setAttribute("aria-description", words);
-      item.title = `${words}; ${item.title}`;
+      item.title = [words, item.title].filter(Boolean).join("; ");
       return item;
     }));
+    score.hidden = !pieces.length;
     score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...(after
       ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect > 0 ? "below" : "" }, [` ${told(after.effect)}`])]
       : [make("small", {}, [` of the ${noun}, in nats; under each token its probability`])]));
@@ -110,14 +114,13 @@ export function createSentence(pane, store, off) {
       failed.textContent = "";
       element.classList.remove("waiting", "outdated");
       showTokens(page);
-      // What it says of an option is for the shell.
-      notes.textContent = page.notes.map((note) => note.replace(/: --\w.*$/, "")).join("; ");
+      notes.textContent = page.notes.join("; ");
       if (!answer) return;
       tongue.textContent = answer.language ? LANGUAGES[answer.language] ?? answer.language : "";
       other.textContent = answer.to ? `${LANGUAGES[answer.to] ?? answer.to}${store.state[intoName].trim() ? ", as given" : ", written by the model"}` : "";
       into.lang = answer.to ?? "";
       text.lang = answer.language ?? "";
-      showWritten(answer);
+      showWritten(answer, page);
       showChanged(answer);
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = summary(answer)), 700);
