@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,4 +97,52 @@ def test_a_page_whose_server_has_gone_says_so(browser: Any) -> None:
         server.process.wait()
         tab.locator("textarea").first.fill("The cat sat.")
         failed(tab, "running?")
+        context.close()
+
+
+def test_a_model_of_one_text_has_no_field_for_a_second_and_no_token_of_it_to_hide(
+    browser: Any,
+) -> None:
+    with serving("--model", "pocket-lm") as server:
+        context = browser.new_context()
+        tab = context.new_page()
+        tab.goto(server.address)
+        settled(tab)
+        assert not tab.locator("#into").is_visible()
+        assert tab.locator(".written .word").count() > 3
+        assert tab.locator(".written button").count() == 0
+        assert tab.get_by_role("button", name="Guided tour").count() == 0
+        tab.locator(".tokens button").nth(2).click()
+        tab.locator(".score", has_text=re.compile("nats (lower|higher)")).wait_for()
+        tab.locator('[data-switch="model"]').select_option("pocket-vit")
+        failed(tab, "reads pictures, not texts")
+        assert tab.locator(".status").inner_text() == ""
+        tab.locator('[data-switch="model"]').select_option("pocket")
+        tab.get_by_role("button", name="Guided tour").wait_for()
+        assert tab.locator("#into").is_visible()
+        context.close()
+
+
+@pytest.mark.models
+def test_where_nothing_is_predicted_nothing_can_be_switched_off(
+    browser: Any, tmp_path: Path
+) -> None:
+    from tests.hugging_face.tiny_models import bert
+
+    with serving("--model", bert(tmp_path)) as server:
+        context = browser.new_context()
+        tab = context.new_page()
+        tab.set_default_timeout(60_000)
+        tab.goto(server.address)
+        settled(tab)
+        told = tab.locator(".sentence .hint").first.inner_text()
+        assert "nothing can be switched off" in told
+        assert "--lens" not in told
+        assert [
+            tab.locator(what).count() for what in (".tokens button", "#acts button:enabled")
+        ] == [0, 0]
+        assert not tab.locator("#overview .legend").is_visible()
+        assert not tab.locator(".score").first.is_visible()
+        tab.locator("#overview .head").first.press("o")
+        assert not tab.locator(".off-bar").is_visible()
         context.close()

@@ -403,17 +403,18 @@ def _projections(
 
 
 def _facts(provenance: Provenance) -> list[tuple[str, str]]:
-    spelt = {True: "yes", False: "no"}
+    def spelt(value: Any) -> str:
+        if isinstance(value, dict):
+            return ", ".join(f"{name} {spelt(one)}" for name, one in value.items())
+        return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
     facts = [
         ("source", provenance.source),
         ("model", provenance.model),
-        ("trained", spelt.get(provenance.trained, "unknown")),
+        ("trained", "unknown" if provenance.trained is None else spelt(provenance.trained)),
         ("device", provenance.device),
         ("precision", provenance.dtype),
-        *(
-            (str(name), spelt[value] if isinstance(value, bool) else str(value))
-            for name, value in provenance.settings.items()
-        ),
+        *((str(name), spelt(value)) for name, value in provenance.settings.items()),
     ]
     if provenance.steps:
         facts.append(("steps", ", ".join(provenance.steps)))

@@ -61,7 +61,8 @@ export function createLive(fixed, store, off, pane) {
   const offBar = make("div", { class: "off-bar", role: "group", "aria-label": "What is switched off" }, [offList, undo, reset]);
   const acts = part("acts");
   const status = make("span", { class: "hint status" });
-  const tour = createTour(store, off, () => pages[0]);
+  const guide = button("Guided tour", "g", () => store.set({ tour: 1 }));
+  const tour = createTour(store, off, () => (answers[0]?.to ? pages[0] : undefined));
   part("ask").append(chosenTools, ...sentences.map(({ element }) => element), offBar, tour.element);
   part("stage").after(second.stage);
 
@@ -97,8 +98,10 @@ export function createLive(fixed, store, off, pane) {
   function hear(reply) {
     const which = reply.pane ?? 0;
     if (reply.doing) status.textContent = reply.doing;
-    else if (reply.error) sentences[which].fail(inPage(reply.error));
-    else if (reply.kind === "heads") takeEffects(reply);
+    else if (reply.error) {
+      status.textContent = "";
+      sentences[which].fail(inPage(reply.error));
+    } else if (reply.kind === "heads") takeEffects(reply);
     else if (reply.document && used().includes(which)) {
       pages[which] = receive({ ...fixed, ...reply.document }, reply.codes ?? reply.blobs ?? {});
       answers[which] = reply.answer;
@@ -108,6 +111,7 @@ export function createLive(fixed, store, off, pane) {
       sentences[which].show(reply.answer, pages[which]);
       if (reply.more) sentences[which].wait(); // something newer was asked meanwhile
       if (which === 0) {
+        guide.hidden = !reply.answer?.to; // it tells of a translation
         addEffects();
         begin(pages[0]);
         clearTimeout(timer);
@@ -160,11 +164,10 @@ export function createLive(fixed, store, off, pane) {
     });
     const two = make("button", { type: "button", "aria-pressed": String(beside === "on"), title: "Two sentences (b)" }, ["Two sentences"]);
     two.addEventListener("click", besides);
-    const guide = button("Guided tour", "g", () => store.set({ tour: 1 }));
     const focused = document.activeElement;
     const place = [...chosenTools.querySelectorAll("select, button")].indexOf(/** @type {Element} */ (focused));
     chosenTools.replaceChildren(
-      ...(models.length > 1 ? [select("model", models.map((name) => [name, name]), model || models[0], (name) => store.set({ model: name, off: "" }))] : []),
+      ...(models.length > 1 ? [select("model", models.map((name) => [name, name.split("/").slice(-2).join("/")]), model || models[0], (name) => store.set({ model: name, off: "" }))] : []),
       examples,
       select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name })), ...(served ? [picture.element] : []), two, guide, status,
     );

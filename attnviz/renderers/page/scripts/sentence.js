@@ -69,7 +69,7 @@ export function createSentence(pane, store, off) {
 
   /** @param {Answer} answer @param {PageDocument} page */
   function showWritten({ pieces, changed: after, to }, page) {
-    const target = page.maps.some(({ queries }) => queries.side === "target");
+    const target = readsTwo(page);
     const noun = to ? "translation" : "output";
     what.textContent = to ? "Translation " : "Output ";
     const total = sum(pieces.map(({ logp }) => logp));
@@ -93,7 +93,7 @@ export function createSentence(pane, store, off) {
 
   /** @param {Answer} answer */
   function showChanged({ written: before, changed: after }) {
-    changed.hidden = after === null;
+    changed.hidden = !after || !(before || after.written);
     if (!after) return;
     const same = after.written === before;
     changed.replaceChildren(make("span", { class: "hint" }, [same ? "Switched off, and it still writes " : "Switched off, it writes "]), ...compared(before, after.written));
@@ -114,6 +114,7 @@ export function createSentence(pane, store, off) {
       failed.textContent = "";
       element.classList.remove("waiting", "outdated");
       showTokens(page);
+      into.hidden = !into.value && !readsTwo(page);
       notes.textContent = page.notes.join("; ");
       if (!answer) return;
       tongue.textContent = answer.language ? LANGUAGES[answer.language] ?? answer.language : "";
@@ -137,6 +138,9 @@ export function createSentence(pane, store, off) {
 }
 
 export const isText = (/** @type {string} */ name) => ASKED.includes(name) && /^(text|into)2?$/.test(name);
+
+/** Whether there is a second text. @param {PageDocument} page */
+const readsTwo = (page) => page.maps.some(({ queries }) => queries.side === "target");
 
 /** The tokens that are read, and which side they are. @param {PageDocument} page @returns {[string, Token[]]} */
 function readAxis(page) {
@@ -168,7 +172,7 @@ export const told = (effect) => (Math.abs(effect) < 0.005 ? "(no change)" : `(${
 /** @param {Answer} answer */
 function summary({ written, changed, to }) {
   const noun = to ? "Translation" : "Output";
-  if (!changed) return `${noun}: ${written}`;
+  if (!changed) return written && `${noun}: ${written}`;
   const now = changed.written === written ? "unchanged" : `now: ${changed.written}`;
   return `${noun} ${now}. Log probability of the ${noun.toLowerCase()} before ${told(changed.effect)}`;
 }
