@@ -316,7 +316,12 @@ def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(
         if len(titles) == 5:
             assert "(no change)" in opened.text(".score") or "0.0" in opened.text(".score")
         if len(titles) < 6:
-            opened.tab.locator("#tour").get_by_role("button", name="Next").click()
+            onward = opened.tab.locator("#tour").get_by_role("button", name="Next")
+            onward.hover()
+            assert onward.evaluate(
+                "(one) => getComputedStyle(one).color !== getComputedStyle(one).backgroundColor"
+            )
+            onward.click()
     assert titles[0] == "Tokens"
     assert titles[-1] == "A head that matters"
     every = ablated("--each", "heads")["effects"]

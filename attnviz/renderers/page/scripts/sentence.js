@@ -87,7 +87,7 @@ export function createSentence(pane, store, off) {
     }));
     score.hidden = !pieces.length;
     score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...(after
-      ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect > 0 ? "below" : "" }, [` ${told(after.effect)}`])]
+      ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${told(after.effect)}`])]
       : [make("small", {}, [` of the ${noun}, in nats; under each token its probability`])]));
   }
 

@@ -49,7 +49,7 @@ export function createTour(store, off, page) {
   /** @param {"least" | "most"} which */
   function effectOf(which) {
     const found = extreme(which);
-    return found ? `Layer ${found.layer} head ${found.head} of the cross-attention is off now: log p of the translation is ${told(found.value).slice(1, -1)}.` : "The model is being run without each of its heads, one by one …";
+    return found ? `Layer ${found.layer} head ${found.head} of the cross-attention is off now: log p of the translation: ${told(found.value).slice(1, -1)}.` : "The model is being run without each of its heads, one by one …";
   }
 
   /** @type {{title: string, at: string, look: () => Partial<State>, words: () => string}[]} */
@@ -61,7 +61,7 @@ export function createTour(store, off, page) {
     { title: "Cross-attention", at: "#view", look: () => ({ ...LOOK, map: Math.max(mapOf("cross"), 0), heads: "0.0" }),
       words: () => "While it writes the translation, the model looks back at the sentence. Here rows are tokens of the translation and columns those of the sentence. In an early layer that look is often vague." },
     { title: "The alignment head", at: "#view", look: () => ({ ...LOOK, map: Math.max(mapOf("cross"), 0), heads: alignment() }),
-      words: () => "This head has learnt, without being told, which words belong together: each word of the translation looks at the word that it translates." },
+      words: () => "In training this head was led to word alignments: each word of the translation looks at the word that it translates." },
     { title: "A head that does nothing here", at: ".sentence", look: () => switchOff("least"),
       words: () => `${effectOf("least")} A picture with strong colours can still be of a head that this sentence does not need.` },
     { title: "A head that matters", at: ".sentence", look: () => switchOff("most"),
