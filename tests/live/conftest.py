@@ -18,7 +18,6 @@ import pytest
 from attnviz.models.pocket.packed import packed, parts_of, quantised
 from attnviz.models.pocket.source import Pocket
 from attnviz.renderers.page.document import live_worker
-from tests.renderers.page.conftest import browser as browser
 
 NODE = shutil.which("node")
 NOTHING: dict[str, list[Any]] = {"heads": [], "links": [], "tokens": []}

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.renderers.page.conftest import browser as browser
 from tests.serve.server import Server, serving
 
 

@@ -210,7 +210,7 @@ def test_work_that_nobody_waits_for_ends_between_layers() -> None:
         (Question(source="a", target=""), "the target is empty"),
         (Question(source="a\ud800"), "the source is not valid UTF-8"),
         (Question(source="a", model="../../etc"), r"unknown model '../../etc': choose from pocket"),
-        (Question(source="a", picture="aaaa"), "the pocket model reads no pictures"),
+        (Question(source="a", picture="aaaa"), "'pocket' reads no pictures"),
     ],
 )
 def test_a_mistake_is_one_line(question: Question, said: str) -> None:

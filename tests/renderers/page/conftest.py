@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,22 +11,6 @@ from urllib.parse import parse_qsl
 import pytest
 
 from tests.invoke import attnviz
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Debian's chromium, without a window."""
-    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright to test pages")
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine: apt-get install chromium to test pages")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield chromium
-        chromium.close()
 
 
 @dataclass
