@@ -151,7 +151,7 @@ export function slopesOf(model, tape, source, states, outputs) {
     } else {
       const mixed = linearBack(dx, count, model.linear(`${block.name}.output`));
       const { dQuery, dKey, dValue, slopes } = attendBack(model, block, mixed);
-      found[block.stream].unshift(slopes);
+      found[block.kind].unshift(slopes);
       const normal = linearBack(dQuery, count, model.linear(`${block.name}.query`));
       const seen = block.kind === "cross" ? dMemory : normal;
       add(seen, linearBack(dKey, dKey.length / size, model.linear(`${block.name}.key`)));

@@ -213,10 +213,11 @@ export function embed(model, ids, first) {
  * @param {Matrix} query of the new rows
  * @param {Matrix} key of all positions
  * @param {Matrix} value
- * @param {{first: number, keys: number, causal: boolean, off: Off}} how position of the first row
+ * @param {number} first position of the first row
+ * @param {Off} off
  * @returns {{mixed: Matrix, shares: Shares, silent: Set<number>}}
  */
-function attend(model, [stream, layer], query, key, value, { first, keys, causal, off }) {
+function attend(model, [stream, layer], query, key, value, first, off) {
   const { size, heads } = model.sizes;
   const width = size / heads;
   const rows = query.length / size;
@@ -224,7 +225,7 @@ function attend(model, [stream, layer], query, key, value, { first, keys, causal
   const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => +at[2]));
   const shares = [];
   for (let row = 0; row < rows; row++) {
-    const seen = causal ? first + row + 1 : keys;
+    const seen = stream === "decoder" ? first + row + 1 : key.length / size;
     const share = new Float64Array(heads * seen);
     const cut = cutsOf(off, stream, layer, first + row);
     for (let head = 0; head < heads; head++) {
@@ -273,6 +274,34 @@ function cutsOf(off, stream, layer, query) {
   return found;
 }
 
+/** What is attended to. @param {Model} model @param {string} name @param {Matrix} x */
+function keysAndValues(model, name, x) {
+  const [key, value] = ["key", "value"].map((side) => linearOf(x, x.length / model.sizes.size, model.linear(`${name}.${side}`)));
+  return { key, value };
+}
+
+/**
+ * Rows behind an attention block, and its weights.
+ * @param {Model} model
+ * @param {[string, number]} place stream and layer
+ * @param {Matrix} x
+ * @param {(name: string, normal: Matrix) => {key: Matrix, value: Matrix}} seen keys and values
+ * @param {number} first position of the first row
+ * @param {Off} off
+ * @param {Tape | null} tape
+ * @returns {[Matrix, Shares]}
+ */
+function attention(model, [stream, layer], x, seen, first, off, tape) {
+  const name = stream === "cross" ? `decoder.${layer}.cross_attention` : `${stream}.${layer}.self_attention`;
+  const rows = x.length / model.sizes.size;
+  const normal = normalise(model, `${name}_norm`, x);
+  const query = linearOf(normal, rows, model.linear(`${name}.query`));
+  const { key, value } = seen(name, normal);
+  const found = attend(model, [stream, layer], query, key, value, first, off);
+  tape?.push({ kind: stream, name, x, query, key, value, ...found });
+  return [sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`))), found.shares];
+}
+
 /**
  * What a layer's feed-forward block adds.
  * @param {Model} model
@@ -297,18 +326,12 @@ function feedForward(model, layer, x, tape) {
  */
 export function encode(model, ids, off = NOTHING, tape = null) {
   let x = embed(model, ids, 0);
-  const rows = ids.length;
   const shares = [];
+  const seen = (/** @type {string} */ name, /** @type {Matrix} */ normal) => keysAndValues(model, name, normal);
   for (let layer = 0; layer < model.sizes.encoder_layers; layer++) {
-    const name = `encoder.${layer}.self_attention`;
-    const normal = normalise(model, `${name}_norm`, x);
-    const [query, key, value] = ["query", "key", "value"].map((side) => linearOf(normal, rows, model.linear(`${name}.${side}`)));
-    const how = { first: 0, keys: rows, causal: false, off };
-    const found = attend(model, ["encoder", layer], query, key, value, how);
-    tape?.push({ kind: "own", stream: "encoder", layer, name, x, query, key, value, ...found });
-    x = sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`)));
-    x = feedForward(model, `encoder.${layer}`, x, tape);
-    shares.push(found.shares);
+    const [next, share] = attention(model, ["encoder", layer], x, seen, 0, off, tape);
+    x = feedForward(model, `encoder.${layer}`, next, tape);
+    shares.push(share);
   }
   tape?.push({ kind: "norm", name: "encoder_norm", x });
   return { memory: normalise(model, "encoder_norm", x), shares };
@@ -323,12 +346,7 @@ export function encode(model, ids, off = NOTHING, tape = null) {
  */
 export function createDecoder(model, memory, off = NOTHING, tape = null) {
   const { size, decoder_layers: layers } = model.sizes;
-  const keys = memory.length / size;
-  const cross = Array.from({ length: layers }, (_, layer) => {
-    const name = `decoder.${layer}.cross_attention`;
-    const [key, value] = ["key", "value"].map((side) => linearOf(memory, keys, model.linear(`${name}.${side}`)));
-    return { key, value };
-  });
+  const cross = Array.from({ length: layers }, (_, layer) => keysAndValues(model, `decoder.${layer}.cross_attention`, memory));
   const own = cross.map(() => ({ key: new Float64Array(0), value: new Float64Array(0) }));
   const shares = {
     decoder: /** @type {Shares[]} */ (cross.map(() => [])),
@@ -345,27 +363,14 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     let x = embed(model, more, first);
     ids.push(...more);
     for (let layer = 0; layer < layers; layer++) {
-      let name = `decoder.${layer}.self_attention`;
-      let normal = normalise(model, `${name}_norm`, x);
-      let query = linearOf(normal, rows, model.linear(`${name}.query`));
-      for (const side of /** @type {("key" | "value")[]} */ (["key", "value"])) {
-        own[layer][side] = joined(own[layer][side], linearOf(normal, rows, model.linear(`${name}.${side}`)));
-      }
-      const how = { first, keys: 0, causal: true, off };
-      let found = attend(model, ["decoder", layer], query, own[layer].key, own[layer].value, how);
-      tape?.push({ kind: "own", stream: "decoder", layer, name, x, query, ...own[layer], ...found });
-      x = sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`)));
-      shares.decoder[layer].push(...found.shares);
-
-      name = `decoder.${layer}.cross_attention`;
-      normal = normalise(model, `${name}_norm`, x);
-      query = linearOf(normal, rows, model.linear(`${name}.query`));
-      const all = { first, keys, causal: false, off };
-      found = attend(model, ["cross", layer], query, cross[layer].key, cross[layer].value, all);
-      tape?.push({ kind: "cross", stream: "cross", layer, name, x, query, ...cross[layer], ...found });
-      x = sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`)));
-      shares.cross[layer].push(...found.shares);
-      x = feedForward(model, `decoder.${layer}`, x, tape);
+      const [one, near] = attention(model, ["decoder", layer], x, (name, normal) => {
+        const { key, value } = keysAndValues(model, name, normal);
+        return (own[layer] = { key: joined(own[layer].key, key), value: joined(own[layer].value, value) });
+      }, first, off, tape);
+      const [two, far] = attention(model, ["cross", layer], one, () => cross[layer], first, off, tape);
+      x = feedForward(model, `decoder.${layer}`, two, tape);
+      shares.decoder[layer].push(...near);
+      shares.cross[layer].push(...far);
     }
     tape?.push({ kind: "norm", name: "decoder_norm", x });
     const states = normalise(model, "decoder_norm", x);
@@ -417,7 +422,7 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     return score - total;
   }
 
-  return { ids, shares, read, push, turnTo, next, logProbability };
+  return { ids, shares, read, turnTo, next, logProbability };
 }
 
 /** Ids that are never written: padding, the unknown, tags and the mask. */

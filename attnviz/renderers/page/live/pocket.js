@@ -118,26 +118,18 @@ export function createPocket(model) {
   function read(text, given, to) {
     return once(`read ${JSON.stringify([text, given, to])}`, () => {
       const source = tokenizer.encode(text, "source");
+      const known = given === null ? null : tokenizer.encode(given, "target");
+      const [guessed, close] = to ? [to, []] : languageOf(known ?? source, known && source);
+      const language = to || known ? guessed : OTHER[guessed];
       const ids = [...source.ids, END];
-      if (given !== null) {
-        const target = tokenizer.encode(given, "target");
-        const [language, close] = to ? [to, []] : languageOf(target, source);
-        const encoded = encode(model, ids);
-        const decoder = createDecoder(model, encoded.memory);
-        decoder.turnTo([LANGUAGE[language], ...target.ids]);
-        const notes = [...tokenizer.notes(source, "the source"), ...tokenizer.notes(target, "the target"), ...close];
-        return { source, target, language, written: given, translated: false, notes, encoded, decoder };
-      }
-      const [guessed, close] = to ? [OTHER[to], []] : languageOf(source, null);
-      const language = OTHER[guessed];
       const encoded = encode(model, ids);
       const decoder = createDecoder(model, encoded.memory);
-      const { written, stopped } = write(decoder, ids.length, language);
-      const target = tokenizer.encode(written, "target");
+      const { written, stopped } = given === null ? write(decoder, ids.length, language) : { written: given, stopped: 0 };
+      const target = known ?? tokenizer.encode(written, "target");
       decoder.turnTo([LANGUAGE[language], ...target.ids]);
-      const notes = [...tokenizer.notes(source, "the source"), ...close];
+      const notes = [...tokenizer.notes(source, "the source"), ...(known ? tokenizer.notes(known, "the target") : []), ...close];
       if (stopped) notes.push(`the pocket model was stopped after ${stopped} pieces of the target`);
-      return { source, target, language, written, translated: true, notes, encoded, decoder };
+      return { source, target, language, written, translated: !known, notes, encoded, decoder };
     });
   }
 

@@ -133,49 +133,37 @@ const EXTENSION = "rollout was defined for encoders: its use on cross-attention 
 function throughLens(engine, pair, run, lens, off, explain) {
   const { model } = engine;
   const rows = { encoder: run.encoded.shares, ...run.decoder.shares };
-  const { notes } = pair;
   const raw = Object.fromEntries(STREAMS.map((stream) => [stream, rows[stream].map((layer) => byHead(layer, model.sizes.heads))]));
   const [source, target] = [pair.source.ids.length + 1, pair.target.ids.length + 1];
-  if (lens === "rollout") {
-    const rolled = rollout(/** @type {any} */ (raw), source, target);
-    const unit = "share of an input's identity (rollout)";
-    const found = STREAMS.map((stream) => ({ stream, values: rolled[stream], kind: /** @type {const} */ ("share"), unit }));
-    return { found, notes: [...notes, EXTENSION], facts: [["steps", "lens rollout"]] };
-  }
-  if (lens === "effect") {
-    const places = explain === "all" ? pair.target.ids.map((_, place) => place) : [explain - 1];
-    if (!(places[0] in pair.target.ids)) throw new Error(`the target has no piece ${explain}: name one from 1 to ${target - 1}`);
-    /** @type {import("./network.js").Tape} */
-    const tape = [];
-    const { decoder } = engine.changed(pair, off, tape);
-    const states = new Float64Array(target * model.sizes.size);
-    decoder.read.forEach(({ state }, row) => states.set(state, row * model.sizes.size));
-    const outputs = places.map((place) => /** @type {[number, number]} */ ([place, pair.target.ids[place]]));
-    const slopes = slopesOf(model, tape, source, states, outputs);
-    const found = STREAMS.map((stream) => {
-      const values = rows[stream].map((layer, number) => {
-        const heads = byHead(layer, model.sizes.heads);
-        const steep = byHead(slopes[stream][number], model.sizes.heads);
-        const keys = heads[0].length / layer.length;
-        return heads.map((weights, head) => {
-          const effects = new Float64Array(weights.length);
-          for (let at = 0; at < weights.length; at += keys) {
-            effects.set(effectsOf(weights.subarray(at, at + keys), steep[head].subarray(at, at + keys)), at);
-          }
-          return effects;
-        });
-      });
-      return { stream, values, kind: /** @type {const} */ ("signed"), unit: "effect on log p of the output, nats (first order)" };
+  /** @param {Record<string, Float64Array[][]>} values @param {"share" | "signed"} kind @param {string} unit @param {[string, string][]} facts @param {string[]} more notes */
+  const seen = (values, kind, unit, facts, ...more) => {
+    return { found: STREAMS.map((stream) => ({ stream, values: values[stream], kind, unit })), notes: [...pair.notes, ...more], facts };
+  };
+  if (lens === "rollout") return seen(rollout(raw, source, target), "share", "share of an input's identity (rollout)", [["steps", "lens rollout"]], EXTENSION);
+  if (lens !== "effect") return seen(raw, "share", RAW, []);
+  const places = explain === "all" ? pair.target.ids.map((_, place) => place) : [explain - 1];
+  if (!(places[0] in pair.target.ids)) throw new Error(`the target has no piece ${explain}: name one from 1 to ${target - 1}`);
+  /** @type {import("./network.js").Tape} */
+  const tape = [];
+  const { decoder } = engine.changed(pair, off, tape);
+  const states = new Float64Array(target * model.sizes.size);
+  decoder.read.forEach(({ state }, row) => states.set(state, row * model.sizes.size));
+  const slopes = slopesOf(model, tape, source, states, places.map((place) => [place, pair.target.ids[place]]));
+  const effects = STREAMS.map((stream) => [stream, raw[stream].map((heads, layer) => {
+    const steep = byHead(slopes[stream][layer], model.sizes.heads);
+    const keys = stream === "decoder" ? target : source;
+    return heads.map((weights, head) => {
+      const found = new Float64Array(weights.length);
+      for (let at = 0; at < weights.length; at += keys) {
+        found.set(effectsOf(weights.subarray(at, at + keys), steep[head].subarray(at, at + keys)), at);
+      }
+      return found;
     });
-    const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
-    return {
-      found,
-      notes: [...notes, "effects are first-order estimates"],
-      facts: [["output", output], ["read from", `[${places.join(", ")}]`], ["steps", "lens effect"]],
-    };
-  }
-  const found = STREAMS.map((stream) => ({ stream, values: raw[stream], kind: /** @type {const} */ ("share"), unit: RAW }));
-  return { found, notes, facts: [] };
+  })]);
+  const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
+  /** @type {[string, string][]} */
+  const facts = [["output", output], ["read from", `[${places.join(", ")}]`], ["steps", "lens effect"]];
+  return seen(Object.fromEntries(effects), "signed", "effect on log p of the output, nats (first order)", facts, "effects are first-order estimates");
 }
 
 /** Rows (heads, keys) as a matrix for each head. @param {Float64Array[]} rows @param {number} heads */
@@ -197,7 +185,7 @@ async function headEffects(engine, { id, pane, source, target, to = null, off = 
   const start = isNothing(off) ? pair : { ...pair, ...engine.changed(pair, off) };
   const before = sum(engine.logProbabilities(pair, start.decoder));
   const { heads, encoder_layers, decoder_layers } = engine.model.sizes;
-  for (const stream of ["cross", "encoder", "decoder"]) {
+  for (const stream of STREAMS) {
     const values = [];
     for (let layer = 0; layer < (stream === "encoder" ? encoder_layers : decoder_layers); layer++) {
       values.push(/** @type {number[]} */ ([]));
