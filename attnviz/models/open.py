@@ -45,6 +45,8 @@ def check_origin(origin: Origin, command: Command) -> None:
             "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
             f"not for {'--weights' if origin.weights is not None else 'co'}"
         )
+    if origin.channels != "mean" and (named not in ([], ["--model"]) or is_shipped(origin)):
+        raise UsageError("--channels is for a model without attention: --model ID_OR_FOLDER")
     _check_extent(origin, command)
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
