@@ -16,6 +16,7 @@ import numpy as np
 from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import (
+    IMPLIED,
     Attention,
     AttentionMap,
     Measured,
@@ -93,7 +94,11 @@ def treat_special(attention: Attention, how: str) -> Attention:
         return attention
     for item in attention.maps:
         check_single_tokens(item, f"--special {how}")
-    maps = tuple(_without(item, how) for item in attention.maps)
+    maps = tuple(
+        # What layers without attention amount to has no rows that could sum to 1.
+        _without(item, "drop" if item.stream == IMPLIED and item is not attention.main else how)
+        for item in attention.maps
+    )
     held = ", ".join(
         f"{_percent(held_by_special(item))} of {item.stream}"
         for item in attention.maps

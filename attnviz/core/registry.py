@@ -640,4 +640,6 @@ REDUCED = ("mean", "max", "sum", *LENSES)
 
 def axis_name(what: str, name: str) -> str:
     """Such as "layer 3", "layer decoder.2.attention" or, of a reduced axis, "mean over layers"."""
+    if " over " in name:
+        return name  # "mean over channels"
     return f"{name} over {what}s" if name in REDUCED else f"{what} {name}"

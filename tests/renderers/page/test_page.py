@@ -247,20 +247,13 @@ def test_every_script_is_in_the_list_behind_those_it_imports_from() -> None:
     names = {
         item.name.removesuffix(".js") for item in folder.iterdir() if item.name.endswith(".js")
     }
-<<<<<<< HEAD
-    assert names - {"types", "served"} == set(SCRIPTS)  # served takes the place of source
-    for place, name in enumerate(SCRIPTS):
-        source = folder.joinpath(f"{name}.js").read_text("utf-8")
-        needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)
-        assert set(needed) <= set(SCRIPTS[:place]), name
-=======
-    assert names - {"types"} == {name for _, scripts in KINDS.values() for name in scripts}
-    for _, scripts in KINDS.values():
-        for place, name in enumerate(scripts):
-            source = folder.joinpath(f"{name}.js").read_text("utf-8")
+    used = {kind.instead.get(name, name) for kind in KINDS.values() for name in kind.scripts}
+    assert names - {"types"} == used
+    for kind in KINDS.values():
+        for place, name in enumerate(kind.scripts):
+            source = folder.joinpath(f"{kind.instead.get(name, name)}.js").read_text("utf-8")
             needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)
-            assert set(needed) <= set(scripts[:place]), name
->>>>>>> mech
+            assert set(needed) <= set(kind.scripts[:place]), name
 
 
 def test_weights_of_one_query_that_is_no_token_make_a_page() -> None:
