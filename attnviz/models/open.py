@@ -153,18 +153,22 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
     terms = (*LOADING, "generate", "chat")
     loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
     model = load_model(name_of(origin), **loading, with_head=with_head)
+    return replace(model, region=region_of(origin))
+
+
+def region_of(origin: Origin) -> Region:
+    """Which part of a long text's attention is asked for, and how finely."""
+    from attnviz.models.hugging_face.capture.region import Region
+
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )
-    region = Region(
-        origin.max_size,
-        rows,
-        window,
-        links=origin.top,
-        keep_qk=origin.keep_qk,
-        channels=origin.channels,
-    )
-    return replace(model, region=region)
+    more: dict[str, Any] = {
+        "links": origin.top,
+        "keep_qk": origin.keep_qk,
+        "channels": origin.channels,
+    }
+    return Region(origin.max_size, rows, window, **more)
 
 
 def _open_file(origin: Origin, path: Path | Given) -> Source:
