@@ -22,7 +22,13 @@ from attnviz.models.hugging_face.capture.exact_links import (
     links_note,
     strongest_in,
 )
-from attnviz.models.hugging_face.capture.implied import ROUTE, Implied, mixers_of, watch_mixers
+from attnviz.models.hugging_face.capture.implied import (
+    ROUTE,
+    Implied,
+    attends,
+    mixers_of,
+    watch_mixers,
+)
 from attnviz.models.hugging_face.capture.kernel import layer_names
 from attnviz.models.hugging_face.capture.passes import (
     CallWeights,
@@ -107,8 +113,7 @@ def capture(
     watching = watch_mixers(model, length, grids[stream], region.channels)
     with watching if mixing else nullcontext(Implied()) as others:
         found = _probed(model, given, sides, specs)
-    alone = not found and len(others.matrices) >= model.config.get_text_config().num_hidden_layers
-    if set(found) != set(sides) and not alone:
+    if set(found) != set(sides) and not (others.matrices and not attends(model)):
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "

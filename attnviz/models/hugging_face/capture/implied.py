@@ -38,7 +38,7 @@ DRIFTED = 1e-4
 """How far M · input may lie off the output, relative to the largest of it."""
 BLOCK = 2**24
 """Numbers that are made at once for columns of a matrix."""
-TILE = 16
+TILE = 8
 """Queries of a selective scan that are taken together."""
 STATES = ("state", "initial_state", "initial_states", "recurrent_states")
 """What a scan calls the state that it begins with: none, as in a pass without a cache."""
@@ -143,6 +143,14 @@ def mixers_of(model: Any) -> dict[str, tuple[Any, Mixer]]:
                 found[path] = part, mixer
                 break
     return {path: one for path, one in found.items() if stream_of(path) not in {"vision", "audio"}}
+
+
+def attends(model: Any) -> bool:
+    """Whether a model has attention beside such layers."""
+    mixing = {id(part) for part, _ in mixers_of(model).values()}
+    return any(
+        "Attention" in type(part).__name__ for part in model.modules() if id(part) not in mixing
+    )
 
 
 @contextmanager
