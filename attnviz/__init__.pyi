@@ -773,46 +773,102 @@ def lesson(
     name: Any = None, *,
     length: int | None = None,
     size: int | None = None,
+    heads: int | None = None,
+    window: int | None = None,
+    steps: int | None = None,
     seed: int | None = None,
     text: str | None = None,
+    model: Any = None,
+    tokenizer: Any = None,
+    processor: Any = None,
     plot: Path | None | str = None,
     output: Path | None | str = None,
+    html: Path | None | str = None,
+    overwrite: bool = False,
     max_rows: int = 500,
 ) -> Findings:
     """Teach one thing about attention in numbers.
 
     Options:
-        name: One of positions, scaling, masking, linear.
-        length: Positions: default 64, of linear at most, default 4096.
-        size: Features: default 64, of masking 16.
+        name: One of positions, rotary, alibi, scaling, temperature, online, sinks, masking, padding, window, linear, delta, cache, groups, training, induction.
+        length: Positions, or pairs of delta.
+        size: Features of a position or head.
+        heads: Heads of alibi, default 8.
+        window: Positions to either side, default 2.
+        steps: Steps of training, default 300.
         seed: Seed of random numbers, default 0.
-        text: Sentence for masking.
+        text: Sentence that is attended over.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
         plot: The lesson as a picture: .png, .svg or .pdf.
         output: Data file: .csv, .json, .jsonl, .tsv, .txt. Like every FILE written, it replaces an older one.
+        html: Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, FILE-1, …: such files of attnviz are replaced, others refused.
+        overwrite: Replace files FILE-0, … that others made, too.
         max_rows: Rows that a table shows at most; 0: all.
+        tokenizer: What reads the texts of a model that is given itself.
+        processor: What reads the pictures of a model that is given itself.
     """
 
 def steps(
-    file: Any = None, *,
+    file: Any = None,
+    target: str | None = None, *,
     text: str | None = None,
+    example: str | None = None,
+    heads: int = 1,
     causal: bool = False,
+    mask: str | None = None,
+    padding: int = 0,
     size: int | None = None,
     seed: int | None = None,
     scatter: Path | None | str = None,
     diagram: bool = False,
+    model: Any = None,
+    tokenizer: Any = None,
+    processor: Any = None,
+    mechanism: str | None = None,
+    device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
+    device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
+    dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    allow_code: bool = False,
+    stream: str | None = None,
+    layer: str | None | int | Sequence[int] = None,
+    head: str | None | int | Sequence[int] = None,
     output: Path | None | str = None,
+    html: Path | None | str = None,
+    overwrite: bool = False,
     max_rows: int = 500,
 ) -> Findings:
     """Show the arithmetic of attention, matrix by matrix.
 
     Options:
-        file: File of matrices (.json, .npz, .safetensors), or a sentence: what has a space in it, is no file and does not end like one (.json). Without: a worked example.
+        file: File of matrices (.json, .npz, .safetensors; - is stdin), or a sentence: what has a space in it, is no file and does not end like one. Without: a worked example.
+        target: Second sentence, whose words are the queries.
         text: Sentence, of one word or more.
+        example: Worked example: self, cross or naive; with a FILE of several, one of them.
+        heads: Heads of the mechanism, default 1.
         causal: Hide later positions.
+        mask: 1 where a query may look, a row a query: '1 0 1, 1 1 1'; one row is for all. Or a file that holds it as mask.
+        padding: Hide the last N keys.
         size: Features of a sentence, default 4.
-        seed: Seed of a sentence's vectors, default 0.
+        seed: Seed of what is drawn, default 0.
         scatter: Inputs, values and outputs in three dimensions: .png, .svg or .pdf.
         diagram: Print the flow of the data as Mermaid text instead.
+        model: Model of transformers, its name or folder, or a shipped one ('pocket').
+        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        device: auto, cpu, cuda or mps.
+        device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
+        dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
+        revision: Branch, tag or commit of a model on the hub.
+        allow_pickle: Load pickled weights of a model that you trust.
+        allow_code: Run the code that a model you trust brings along.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 3, 0,2 or 0-3, last, all.
         output: Data file: .json, .jsonl, .npz, .txt. Like every FILE written, it replaces an older one.
+        html: Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, FILE-1, …: such files of attnviz are replaced, others refused.
+        overwrite: Replace files FILE-0, … that others made, too.
         max_rows: Rows that a table shows at most; 0: all.
+        tokenizer: What reads the texts of a model that is given itself.
+        processor: What reads the pictures of a model that is given itself.
     """
