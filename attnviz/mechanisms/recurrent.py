@@ -55,8 +55,11 @@ def retention(
     """
     xp = namespace(query)
     query, key, value = yield from in_heads(query, key, value, heads)
+    shown = "query @ keyᵀ"
     if base is not None:
         query, key = yield from turned(query, key, base, "neighbours")
+        shown = "turned_query @ turned_keyᵀ"
+    scores = yield Part("scores", query @ transpose(key), shown)
     if keep is None:
         keep = placed(query, 1 - 2.0 ** (-5 - np.arange(heads)))
     past = -distances(query.shape[-2], key.shape[-2])
@@ -64,7 +67,6 @@ def retention(
     decay = xp.where(placed(query, past >= 0), keep[:, None, None] ** powers, 0 * powers)
     shown = f"{', '.join(f'{float(one):.4g}' for one in keep)} ^ distance, 0 for later keys"
     decay = yield Part("decay", decay, shown)
-    scores = yield Part("scores", query @ transpose(key), "query @ keyᵀ")
     hidden = "" if mask is None else ", 0 where mask hides it"
     weights = transpose(seen_keys(transpose(scores * decay), mask, "retention"))
     weights = yield Part("weights", weights, f"scores · decay{hidden}")

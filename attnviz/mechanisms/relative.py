@@ -180,7 +180,7 @@ def rotary(
     """
     query, key, value = yield from in_heads(query, key, value, heads)
     query, key = yield from turned(query, key, base, pairs)
-    scores = yield from scaled_scores(query, key)
+    scores = yield from scaled_scores(query, key, "turned_query @ turned_keyᵀ")
     yield from attended(scores, value, mask)
 
 

@@ -57,7 +57,7 @@ def soft_cap(
 ) -> Working:
     """Attention whose scores are bent to stay within a cap, cap · tanh(score / cap).
 
-    See Gemma Team 2024 (Gemma 2), section 2, after Bello 2016. The arguments are those of
+    See Riviere 2024 (Gemma 2), section 2, after Bello 2016. The arguments are those of
     `multi_head`, and the cap.
 
     Returns:

@@ -159,10 +159,12 @@ def in_heads(
     return found[0], found[1], found[2]
 
 
-def scaled_scores(query: Array, key: Array) -> Generator[Part, Array, Array]:
+def scaled_scores(
+    query: Array, key: Array, shown: str = "query @ keyᵀ"
+) -> Generator[Part, Array, Array]:
     """Products of queries and keys, divided by the root of the head size."""
     xp, size = namespace(query), query.shape[-1]
-    scores = yield Part("scores", query @ xp.matrix_transpose(key), "query @ keyᵀ")
+    scores = yield Part("scores", query @ xp.matrix_transpose(key), shown)
     scores = yield Part("scaled_scores", scores / size**0.5, f"scores / √{size}")
     return scores
 

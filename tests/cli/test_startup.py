@@ -77,7 +77,7 @@ def test_a_shell_completes_commands_options_and_names() -> None:
 
 def test_completion_imports_nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_ATTNVIZ_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "attnviz self --mechanism m")
+    monkeypatch.setenv("COMP_WORDS", "attnviz self --mechanism multi-h")
     monkeypatch.setenv("COMP_CWORD", "3")
     loaded, done = imported()
     assert done.text.strip() == "multi-head"

@@ -174,7 +174,7 @@ def value_of(made: Draws, parameter: Any) -> str:
     return by_metavar(made, metavar)
 
 
-def by_metavar(made: Draws, metavar: str) -> str:  # noqa: PLR0911 - a row for each word
+def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row for each word
     """What the word that stands for a value promises."""
     match metavar:
         case "WHICH":
@@ -191,6 +191,8 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: PLR0911 - a row for e
             return str(
                 made.pick(("0,0", "3,3", "all", "0", "last", "32", "32x32", "0x0", "9,9", *NUMBERS))
             )
+        case "ROWS|FILE":
+            return str(made.pick(("1", "1 0 1", "10,01", "1 1;0 1", "mask.json", *HOSTILE[:3])))
         case "ROLES":
             return str(made.pick((*ROLES, *HOSTILE[:3])))
         case "ADDRESS":
@@ -483,12 +485,12 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     for special, allowed in FEW.items():
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
-    if option == "--labels":
+    if option == "--labels" or (option == "--scatter" and "pocket" in given):
         return True
-    if option == "--head" and "--mechanism" in given:
+    if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return not MECHANISMS[given[given.index("--mechanism") + 1]].many_heads
     if option in ("--layer", "--head", "--special", "--group", "--words"):
-        aside = ("co", "compare", "image", "align", "render", "ablate")
+        aside = ("co", "compare", "image", "align", "render", "ablate", "steps")
         return given[0] in aside or "--weights" in given
     if option in ("--heatmap", "--grid", "--links", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
@@ -508,7 +510,9 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
     match command:
         case "self" | "heads" | "corpus":
             own = [name for name, row in MECHANISMS.items() if "self" in row.commands]
-            several = [name for name in own if MECHANISMS[name].many_heads]
+            # Measures are of shares, not of weights with signs.
+            rows = {name: MECHANISMS[name] for name in own}
+            several = [name for name, row in rows.items() if row.many_heads and not row.signed]
             mechanism = made.pick(several if command != "self" else own)
             origins: list[list[str]] = [
                 [],
@@ -550,10 +554,12 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
         case "align":
             return [command, whole("pairs")]
         case "steps":
-            return [
-                command,
-                whole("matrices", only=("given.npz", "given.json", "given.safetensors")),
-            ]
+            given = ("given.npz", "given.json", "given.safetensors")
+            solo = [name for name, row in MECHANISMS.items() if "self" in row.commands]
+            drawn = ["--mechanism", made.pick(solo), "--padding", "1"]
+            text = "the " + made.draw(plain_texts)
+            ways = (None, [text, *drawn], [text, "--model", "pocket"], ["--example", "naive"])
+            return [command, *(made.pick(ways) or [whole("matrices", only=given)])]
         case "lesson":
             return [command, made.pick([name for name in LESSONS if name not in SLOW_LESSONS])]
         case "history":

@@ -14,6 +14,7 @@ import torch
 from attnviz.core.registry import CO_VARIANTS, MECHANISMS, Command, Entry
 from tests.invoke import attnviz
 
+from . import docs
 from .rows import BATCH, HEADS, POSITIONS, SIZE, attend, call, co_contract
 
 every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
@@ -185,6 +186,11 @@ def test_autograd_agrees_with_finite_differences(name, hidden):
         return attended.outputs + attended.weights
 
     assert torch.autograd.gradcheck(outputs, attend(name, "torch").inputs, fast_mode=True)
+
+
+def test_the_documentation_lists_every_mechanism_with_its_formulas():
+    page = docs.PAGE.read_text("utf-8")
+    assert "\n".join(docs.table()) in page, "python -m tests.mechanisms.docs writes it"
 
 
 SOFT = pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(
         (["--text", ""], 1, "the sentence is empty"),
         (["a b", "--text", "c"], 2, "give either --text or an argument"),
         (["-f", "jsn"], 2, "Did you mean 'json'?"),
-        (["--size", "4"], 2, "--size and --seed are for a sentence"),
+        (["--size", "4"], 2, "--size is for a sentence"),
         (["-o", "out.csv"], 2, "'out.csv' names no data format: end it in .txt, .json"),
         (["--scatter", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
         (["--diagram", "-f", "json"], 2, "both want stdout"),

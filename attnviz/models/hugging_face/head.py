@@ -204,7 +204,7 @@ class _Head:
         """The weights as the kernel applies them, and how they come about."""
         sides = (each_token(scores.shape[0]), each_token(scores.shape[1]))
         found = read_call(self.seen.path, self.call, CaptureSpec(PooledGrid(*sides)))
-        weights = found.weights[0, self.head]
+        weights: NDArray[Any] = found.weights[0, self.head]
         mask = weights > 0
         shown = ""
         if not mask.all():

@@ -46,9 +46,7 @@ def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> Worked:
     crossed = seen.memory is not seen.inputs
     parts = [
         Part("layer_input", seen.residual, "", "qf"),
-        Part(
-            "normalised", seen.inputs, "layer_input, normalised (mean 0, variance 1, scaled)", "qf"
-        ),
+        Part("normalised", seen.inputs, "layer_input with mean 0 and variance 1, scaled", "qf"),
     ]
     parts += [Part("memory", seen.memory, "", "kf")] if crossed else []
     sides = []
@@ -74,15 +72,9 @@ def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> Worked:
         Part("added", mixed @ weight, "head_output @ w_output", "qf"),
     ]
     note = "all heads together also add one bias, which is no head's: it is left out"
-    pass_weights = seen.shares[int(which.head)]
-    return Worked(
-        [
-            part._replace(value=to_numpy(part.value) if part.name != "mask" else part.value)
-            for part in parts
-        ],
-        {"weights": to_numpy(pass_weights)},
-        (note,),
-    )
+    plain = [part._replace(value=to_numpy(part.value)) for part in parts]
+    plain = [p._replace(value=p.value > 0) if p.name == "mask" else p for p in plain]
+    return Worked(plain, {"weights": to_numpy(seen.shares[int(which.head)])}, (note,))
 
 
 def with_projections(model: StoredModel, given: Any, attention: Attention) -> Attention:

@@ -131,7 +131,7 @@ def arithmetic(
 
 def operands_of(formula: str, known: Iterable[str]) -> tuple[str, ...]:
     """The matrices that a formula names."""
-    words = re.findall("[a-z_]+", formula)
+    words = re.findall("[a-z_]+(?![a-z_]| position)", formula)
     return tuple(name for name in known if name in words)
 
 
@@ -162,7 +162,7 @@ class _Working:
         if name not in self.called.values():  # such as "key_heads", which stand for "key" then
             formula = _SIDE.sub(lambda side: self.called[side[1]], formula)
         operands = operands_of(formula, self.found)
-        stage: Stage = "scores" if axes in ("qk", "qt", "kk", "tqf") else "projected"
+        stage: Stage = "scores" if axes in ("qk", "qt", "kk", "tqf", "qkf") else "projected"
         if not formula:
             stage = "inputs" if axes != "ff" else "projections"
         elif name == "output" or ("weights" in self.found and axes.endswith("f")):

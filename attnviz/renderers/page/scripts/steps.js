@@ -68,7 +68,7 @@ function figure(matrix, number) {
   const calculation = steps.calculations[number];
   const names = calculation.matrices.map((one) => one.name);
   const words = matrix.formula.split(/([a-z_]+)/).map((word) => {
-    const other = word !== matrix.name && names.includes(word) ? calculation.matrices[names.indexOf(word)] : null;
+    const other = matrix.reads.some((read) => read.name === word) ? calculation.matrices[names.indexOf(word)] : null;
     return other ? make("a", { href: `#${idOf(other, number)}` }, [word]) : word;
   });
   const caption = make("figcaption", {}, [

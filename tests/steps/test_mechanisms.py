@@ -1,0 +1,311 @@
+"""`attnviz steps --mechanism`, on sentences, pairs and files, with heads, masks and padding."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnviz.core.registry import MECHANISMS
+from attnviz.mechanisms.arrays import softmax, transpose
+from attnviz.mechanisms.working import sigmoid
+from attnviz.teach.steps.arithmetic import Steps, arithmetic
+from attnviz.teach.steps.given import EXAMPLES, Given, computed, seeded_sentence, worked_example
+from tests.invoke import attnviz
+
+SAMPLE = Path(__file__).parents[2] / "sample_inputs" / "worked_examples.json"
+SOLO = [name for name, row in MECHANISMS.items() if "co" not in row.commands]
+SELF = [name for name in SOLO if "self" in MECHANISMS[name].commands]
+TEXT = "The cat sat on it"
+
+
+def steps(*arguments: object) -> dict:
+    done = attnviz("steps", *arguments, "-f", "json", "-q")
+    assert done.status == 0, done.err
+    return done.json()
+
+
+def heads_of(name: str, count: int = 2) -> tuple[object, ...]:
+    return ("--heads", count) if MECHANISMS[name].many_heads else ()
+
+
+@pytest.mark.parametrize("name", SELF)
+def test_the_weights_are_those_of_the_own_layer(name: str) -> None:
+    options = ("--mechanism", name, "--size", 8, "--seed", 3, *heads_of(name))
+    found = steps(TEXT, *options)
+    layer = attnviz("self", TEXT, *options, "-f", "json", "-q").json()["maps"][0]["weights"][0]
+    weights = np.array(found["weights"]).reshape(np.shape(layer))
+    np.testing.assert_allclose(weights, layer, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in SOLO if "cross" in MECHANISMS[name].commands])
+def test_of_two_sentences_the_second_attends_to_the_first(name: str) -> None:
+    options = ("--mechanism", name, "--size", 8, *heads_of(name))
+    found = steps("The red car", "La voiture", *options)
+    assert found["query_tokens"] == ["La", "voiture"]
+    assert found["key_tokens"] == ["The", "red", "car"]
+    pair = ("The red car", "La voiture", *options, "-f", "json", "-q")
+    layer = attnviz("cross", *pair).json()["maps"][0]["weights"][0]
+    weights = np.array(found["weights"]).reshape(np.shape(layer))
+    np.testing.assert_allclose(weights, layer, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SELF)
+def test_padding_behind_changes_nothing_before_it(name: str) -> None:
+    options = ("--mechanism", name, "--size", 4, *heads_of(name))
+    padded, alone = steps(TEXT, *options, "--padding", 2), steps("The cat sat", *options)
+    np.testing.assert_allclose(np.array(padded["output"])[:3], alone["output"], rtol=0, atol=1e-9)
+    assert not np.array(padded["weights"])[..., 3:].any()
+
+
+@pytest.mark.parametrize("name", SELF)
+def test_a_causal_calculation_sees_nothing_later(name: str) -> None:
+    found = steps(TEXT, "--mechanism", name, *heads_of(name), "--causal")
+    assert not np.triu(np.array(found["weights"]), 1).any()
+
+
+@pytest.mark.parametrize("name", SOLO)
+@pytest.mark.parametrize("suffix", ["json", "npz"])
+def test_what_is_written_is_read_back_as_the_same(name: str, suffix: str, tmp_path: Path) -> None:
+    options = ("--mechanism", name, *heads_of(name))
+    first, again = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    wide = () if MECHANISMS[name].groups == "all" else ("--size", 8)
+    assert attnviz("steps", TEXT, *options, *wide, "-o", first, "-f", "none", "-q").status == 0
+    done = attnviz("steps", first, *options, "-o", again, "-f", "none")
+    assert done.status == 0, done.err
+    assert "differs" not in done.err
+    assert "no such matrix" not in done.err
+    read = (Given.from_file(path) for path in (first, again))
+    one, other = (
+        arithmetic(given, mechanism=name, heads=2 if options[2:] else 1) for given in read
+    )
+    np.testing.assert_array_equal(one["weights"], other["weights"])
+
+
+def evaluated(formula: str, steps: Steps) -> np.ndarray | None:
+    """What a formula of matrices, signs and functions says in numpy; None of one in words."""
+    code = re.sub("([a-z_]+)ᵀ", r"transpose(\1)", formula)
+    code = re.sub(r"softmax\(([a-z_]+) where mask\)", r"softmax(\1, mask)", code)
+    code = re.sub(r"√(\d+)", r"\1**0.5", code).replace("·", "*").replace("−", "-")
+    code = re.sub(r"ln (\d+)", r"log(\1)", code).replace("lambda", "lambda_")
+    known = {"softmax": softmax, "transpose": transpose, "tanh": np.tanh, "log": np.log}
+    known |= {"sigmoid": sigmoid} | {matrix.name: matrix.values for matrix in steps}
+    known["lambda_"] = known.get("lambda")
+    try:
+        names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    except SyntaxError:
+        return None
+    return eval(code, known) if names <= {*known} else None
+
+
+@pytest.mark.parametrize("name", SOLO)
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_formula_is_what_is_computed(name: str, heads: int, causal: bool) -> None:
+    row = MECHANISMS[name]
+    heads = heads if row.many_heads else 1
+    given = seeded_sentence(TEXT, 8, 0, row=row, heads=heads)
+    found = arithmetic(given, mechanism=name, heads=heads, causal=causal and "self" in row.commands)
+    checked = []
+    for matrix in found:
+        values = evaluated(matrix.formula, found) if matrix.formula else None
+        if values is not None:
+            values = values.reshape(matrix.values.shape)
+            np.testing.assert_allclose(values, matrix.values, rtol=1e-9, atol=1e-12)
+            checked.append(matrix.name)
+    in_words = name == "causal-linear" or (name == "linear" and causal)  # a state a position
+    assert in_words or {"weights", "output", "scores"} & {*checked}, [m.formula for m in found]
+
+
+def test_every_part_is_in_each_form(tmp_path: Path) -> None:
+    archive = tmp_path / "a.npz"
+    text = attnviz("steps", TEXT, "--mechanism", "online", "-o", archive).text
+    found = steps(TEXT, "--mechanism", "online")
+    for name in ("scaled_scores", "running_maximum", "running_sum", "running_output", "output"):
+        np.testing.assert_allclose(np.load(archive)[name], found[name])
+        assert name in text
+    diagram = attnviz("steps", TEXT, "--mechanism", "online", "--diagram", "-q").text
+    assert '["running_output 3 × 5 × 4<br/>' in diagram
+    assert "running_output --> output" in diagram
+    names = [line.split(" = ")[0] for line in found["formulas"].splitlines()]
+    assert names[-5:] == ["running_maximum", "running_sum", "running_output", "weights", "output"]
+
+
+def test_a_mask_is_written_out_or_read_from_a_file(tmp_path: Path) -> None:
+    one = steps("The cat sat", "--mask", "1 0 1")
+    assert np.array(one["weights"])[:, 1].tolist() == [0, 0, 0]
+    each = steps("The cat sat", "--mask", "100, 010, 111")
+    assert np.array(each["weights"])[:2].tolist() == [[1, 0, 0], [0, 1, 0]]
+    file = tmp_path / "mask.json"
+    file.write_text(json.dumps({"mask": [[1, 0, 0], [0, 1, 0], [1, 1, 1]]}))
+    assert steps("The cat sat", "--mask", file)["weights"] == each["weights"]
+    assert "as given" not in each["formulas"].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("a b", "--mask", "1 2"), 2, "--mask '1 2' is no mask: write 1 and 0"),
+        (("a b", "--mask", "1 0 1"), 1, "mask has the shape (1, 3), not (2, 2)"),
+        (("a b", "--padding", "2"), 2, "--padding 2 leaves none of the 2 keys"),
+        (("a b", "--mechanism", "linear", "--mask", "10,01"), 2, "one mask row for all queries"),
+        (("a b", "--mechanism", "scaled", "--heads", "2"), 2, "'scaled' has one head"),
+        (("a b", "--heads", "3"), 2, "a size of 4 cannot be split into 3 heads"),
+        (("a b", "--mechanism", "rotary", "--size", "3"), 2, "an even head size, not 3"),
+        (("a b", "--mechanism", "rotry"), 2, "Did you mean 'rotary'?"),
+        (("a b", "c", "--mechanism", "rotary"), 2, "mechanism 'rotary' is not for 'cross'"),
+        (("a b", "--mechanism", "co-parallel"), 2, "attnviz co --variant parallel"),
+        (("a b", "--example", "self"), 2, "give no sentence"),
+        (("--example", "slef"), 2, "Did you mean 'self'?"),
+        ((SAMPLE, "--example", "x"), 2, "unknown example 'x'"),
+        ((SAMPLE, "--diagram"), 2, "--diagram shows one example"),
+        (("a b", "--layer", "1"), 2, "--layer chooses a head of a model"),
+        (("--model", "pocket"), 2, "--model needs a sentence"),
+        (("a b", "--model", "pocket", "--heads", "2"), 2, "--heads is not for --model"),
+        (("a b", "--model", "pocket", "--layer", "9"), 2, "layer 9 does not exist"),
+        (("a b", "--model", "pocket", "--layer", "0-2"), 2, "steps shows one layer, not 3"),
+        (("--text", "a", "--causal", "--model", "x"), 2, "--causal is not for --model"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: tuple, status: int, message: str) -> None:
+    done = attnviz("steps", *arguments)
+    assert (done.status, done.text) == (status, "")
+    assert done.err.count("\n") == 1
+    assert message in done.err
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_built_in_examples_are_the_published_ones(name: str) -> None:
+    published = Given.examples(SAMPLE)[name]
+    built_in = arithmetic(worked_example(name))
+    assert np.array_equal(built_in[built_in.matrices[0].name], published.query_input)
+    for matrix, values in published.claimed.items():
+        if not matrix.startswith("trap"):
+            np.testing.assert_allclose(built_in[matrix], values, rtol=0, atol=1e-6)
+    assert steps("--example", name)["output"] == built_in["output"].tolist()
+
+
+def test_a_file_of_examples_is_worked_whole_and_each_is_compared() -> None:
+    done = attnviz("steps", SAMPLE)
+    assert done.status == 0
+    assert done.text.splitlines()[:4] == [
+        "3 examples; --example NAME shows one alone",
+        "  naive: 5 of 5 results as given",
+        "  self: 7 of 7 results as given",
+        "  cross: 7 of 7 results as given",
+    ]
+    found = steps(SAMPLE)["examples"]
+    assert list(found) == ["naive", "self", "cross"]
+    for name, example in found.items():
+        assert steps(SAMPLE, "--example", name) == example
+        assert max(float(line.split(": ")[1]) for line in example["compared"].splitlines()) < 1e-6
+
+
+def test_an_example_that_is_wrong_is_said_to_be(tmp_path: Path) -> None:
+    found = json.loads(SAMPLE.read_text("utf-8"))
+    found["self"]["weights"][0][1] = 0.9
+    found["naive"]["trap_weights_over_queries"][0][0] = 0.5
+    file = tmp_path / "wrong.json"
+    file.write_text(json.dumps(found))
+    text = attnviz("steps", file).text
+    assert "naive: 4 of 5 results as given" in text
+    assert "self: 6 of 7 results as given" in text
+    assert "'weights' as given differs from the computed by up to 0.414" in text
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz", "safetensors"])
+def test_a_dash_is_stdin(suffix: str, tmp_path: Path) -> None:
+    from safetensors.numpy import save
+
+    numbers = {"inputs": np.eye(3), "mask": np.tri(3)}
+    archive = io.BytesIO()
+    np.savez(archive, **numbers)
+    data = {
+        "json": json.dumps({name: values.tolist() for name, values in numbers.items()}).encode(),
+        "npz": archive.getvalue(),
+        "safetensors": save(numbers),
+    }[suffix]
+    done = attnviz("steps", "-", "-f", "json", stdin=data)
+    assert done.status == 0, done.err
+    assert done.json()["weights"][0] == [1, 0, 0]
+    assert done.json()["title"] == "stdin · naive attention"
+    if suffix == "json":
+        whole = attnviz("steps", "-", "--example", "self", "-f", "json", stdin=SAMPLE.read_bytes())
+        assert whole.json()["output"] == steps("--example", "self")["output"]
+
+
+def test_what_a_file_lacks_is_drawn_and_said() -> None:
+    done = attnviz("steps", "--mechanism", "additive", "-f", "json")
+    assert done.err == "note: drawn at random, as none was given: w_score\n"
+    assert np.shape(done.json()["w_score"]) == (2, 1)
+    other = attnviz("steps", "--mechanism", "additive", "--seed", 1, "-f", "json", "-q").json()
+    assert other["w_score"] != done.json()["w_score"]
+
+
+def test_a_file_brings_the_further_parameters(tmp_path: Path) -> None:
+    file = tmp_path / "additive.json"
+    given = {"inputs": np.eye(2).tolist(), "w_score": [[3.0], [0.0]]}
+    file.write_text(json.dumps(given))
+    found = steps(file, "--mechanism", "additive")
+    assert found["scores"] == (3 * np.tanh([[2, 1], [1, 0]])).tolist()
+    file.write_text(json.dumps({**given, "w_score": [[1.0]]}))
+    assert (
+        "w_score is 1 × 1, but must be 2 × 1"
+        in attnviz("steps", file, "--mechanism", "additive").err
+    )
+
+
+def test_names_of_results_are_those_of_the_parts() -> None:
+    assert {"turned_query", "running_sum", "hidden", "writes", "head_outputs"} <= {*computed()}
+
+
+@pytest.mark.parametrize(
+    ("texts", "stream", "rows"),
+    [
+        (("The red car",), "encoder", 4),
+        (("The red car", "La voiture"), "cross", 3),
+        (("The red car", "La voiture", "--stream", "decoder"), "decoder", 3),
+        (("The red car", "--causal"), "causal", 4),
+    ],
+)
+def test_one_head_of_pocket_in_its_own_numbers(texts: tuple, stream: str, rows: int) -> None:
+    found = steps("--model", "pocket", "--layer", 2, "--head", 0, *texts)
+    assert f"pocket · {stream} · layer 2 head 0" == found["title"]
+    source = "memory" if stream == "cross" else "normalised"
+    for side, inputs in (("query", "normalised"), ("key", source), ("value", source)):
+        made = np.array(found[inputs]) @ found[f"w_{side}"] + found[f"b_{side}"]
+        np.testing.assert_allclose(made, found[side], rtol=0, atol=1e-4)
+    assert np.shape(found["added"]) == (rows, 192)
+    np.testing.assert_allclose(
+        np.array(found["weights"]) @ found["value"] @ found["w_output"],
+        found["added"],
+        rtol=0,
+        atol=1e-4,
+    )
+    assert ("mask" in found) == (stream in ("decoder", "causal"))
+
+
+def test_the_heads_of_a_layer_together_are_what_pocket_adds() -> None:
+    from attnviz.core.query import Query
+    from attnviz.mechanisms.working import HeadPlace
+    from attnviz.models.pocket.source import load_pocket
+
+    pocket, query = load_pocket(), Query("The red car")
+    heads = [
+        {part.name: part.value for part in pocket.worked(query, HeadPlace("encoder", "0", h)).parts}
+        for h in "012345"
+    ]
+    bias = pocket.weights["encoder.0.self_attention.output.bias"]
+    inputs = heads[0]["layer_input"] + sum(head["added"] for head in heads) + bias
+    from attnviz.models.pocket.network import feed_forward
+
+    inputs = inputs + feed_forward(pocket.weights, "encoder.0", inputs)
+    after = {
+        part.name: part.value for part in pocket.worked(query, HeadPlace("encoder", "1", "0")).parts
+    }
+    np.testing.assert_allclose(after["layer_input"], inputs, rtol=0, atol=1e-4)
