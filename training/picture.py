@@ -116,10 +116,11 @@ def train(asked: Namespace, sizes: Sizes | None = None, recipe: Recipe | None = 
     """Train as the command line asks; None: the sizes and the recipe of what ships."""
     asked.output.mkdir(parents=True, exist_ok=True)
     sizes, recipe, settings = sizes or Sizes(), recipe or Recipe(), settings_of(asked)
+    found = torch.compile(losses) if settings.compiled else losses
     run = Run(
         settings,
         start(asked.start_from, sizes, settings, first_weights),
-        lambda weights, batch: losses(weights, sizes, batch),
+        lambda weights, batch: found(weights, sizes, batch),
     )
     if asked.resume:
         run.resume(asked.output)

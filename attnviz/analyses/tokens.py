@@ -149,7 +149,9 @@ def notable_holders(attention: Attention) -> tuple[str, ...]:
             "shown: --special drop leaves them out",
         )
     place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
-    if held := _notable_share(item, np.arange(len(special)) == place):
+    # Of one row nobody can say that others look there too.
+    rows = len(item.query_tokens)
+    if rows > 1 and (held := _notable_share(item, np.arange(len(special)) == place)):
         where = "the first token" if place == 0 else f"token {place}"
         named = f"{where} ('{item.key_tokens[place].text}')"
         return (f"{named} holds {held:.0%} of the attention shown: a sink",)
