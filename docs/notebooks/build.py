@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from PIL import Image
 
 FOLDER = Path(__file__).parent
-WIDEST, COLORS = 1000, 128
+WIDEST, COLORS = 1000, 256
 """Pixels and colours of a picture that is kept."""
 _CELL = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _ANSWER = re.compile(r"^```py\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -90,7 +90,9 @@ def _small(png: str) -> str:
             (WIDEST, image.height * WIDEST // image.width), Image.Resampling.LANCZOS
         )
     buffer = io.BytesIO()
-    image.quantize(COLORS).save(buffer, "PNG", optimize=True)
+    # This method keeps rare colours, such as those of thin lines, where others average them away.
+    few = image.quantize(COLORS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few.save(buffer, "PNG", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 

@@ -185,7 +185,7 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row
             return str(made.pick(SPANS))
         case "TEXT":
             return made.draw(texts)
-        case "ID_OR_FOLDER":
+        case "ID_OR_FOLDER" | "CONFIG_OR_FOLDER":
             return model(made)
         case "NAME":
             return str(made.pick((*MECHANISMS, *LENSES, *STREAMS, *LESSONS, "main", *HOSTILE[:4])))
@@ -207,6 +207,8 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row
             return made.draw(words | st.sampled_from(NUMBERS))
 
 
+SLOW_LESSONS = ("linear", "training")
+"""One measures time, one trains: seconds of it."""
 ROLES = ("text=1", "text=text", "source=1,target=2", "id=2", "=", ",", "text=9")
 STREAMS = ("self", "encoder", "decoder", "cross", "causal", "a-to-b", "b-to-a")
 
@@ -293,8 +295,7 @@ def model(made: Draws) -> str:
 def argument(made: Draws, command: str, parameter: Any) -> list[str]:
     """The words of an argument."""
     if command == "lesson":
-        # The lesson on what length costs measures time: a second of it.
-        named = [name for name in LESSONS if name != "linear" or made.often(0.1)]
+        named = [name for name in LESSONS if name not in SLOW_LESSONS or made.often(0.05)]
         return [made.pick((*named, *named, *named, *HOSTILE[:2]))]
     if command == "watch":  # no other program is run
         made.files["program.py"] = PROGRAM
@@ -562,7 +563,7 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             ways = (None, [text, *drawn], [text, "--model", "pocket"], ["--example", "naive"])
             return [command, *(made.pick(ways) or [whole("matrices", only=given)])]
         case "lesson":
-            return [command, made.pick([name for name in LESSONS if name != "linear"])]
+            return [command, made.pick([name for name in LESSONS if name not in SLOW_LESSONS])]
         case "history":
             made.files["step-00000100.npz"] = world.files("saved")["m.npz"]
             return [command, "."]

@@ -154,7 +154,7 @@ def online(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
         A row a tile of four keys: the largest score so far, what the old sum is multiplied by, the
         running sum, and how far the output so far is from a softmax over the keys read so far.
     """
-    between("length", length, 2, 4096)
+    between("length", length, 2, 1024)
     random = np.random.default_rng(seed)
     query, key, value = (random.standard_normal((length, size)) for _ in range(3))
     parts = parts_of(online_attention, 2 * query, key, value, tile=TILE)
