@@ -66,7 +66,8 @@ def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
             f"architecture '{asked.kind}' calls no attention kernel in layer {which.layer}, so "
             "that its numbers are not seen"
         )
-    return _Head(calls[names.index(which.layer)], int(which.head)).worked()
+    with torch.no_grad():
+        return _Head(calls[names.index(which.layer)], int(which.head)).worked()
 
 
 @contextmanager
@@ -168,7 +169,7 @@ class _Head:
             found = _columns_of(side, output[0] if output.ndim == 3 else output)
             if found is None:
                 continue
-            columns, turned = found
+            columns, change = found
             source = self._source(inputs, name, axes)
             matrix = module.weight if hasattr(module, "nf") else module.weight.T  # Conv1D has nf
             self._add(f"w_{name}", matrix.detach()[:, columns], "", "ff")
@@ -176,9 +177,9 @@ class _Head:
             if module.bias is not None:
                 self._add(f"b_{name}", module.bias.detach()[None, columns], "", "ff")
                 shown += f" + b_{name}"
-            if turned:
-                self._add(f"unturned_{name}", output[0][:, columns], shown, axes)
-                shown = f"unturned_{name}, its features turned by position"
+            if change:
+                self._add(f"projected_{name}", output[0][:, columns], shown, axes)
+                shown = f"projected_{name}, its features {change}"
             self._add(name, side, shown, axes)
             return side
         self._add(name, side, "", axes)
@@ -224,18 +225,27 @@ class _Head:
         return weights
 
 
-def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, bool] | None:
-    """The columns of a linear map's output that became a query; True where they were turned."""
+def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:
+    """The columns of a linear map's output that became a query, and what happened to them.
+
+    Position turns features without a change of a row's length; some families scale all rows alike.
+    """
     size = side.shape[-1]
     if output.shape[0] != side.shape[0] or output.shape[-1] % size:
         return None
-    lengths = side.float().norm(dim=-1)
-    turned = None
+    side, changed = side.float(), None
+    lengths = side.norm(dim=-1)
     for first in range(0, output.shape[-1], size):
-        part = output[:, first : first + size].float()
-        near = CLOSE * float(part.abs().max())
+        part, columns = output[:, first : first + size].float(), slice(first, first + size)
+        near = CLOSE * float(side.abs().max())
         if float((part - side).abs().max()) <= near:
-            return slice(first, first + size), False
-        if turned is None and float((part.norm(dim=-1) - lengths).abs().max()) <= near:
-            turned = slice(first, first + size)
-    return None if turned is None else (turned, True)
+            return columns, ""
+        ratio = float(lengths.sum() / part.norm(dim=-1).sum())
+        scale = 1.0 if abs(ratio - 1) < CLOSE else ratio
+        alike = float((scale * part.norm(dim=-1) - lengths).abs().max()) <= near
+        if changed is None and alike and (scale == 1 or len(lengths) > 1):
+            turned = float((scale * part - side).abs().max()) > near
+            words = ["turned by position"] if turned else []
+            words += [f"times {scale:.4g}"] if scale != 1 else []
+            changed = columns, " and ".join(words)
+    return changed
