@@ -29,6 +29,7 @@ from attnviz.models.hugging_face.capture.passes import (
     attending_layers,
     read_call,
 )
+from attnviz.models.hugging_face.capture.probe import DRIFT
 from attnviz.models.hugging_face.capture.projections import besides
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
@@ -38,9 +39,6 @@ from attnviz.models.hugging_face.norm import projection_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
-
-CLOSE = 1e-4
-"""How far, relative to the largest number, what should be equal may be apart."""
 
 
 @dataclass(slots=True, eq=False)
@@ -217,12 +215,17 @@ class _Head:
         if more:
             shown += f", with {more}"
         off = float(np.abs(softmax(scores, mask) - weights).max())
-        if off > CLOSE and not more:
+        if off > _nearness(self.call.query) and not more:
             self.notes.append(
                 f"the kernel does more than a softmax: its weights lie up to {off:.2g} off"
             )
         self.parts.append(Part("weights", weights, f"softmax(scaled_scores{shown})"))
         return weights
+
+
+def _nearness(numbers: Tensor) -> float:
+    """How far, relative to the largest number, what should be equal may be apart."""
+    return DRIFT.get(str(numbers.dtype).removeprefix("torch."), 1e-4)
 
 
 def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:
@@ -233,15 +236,16 @@ def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:
     size = side.shape[-1]
     if output.shape[0] != side.shape[0] or output.shape[-1] % size:
         return None
-    side, changed = side.float(), None
+    close, changed = _nearness(side), None
+    side = side.float()
     lengths = side.norm(dim=-1)
     for first in range(0, output.shape[-1], size):
         part, columns = output[:, first : first + size].float(), slice(first, first + size)
-        near = CLOSE * float(side.abs().max())
+        near = close * float(side.abs().max())
         if float((part - side).abs().max()) <= near:
             return columns, ""
         ratio = float(lengths.sum() / part.norm(dim=-1).sum())
-        scale = 1.0 if abs(ratio - 1) < CLOSE else ratio
+        scale = 1.0 if abs(ratio - 1) < close else ratio
         alike = float((scale * part.norm(dim=-1) - lengths).abs().max()) <= near
         if changed is None and alike and (scale == 1 or len(lengths) > 1):
             turned = float((scale * part - side).abs().max()) > near
