@@ -59,6 +59,8 @@ def layered(attention: Attention) -> Layered:
     attention = without_implied(attention)
     refuse_implied(attention, "this lens")
     streams = {item.stream: item for item in attention.maps}
+    if any(item.values == "signed" for item in attention.maps):
+        raise UsageError("shares flow through layers, and these weights are signed: use --lens raw")
     if len(streams) < len(attention.maps):
         raise UsageError("layers of different sizes cannot be joined: use --lens raw")
     if attention.main.stream == "cross":
