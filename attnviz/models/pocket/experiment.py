@@ -17,8 +17,10 @@ from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_toke
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
+from attnviz.mechanisms.working import HeadPlace, Worked
 from attnviz.models import attend_each
 from attnviz.models.pocket.card import read_json
+from attnviz.models.pocket.head import worked_head
 from attnviz.models.pocket.lens_inputs import value_vectors
 from attnviz.models.pocket.network import Attended, Watch
 from attnviz.models.pocket.stored import StoredModel
@@ -200,6 +202,10 @@ class OneInput(StoredModel):
     def values(self, query: Query) -> ValueVectors:
         """The values at each position, through each head's slice of the output projection."""
         return value_vectors(self, *self.read(query))
+
+    def worked(self, query: Query, which: HeadPlace) -> Worked:
+        """The numbers of one head, from its layer's input to what it adds to it."""
+        return worked_head(self, self.read(query)[0], which)
 
 
 class PieceExperiment(StoredExperiment):

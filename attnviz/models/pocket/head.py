@@ -19,18 +19,25 @@ def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> Worked:
     crossed = seen.memory is not seen.inputs
     parts = [
         Part("layer_input", seen.residual, "", "qf"),
-        Part("normalised", seen.inputs, "layer_input with mean 0 and variance 1, scaled", "qf"),
+        Part("normalised", seen.inputs, model.normalised, "qf"),
     ]
     parts += [Part("memory", seen.memory, "", "kf")] if crossed else []
-    sides = []
-    for side in ("query", "key", "value"):
+    sides, biased = [], f"{name}.{model.projections[3]}.bias" in model.weights
+    for side, projection in zip(("query", "key", "value"), model.projections, strict=False):
         source = "memory" if crossed and side != "query" else "normalised"
-        weight = model.weights[f"{name}.{side}.weight"][own].T
-        bias = model.weights[f"{name}.{side}.bias"][None, own]
-        parts += [Part(f"w_{side}", weight, "", "ff"), Part(f"b_{side}", bias, "", "ff")]
+        axes = "qf" if side == "query" else "kf"
+        weight = model.weights[f"{name}.{projection}.weight"][own].T
+        parts.append(Part(f"w_{side}", weight, "", "ff"))
+        shown = f"{source} @ w_{side}"
+        if biased:
+            bias = model.weights[f"{name}.{projection}.bias"][None, own]
+            parts.append(Part(f"b_{side}", bias, "", "ff"))
+            shown += f" + b_{side}"
+        if model.turned and side != "value":
+            parts.append(Part(f"plain_{side}", seen.inputs @ weight, shown, axes))
+            shown = f"pairs of plain_{side} turned by position"
         made = getattr(seen, side)[:, own]
-        shown = f"{source} @ w_{side} + b_{side}"
-        parts.append(Part(side, made, shown, "qf" if side == "query" else "kf"))
+        parts.append(Part(side, made, shown, axes))
         sides.append(made)
     mask = None
     if which.stream in ("decoder", "causal"):
@@ -38,13 +45,14 @@ def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> Worked:
         parts.append(Part("mask", mask, LOWER))
     parts += scaled.parts(sides[0], sides[1], sides[2], mask)
     mixed = parts.pop().value
-    weight = model.weights[f"{name}.output.weight"][:, own].T
+    weight = model.weights[f"{name}.{model.projections[3]}.weight"][:, own].T
     parts += [
         Part("head_output", mixed, "weights @ value", "qf"),
         Part("w_output", weight, "", "ff"),
         Part("added", mixed @ weight, "head_output @ w_output", "qf"),
     ]
     note = "all heads together also add one bias, which is no head's: it is left out"
+    notes = (note,) if biased else ()
     plain = [part._replace(value=to_numpy(part.value)) for part in parts]
     plain = [p._replace(value=p.value > 0) if p.name == "mask" else p for p in plain]
-    return Worked(plain, {"weights": to_numpy(seen.shares[int(which.head)])}, (note,))
+    return Worked(plain, {"weights": to_numpy(seen.shares[int(which.head)])}, notes)

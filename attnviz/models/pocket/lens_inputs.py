@@ -62,7 +62,7 @@ def value_vectors(model: StoredModel, given: Any, attention: Attention) -> Value
 
     def products(seen: Attended) -> NDArray[np.float64]:
         value = split_heads(to_numpy(seen.value), model.sizes.heads)
-        mixer = to_numpy(model.weights[f"{seen.name}.{model.mixer}.weight"])
+        mixer = to_numpy(model.weights[f"{seen.name}.{model.projections[3]}.weight"])
         return inner_products(value, mixer.T)
 
     found = tuple(np.stack([products(seen) for seen in layers(item)]) for item in attention.maps)

@@ -62,6 +62,9 @@ class CausalPocket(OneInput):
     name = "pocket-lm"
     sizes: Sizes
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
+    projections = ("q_proj", "k_proj", "v_proj", "o_proj")
+    turned = True
+    normalised = "layer_input / √(its mean square), scaled"
 
     def __init__(
         self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str

@@ -21,7 +21,7 @@ from attnviz.models.pocket.experiment import OneInput, StoredExperiment, stacked
 from attnviz.models.pocket.network import Watch, Weights, linear
 from attnviz.models.pocket.stored import checked
 from attnviz.models.pocket.text import outside
-from attnviz.models.pocket_vit.network import Sizes, embed, encode
+from attnviz.models.pocket_vit.network import PROJECTIONS, Sizes, embed, encode
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -46,7 +46,7 @@ class PicturePocket(OneInput):
 
     name = "pocket-vit"
     sizes: Sizes
-    mixer = "output.dense"
+    projections = PROJECTIONS
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
 
     def __init__(self, folder: Path, **options: str) -> None:
