@@ -25,7 +25,7 @@ LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_
 
 def is_shipped(origin: Origin) -> bool:
     """Whether no model of somebody else is asked for."""
-    return (origin.model or POCKET) in SHIPPED
+    return origin.model is None or origin.model in SHIPPED
 
 
 def load_shipped(origin: Origin, name: str | None = None) -> Any:
@@ -121,7 +121,8 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
 
     terms = (*LOADING, "generate", "chat")
     loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
-    model = load_model(str(origin.model), **loading, with_head=with_head)
+    assert origin.model is not None  # it would be the shipped one
+    model = load_model(origin.model, **loading, with_head=with_head)
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, Provenance
-from attnviz.core.errors import InputError, choose
-from attnviz.core.query import Query
+from attnviz.core.attention_map import Provenance
+from attnviz.core.errors import choose
 from attnviz.mechanisms.arrays import Array
-from attnviz.models import attend_each, check_device
-from attnviz.models.pocket.card import read_json
+from attnviz.models import check_device
 from attnviz.models.pocket.network import StoredWeights, Watch, Weights
-
-if TYPE_CHECKING:
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-    from attnviz.models.pocket.experiment import StoredExperiment
 
 
 class StoredModel(ABC):
@@ -67,43 +61,6 @@ class StoredModel(ABC):
             notes=notes,
             versions={"numpy": np.__version__},
         )
-
-
-class OneInput(StoredModel):
-    """A shipped model that reads one thing; fulfils `attnviz.models.Source` and what explains it.
-
-    Its files beside the weights are a configuration of transformers and the weights' origin.
-    """
-
-    def __init__(self, folder: Path, device: str, dtype: str) -> None:
-        self.config, self.origin = (
-            read_json(folder / f"{name}.json") for name in ("config", "origin")
-        )
-        super().__init__(folder / "model.safetensors", self.origin["revision"], device, dtype)
-
-    @abstractmethod
-    def read(self, query: Query) -> tuple[Any, Attention]:
-        """What `inputs` takes, and its maps."""
-
-    @abstractmethod
-    def experiment(self, query: Query, wanted: str | None = None) -> StoredExperiment:
-        """The model with its input before it, to be run with parts of it switched off."""
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The maps of each query in order, or why it has none."""
-        return attend_each(lambda query: self.read(query)[1], queries)
-
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of what is predicted, or of the wanted output."""
-        return self.experiment(query, wanted).explained()
-
-    def values(self, query: Query) -> ValueVectors:
-        """The values at each position, through each head's slice of the output projection."""
-        from attnviz.models.pocket.lens_inputs import value_vectors
-
-        return value_vectors(self, *self.read(query))
 
 
 def checked(device: str, dtype: str | None) -> dict[str, str]:

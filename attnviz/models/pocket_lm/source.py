@@ -18,10 +18,10 @@ from attnviz.core.effects import Change, HeadOutputs
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.pocket.experiment import PieceExperiment, stacked
+from attnviz.models.pocket.experiment import OneInput, PieceExperiment, stacked
 from attnviz.models.pocket.lens_inputs import with_projections
 from attnviz.models.pocket.network import Watch, Weights, predict
-from attnviz.models.pocket.stored import OneInput, checked
+from attnviz.models.pocket.stored import checked
 from attnviz.models.pocket.text import (
     END,
     SPECIALS,

@@ -17,9 +17,9 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.models.hugging_face.load.tasks import decided
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
-from attnviz.models.pocket.experiment import StoredExperiment, stacked
+from attnviz.models.pocket.experiment import OneInput, StoredExperiment, stacked
 from attnviz.models.pocket.network import Watch, Weights, linear
-from attnviz.models.pocket.stored import OneInput, checked
+from attnviz.models.pocket.stored import checked
 from attnviz.models.pocket.text import outside
 from attnviz.models.pocket_vit.network import Sizes, embed, encode
 
