@@ -56,6 +56,8 @@ class Layered:
 def layered(attention: Attention) -> Layered:
     """The graph of one text: of the decoder with its cross-attention, or of one self-attention."""
     streams = {item.stream: item for item in attention.maps}
+    if any(item.values == "signed" for item in attention.maps):
+        raise UsageError("shares flow through layers, and these weights are signed: use --lens raw")
     if len(streams) < len(attention.maps):
         raise UsageError("layers of different sizes cannot be joined: use --lens raw")
     if attention.main.stream == "cross":
