@@ -12,15 +12,7 @@ from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.mechanisms.weighing import online as online_attention
 from attnviz.mechanisms.weighing import sinks as sink_attention
 from attnviz.models import attend_query
-from attnviz.teach.lessons.lesson import (
-    SENTENCE,
-    Curves,
-    Heat,
-    Lesson,
-    between,
-    in_space,
-    parts_of,
-)
+from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, between, in_space, parts_of
 
 QUERIES, KEYS = 512, 64
 HEAD_SIZES = tuple(2**power for power in range(11))
