@@ -54,7 +54,10 @@ export function which({ map, heads, state, separate }) {
 }
 
 /** Such as "layer 3", or of a reduced axis "mean over layers". @param {string} what @param {string} name */
-const named = (what, name) => (/^(mean|max|sum|flow|gradient|effect|norm|rollout)$/.test(name) ? `${name} over ${what}s` : `${what} ${name}`);
+export const named = (what, name) => {
+  if (name.includes(" over ")) return name;
+  return /^(mean|max|sum|flow|gradient|effect|norm|rollout)$/.test(name) ? `${name} over ${what}s` : `${what} ${name}`;
+};
 
 /** How many layers and heads there are, unless it is one. @param {PageMap} map */
 function size({ layers, heads }) {
