@@ -191,6 +191,7 @@ def attend(
     generate: int | None = None,
     chat: bool = False,
     keep_qk: bool = False,
+    channels: str = 'mean',
     max_size: int | None = None,
     rows: str | None = None,
     window: str | None = None,
@@ -243,6 +244,7 @@ def attend(
         generate: Tokens that the model writes at most; its output is shown with the text.
         chat: Read the text as a user's turn, by the model's chat template.
         keep_qk: Keep queries and keys, for the query · key view of --html and --open.
+        channels: Of layers without attention that mix channel by channel (Mamba, RWKV): mean, 3, 0,2 or 0-3, all.
         max_size: Rows and columns of a map at most; a longer text is shown in blocks. Default 1024, fewer where many heads would fill the memory.
         rows: Only tokens A to B attend, counted from 0: exact.
         window: Only tokens A to B attend, and to each other.
@@ -288,6 +290,7 @@ def attend_many(
     generate: int | None = None,
     chat: bool = False,
     keep_qk: bool = False,
+    channels: str = 'mean',
     max_size: int | None = None,
     rows: str | None = None,
     window: str | None = None,
@@ -328,6 +331,7 @@ def attend_many(
         generate: Tokens that the model writes at most; its output is shown with the text.
         chat: Read the text as a user's turn, by the model's chat template.
         keep_qk: Keep queries and keys, for the query · key view of --html and --open.
+        channels: Of layers without attention that mix channel by channel (Mamba, RWKV): mean, 3, 0,2 or 0-3, all.
         max_size: Rows and columns of a map at most; a longer text is shown in blocks. Default 1024, fewer where many heads would fill the memory.
         rows: Only tokens A to B attend, counted from 0: exact.
         window: Only tokens A to B attend, and to each other.

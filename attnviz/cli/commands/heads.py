@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.analyses.heads import ORDERS, ROLES, HeadStudy, check_order
+from attnviz.analyses.masks import without_implied
 from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.cli.inputs import INPUT, reading, texts_of
@@ -196,6 +197,7 @@ def _measured(
     if isinstance(found, AttnvizError):
         report.skip(record, found)
         return None
+    found = without_implied(found)
     try:
         study.add(found, repeats=repeats)
     except InputError as error:

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 STYLES = ("layout", "controls", "views")
 SCRIPTS = (
-    *("numbers", "decode", "model", "state", "colors", "shown", "labels", "surface", "svg"),
-    *("readout", "thumbnail", "overview", "grid_geometry", "grid_painting", "heatmap"),
+    *("numbers", "caption", "decode", "model", "state", "colors", "shown", "labels", "surface"),
+    *("svg", "readout", "thumbnail", "overview", "grid_geometry", "grid_painting", "heatmap"),
     *("lines_painting", "lines", "text", "query_key", "image", "table", "controls", "save"),
-    *("keyboard", "caption", "main"),
+    *("keyboard", "main"),
 )
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
