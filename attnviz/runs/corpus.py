@@ -73,10 +73,10 @@ class ShardTask:
             if isinstance(result, AttnvizError):
                 failures.append((record, result))
                 continue
-            result = without_implied(result)
+            shares = without_implied(result)
             try:
-                aggregates.add(result, number)
-                notes.update(result.provenance.notes)
+                aggregates.add(shares, number)
+                notes.update(shares.provenance.notes)
             except InputError as error:
                 failures.append((record, InputError(f"{record.where}: {error}")))
         aggregates.failed = len(failures)

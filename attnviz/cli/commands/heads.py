@@ -197,15 +197,15 @@ def _measured(
     if isinstance(found, AttnvizError):
         report.skip(record, found)
         return None
-    found = without_implied(found)
+    shares = without_implied(found)
     try:
-        study.add(found, repeats=repeats)
+        study.add(shares, repeats=repeats)
     except InputError as error:
         report.skip(record, error)
         return None
-    for note in found.provenance.notes:
+    for note in shares.provenance.notes:
         report.hold(note)
-    return found
+    return shares
 
 
 def _repeat(source: Source, study: HeadStudy, report: Report, options: Options) -> None:
