@@ -100,7 +100,6 @@ class HeadStudy:
 
         Repetitions are looked for too, unless a sequence made for it follows.
         """
-        attention = without_implied(attention)
         for item in attention.maps:
             check_measurable(item)
         self.first = self.first or attention

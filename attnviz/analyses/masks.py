@@ -8,6 +8,7 @@ also taken of uniform attention under that mask.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -130,7 +131,9 @@ def without_implied(attention: Attention) -> Attention:
     if not kept or len(kept) == len(attention.maps):
         return attention
     note = f"stream '{IMPLIED}' is left out here: it is signed, and what is measured are shares"
-    return attention.with_maps(kept, notes=[note])
+    told = attention.provenance
+    notes = (*(one for one in told.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
+    return replace(attention, maps=kept, provenance=replace(told, notes=notes))
 
 
 def refuse_implied(attention: Attention, what: str) -> None:

@@ -19,6 +19,8 @@ from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.load.imports import quiet
 from tests.hugging_face.tiny_families import EXPERTS, FAMILIES, GROUPED, LATENT, TEXT, WORDS
+from tests.hugging_face.tiny_models import byte_pieces
+from tests.invoke import attnviz
 
 LENGTH = 21
 DELTA = {
@@ -392,3 +394,77 @@ def test_half_precision_is_read_too():
 def test_there_are_ten_mixers_at_least():
     assert len(LAYERS) >= 20
     assert len({type(next(iter(mixers_of(make(name)).values()))[0]) for name in FAST}) == len(FAST)
+
+
+# What a user sees.
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A hybrid as a folder: Jamba, with Mamba layers around its attention."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    made = tmp_path_factory.mktemp("jamba")
+    sizes = {**FAMILIES["jamba"].sizes, "vocab_size": 340, "max_position_embeddings": 400}
+    config = CONFIG_MAPPING["jamba"](**deepcopy(sizes))
+    with quiet():
+        torch.manual_seed(0)
+        AutoModelForCausalLM.from_config(config).save_pretrained(made)
+    byte_pieces().save_pretrained(made)
+    assert AutoConfig.from_pretrained(made).model_type == "jamba"
+    return made
+
+
+def test_a_hybrid_shows_its_attention_and_what_its_other_layers_imply(folder, tmp_path):
+    saved, page = tmp_path / "map.npz", tmp_path / "page.html"
+    done = attnviz("self", "The red car", "-m", folder, "-o", saved, "--html", page, "-f", "json")
+    first, second = done.json()["maps"]
+    assert (first["stream"], first["layers"]) == ("causal", ["1", "3"])
+    assert (second["stream"], second["layers"], second["values"]) == (
+        "implied",
+        ["0", "2"],
+        "signed",
+    )
+    assert second["heads"] == ["mean over channels"]
+    assert "'implied' is no attention but the matrix M of output = M · input + skip" in done.err
+    assert "the mean over 64 channels: --channels shows single ones" in done.err
+    again = attnviz("render", saved, "-f", "json")
+    assert again.json()["maps"] == [first, second]
+    table = attnviz("self", "The red car", "-m", folder, "--stream", "implied")
+    assert "layer 2 mean over channels" in table.text
+    assert "rows are mixed from columns: implied, no attention" in table.text
+    assert '"implied"' in page.read_text(encoding="utf-8")
+
+
+def test_single_channels_are_rows_of_tsv(folder):
+    done = attnviz(
+        "self", "The red car", "-m", folder, "--stream", "implied", "--channels", "3,7", "-f", "tsv"
+    )
+    rows = done.rows[1:]
+    assert {(row[1], row[2], row[3]) for row in rows} == {
+        ("implied", layer, head) for layer in "02" for head in "37"
+    }
+    assert all(float(row[8]) == 0 for row in rows if int(row[6]) > int(row[4]))
+
+
+def test_what_needs_shares_leaves_it_out_and_says_so_or_refuses_it(folder, folder_of):
+    heads = attnviz("heads", "The red car", "-m", folder, "-f", "tsv", "--no-repeat")
+    assert heads.status == 0
+    assert "implied" not in heads.text
+    assert "stream 'implied' is left out here: it is signed" in heads.err
+    corpus = attnviz("corpus", "-", "-m", folder, "-f", "json", stdin=b"The red car\nThe student\n")
+    assert corpus.status == 0, corpus.err
+    assert "stream 'implied' is left out here: it is signed" in corpus.err
+    mamba = folder_of("mamba")
+    for arguments in (
+        ("heads", "The red car"),
+        ("self", "The red car", "--lens", "rollout"),
+        ("self", "The red car", "--lens", "flow"),
+        ("self", "The red car", "--lens", "norm"),
+        ("self", "The red car", "--lens", "gradient"),
+        ("self", "The red car", "--lens", "all"),
+        ("compare", "The red car", "The blue car"),
+    ):
+        done = attnviz(*arguments, "-m", mamba)
+        assert done.status in {1, 2}, arguments
+        assert "signed" in done.mistake or "gives out no attention" in done.mistake, arguments

@@ -18,7 +18,7 @@ from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, fi
 from attnviz.analyses.corpus.strongest import Strongest, source_text
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
 from attnviz.analyses.heads import measure_heads
-from attnviz.analyses.masks import MeasuredMap, check_measurable, without_implied
+from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
@@ -49,7 +49,6 @@ class Aggregates:
 
     def add(self, attention: Attention, number: int) -> None:
         """Take the text of that number, its own; maps of signed values or blocks are refused."""
-        attention = without_implied(attention)
         for item in attention.maps:
             check_measurable(item)
         self.texts += 1

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -196,7 +196,7 @@ def _watch(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     if not mixer.values:
         _watch_lightning(part, mixer, look, stack)
         return
-    name, owner = mixer.function, sys.modules[type(part).__module__]
+    name, owner = mixer.function, cast(Any, sys.modules[type(part).__module__])
     if name in vars(type(part)):
         owner = type(part)
     elif hasattr(part, name):
