@@ -238,7 +238,7 @@ def _scan_of(
             call[name] = kept[name].expand(len(mixed), *kept[name].shape[1:])
         with torch.no_grad():
             made = plain(*bound.args, **bound.kwargs)
-        return made[0] if isinstance(made, tuple) else made
+        return (made[0] if isinstance(made, tuple) else made).to(exact)
 
     def arranged(one: Any) -> Any:
         return one.permute(order)[0] if mixer.by_head else one.permute(order)
