@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 UNSEEN, SEED = 1000, 90_000
 """Drawings to measure on, and what they are drawn from."""
 AT_ONCE = 50
-FLAT = 0.75
+FLAT = 0.85
 """The share of neighbouring pixels that are alike in every picture that is taken for a drawing."""
 CLEAR = 2.0
 """How many times the even share makes a role."""
@@ -182,12 +182,11 @@ def parts(model: PicturePocket, pictures: Pictures, start: int) -> tuple[Any, di
     return right, found
 
 
-ROLES = {
-    "odd": "[CLS] looks at the odd shape",
-    "shapes": "[CLS] looks at shapes",
-    "colour": "shapes look at others of their colour",
-    "same": "shapes look at themselves",
-}
+ROLES: tuple[dict[str, str], ...] = (
+    {"odd": "[CLS] looks at the odd shape", "shapes": "[CLS] looks at shapes"},
+    {"colour": "shapes look at others of their colour", "same": "shapes look at themselves"},
+)
+"""What the class token does, and what patches of shapes do; of each the clearest is told."""
 
 
 def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
@@ -199,12 +198,13 @@ def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
     heads = []
     for one in figures["heads"]:
         place = one["layer"], one["head"]
-        clear = [
-            f"{what}{', as it was led to' * (place == LED and name == 'odd')}: {one[name][0]:.2f} "
-            f"(evenly {one[name][1]:.2f})"
-            for name, what in ROLES.items()
-            if one[name][0] >= CLEAR * one[name][1]
-        ]
+        clear = []
+        for group in ROLES:
+            name = max(group, key=lambda name: one[name][0] / one[name][1])
+            share, even = one[name]
+            if share >= CLEAR * even:
+                led = ", as it was led to" * (place == LED and name == "odd")
+                clear.append(f"{group[name]}{led}: {share:.2f} (evenly {even:.2f})")
         heads.append(f"layer {place[0]} head {place[1]}  {'; '.join(clear) or 'no clear role'}")
     unseen = figures["unseen"]
     return {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable
+from attnviz.analyses.masks import MeasuredMap, Numbers, check_measurable, without_implied
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
@@ -116,7 +116,8 @@ class HeadStudy:
 
     def add_repeated(self, attention: Attention) -> None:
         """Measure what is read off a repeated sequence."""
-        for place, item in enumerate(attention.maps[: len(self._streams)]):
+        maps = without_implied(attention).maps
+        for place, item in enumerate(maps[: len(self._streams)]):
             self._add(place, item, measure_heads(item, repeated=True))
 
     def _add(self, place: int, item: AttentionMap, measures: dict[str, HeadMeasure]) -> None:

@@ -8,6 +8,7 @@ also taken of uniform attention under that mask.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import mean_known, row_entropy
-from attnviz.core.attention_map import AttentionMap
+from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap
 from attnviz.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -122,6 +123,26 @@ def _ratio(sums: Numbers, counts: NDArray[np.int64]) -> Numbers:
     divisors = counts[:, None]
     means: Numbers = np.where(divisors > 0, sums / np.maximum(divisors, 1), np.nan)
     return means
+
+
+def without_implied(attention: Attention) -> Attention:
+    """The attention alone, of a model that has layers with and without it."""
+    kept = tuple(item for item in attention.maps if item.stream != IMPLIED)
+    if not kept or len(kept) == len(attention.maps):
+        return attention
+    note = f"stream '{IMPLIED}' is left out here: it is signed, and what is measured are shares"
+    told = attention.provenance
+    notes = (*(one for one in told.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
+    return replace(attention, maps=kept, provenance=replace(told, notes=notes))
+
+
+def refuse_implied(attention: Attention, what: str) -> None:
+    """Refuse a model without any attention for what needs shares, with a UsageError."""
+    if attention.main.stream == IMPLIED:
+        raise UsageError(
+            f"{what} needs shares of attention, and stream '{IMPLIED}' holds a signed matrix: use "
+            "--lens raw"
+        )
 
 
 def check_measurable(item: AttentionMap) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import (
+    IMPLIED,
     Attention,
     AttentionMap,
     Measured,
@@ -93,7 +94,11 @@ def treat_special(attention: Attention, how: str) -> Attention:
         return attention
     for item in attention.maps:
         check_single_tokens(item, f"--special {how}")
-    maps = tuple(_without(item, how) for item in attention.maps)
+    maps = tuple(
+        # What layers without attention amount to has no rows that could sum to 1.
+        _without(item, "drop" if item.stream == IMPLIED and item is not attention.main else how)
+        for item in attention.maps
+    )
     held = ", ".join(
         f"{_percent(held_by_special(item))} of {item.stream}"
         for item in attention.maps
@@ -149,7 +154,9 @@ def notable_holders(attention: Attention) -> tuple[str, ...]:
             "shown: --special drop leaves them out",
         )
     place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
-    if held := _notable_share(item, np.arange(len(special)) == place):
+    # Of one row nobody can say that others look there too.
+    rows = len(item.query_tokens)
+    if rows > 1 and (held := _notable_share(item, np.arange(len(special)) == place)):
         where = "the first token" if place == 0 else f"token {place}"
         named = f"{where} ('{item.key_tokens[place].text}')"
         return (f"{named} holds {held:.0%} of the attention shown: a sink",)

@@ -17,6 +17,7 @@ from attnviz.analyses.links import cells_between_words, sharpest, strongest_link
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
     AGREEMENT,
+    IMPLIED,
     PARTS,
     SECOND_PART,
     Attention,
@@ -370,6 +371,8 @@ def orientation(item: AttentionMap) -> str:
 
 def _directed(item: AttentionMap, ends: tuple[str, str], output: str, verb: str) -> str:
     query, key = ends[0], f"{ends[1]} ({item.key_side})"
+    if item.stream == IMPLIED:
+        return f"{query} are mixed from {ends[1]}: implied, no attention"
     if item.values == "signed" and item.query_side != item.key_side:
         return f"{query} ({item.query_side}) against {key}"
     if item.query_side == "output":

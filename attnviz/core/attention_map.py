@@ -21,6 +21,10 @@ Values = Literal["share", "signed"]
 """What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after
 a maximum over heads to more), or a "signed" number around 0, NaN where it has no value."""
 
+IMPLIED, MEAN_CHANNEL = "implied", "mean over channels"
+"""The stream of layers that have no attention but amount to a signed matrix, and the one head of
+those that mix channel by channel."""
+
 SECOND_PART, PARTS, DECISION = "second part from character", "parts", "decision"
 """The settings of a provenance that say where the second part of a text begins, counted from 0,
 what the parts are ("pair", "prompt and output"), and what a model with a head decided."""

@@ -130,6 +130,13 @@ class Lens(Entry):
     needs: Needs = "weights"
 
 
+@dataclass(frozen=True, slots=True)
+class Lesson(Entry):
+    """A row of the table of lessons."""
+
+    room = "attnviz.teach.lessons."
+
+
 MECHANISMS: dict[str, Mechanism] = {
     "naive": Mechanism(
         "Attention of the inputs over themselves, without projections or scaling.",
@@ -597,40 +604,44 @@ LENSES: dict[str, Lens] = {
     ),
 }
 
-LESSONS: dict[str, Entry] = {
-    name: Entry(summary, f"attnviz.teach.lessons.{file}:{name}")
-    for file, lessons in {
-        "distance": {
-            "positions": "Sinusoidal position encoding as a heat map.",
-            "rotary": "Rotary positions: scores depend on distance alone, and fade with it.",
-            "alibi": "Biases by distance: ALiBi's slopes, and T5's ranges.",
-        },
-        "softmax": {
-            "scaling": "Scaled against unscaled softmax as the head size grows.",
-            "temperature": "One row of scores, softened and sharpened by a temperature.",
-            "online": "Softmax tile by tile equals the whole, with its running maximum and sum.",
-            "sinks": "A sink lets a head that finds nothing look at nothing.",
-        },
-        "masks": {
-            "masking": "Full against causal attention over the same scores.",
-            "padding": "Why a padded batch needs a key mask.",
-            "window": "A sliding window: what one layer sees, and how far several reach.",
-        },
-        "linear": {
-            "linear": "Standard against linear attention: time and memory as the length grows.",
-            "delta": "Linear attention forgets; the delta rule corrects what its state says.",
-        },
-        "memory": {
-            "cache": "The key-value cache: what is computed again without it, and its bytes.",
-            "groups": "Heads that share keys and values: memory against what is lost.",
-        },
-        "trained": {
-            "training": "A small model learns to reverse a sequence: its heads, step by step.",
-            "induction": "A previous-token head feeds an induction head; cut the first, the second "
-            "dies.",
-        },
-    }.items()
-    for name, summary in lessons.items()
+LESSONS: dict[str, Lesson] = {
+    "positions": Lesson("Sinusoidal position encoding as a heat map.", "distance:positions"),
+    "rotary": Lesson(
+        "Rotary positions: scores depend on distance alone, and fade with it.", "distance:rotary"
+    ),
+    "alibi": Lesson("Biases by distance: ALiBi's slopes, and T5's ranges.", "distance:alibi"),
+    "scaling": Lesson("Scaled against unscaled softmax as the head size grows.", "softmax:scaling"),
+    "temperature": Lesson(
+        "One row of scores, softened and sharpened by a temperature.", "softmax:temperature"
+    ),
+    "online": Lesson(
+        "Softmax tile by tile equals the whole, with its running maximum and sum.", "softmax:online"
+    ),
+    "sinks": Lesson("A sink lets a head that finds nothing look at nothing.", "softmax:sinks"),
+    "masking": Lesson("Full against causal attention over the same scores.", "masks:masking"),
+    "padding": Lesson("Why a padded batch needs a key mask.", "masks:padding"),
+    "window": Lesson(
+        "A sliding window: what one layer sees, and how far several reach.", "masks:window"
+    ),
+    "linear": Lesson(
+        "Standard against linear attention: time and memory as the length grows.", "linear:linear"
+    ),
+    "delta": Lesson(
+        "Linear attention forgets; the delta rule corrects what its state says.", "linear:delta"
+    ),
+    "cache": Lesson(
+        "The key-value cache: what is computed again without it, and its bytes.", "memory:cache"
+    ),
+    "groups": Lesson(
+        "Heads that share keys and values: memory against what is lost.", "memory:groups"
+    ),
+    "training": Lesson(
+        "A small model learns to reverse a sequence: its heads, step by step.", "trained:training"
+    ),
+    "induction": Lesson(
+        "A previous-token head feeds an induction head; cut the first, the second dies.",
+        "trained:induction",
+    ),
 }
 
 
@@ -640,4 +651,6 @@ REDUCED = ("mean", "max", "sum", *LENSES)
 
 def axis_name(what: str, name: str) -> str:
     """Such as "layer 3", "layer decoder.2.attention" or, of a reduced axis, "mean over layers"."""
+    if " over " in name:
+        return name  # "mean over channels"
     return f"{name} over {what}s" if name in REDUCED else f"{what} {name}"

@@ -23,6 +23,7 @@ class Part(NamedTuple):
     """One array of a calculation.
 
     Attributes:
+        value: the array; or what makes it, of one that only a reader of the steps needs.
         formula: how it comes about, of parts by their names: "query @ keyᵀ".
         axes: its last axes: q(ueries), k(eys), f(eatures), t(iles), g(roups of heads), n (numbers
             of another kind); what stands before them are heads.
@@ -68,6 +69,10 @@ class Formula(Generic[Given]):
 
     def parts(self, *arrays: Given.args, **options: Given.kwargs) -> Iterator[Part]:
         """Every part in the order of the calculation, "weights" and "output" among them."""
+        for part in self._steps(*arrays, **options):
+            yield part._replace(value=part.value()) if callable(part.value) else part
+
+    def _steps(self, *arrays: Given.args, **options: Given.kwargs) -> Iterator[Part]:
         working = self.working(*arrays, **options)
         part = next(working, None)
         while part is not None:
@@ -80,7 +85,7 @@ class Formula(Generic[Given]):
     def __call__(self, *arrays: Given.args, **options: Given.kwargs) -> tuple[Array, Array]:
         """The output and the weights; the weights are None where they were not to be formed."""
         output = weights = None
-        for part in self.parts(*arrays, **options):
+        for part in self._steps(*arrays, **options):
             if part.name == "output":
                 output = part.value
             elif part.name == "weights":
@@ -162,10 +167,13 @@ def in_heads(
 def scaled_scores(
     query: Array, key: Array, shown: str = "query @ keyᵀ"
 ) -> Generator[Part, Array, Array]:
-    """Products of queries and keys, divided by the root of the head size."""
-    xp, size = namespace(query), query.shape[-1]
-    scores = yield Part("scores", query @ xp.matrix_transpose(key), shown)
-    scores = yield Part("scaled_scores", scores / size**0.5, f"scores / √{size}")
+    """Products of queries and keys, divided by the root of the head size.
+
+    Queries are divided, which costs less and overflows later; products are made for who looks.
+    """
+    key, size = namespace(query).matrix_transpose(key), query.shape[-1]
+    yield Part("scores", lambda: query @ key, shown)
+    scores = yield Part("scaled_scores", (query / size**0.5) @ key, f"scores / √{size}")
     return scores
 
 

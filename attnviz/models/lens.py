@@ -75,6 +75,9 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
 
     One that does not apply is left out, and a note says why.
     """
+    from attnviz.analyses.masks import refuse_implied
+
+    refuse_implied(attention, "--lens all")
     maps = [replace(attention.main, stream="raw")]
     notes, settings = list[str](), dict[str, Any]()
     # What was insisted on is asked for first: if it cannot be had, no other lens works in vain.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.options import Given, Origin
 from attnviz.core.registry import Command, Entry
 from attnviz.models import Source
+
+if TYPE_CHECKING:
+    from attnviz.models.hugging_face.capture.region import Region
 
 POCKET = "pocket"
 SHIPPED = {
@@ -68,6 +71,8 @@ def check_origin(origin: Origin, command: Command) -> None:
             "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
             f"not for {'--weights' if origin.weights is not None else 'co'}"
         )
+    if origin.channels != "mean" and (named not in ([], ["--model"]) or is_shipped(origin)):
+        raise UsageError("--channels is for a model without attention: --model ID_OR_FOLDER")
     _check_extent(origin, command)
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
@@ -135,7 +140,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
     if origin.qk is not None:
         from attnviz.models.queries_keys import QueriesAndKeys
 
-        return QueriesAndKeys(origin, origin.qk)
+        return QueriesAndKeys(origin, origin.qk, region_of(origin))
     if origin.mechanism is not None:
         from attnviz.models.own import OwnLayer
 
@@ -144,23 +149,26 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         source: Source = load_shipped(origin)
         return source
     from attnviz.models.hugging_face import load_model
-    from attnviz.models.hugging_face.capture.region import Region
 
     terms = (*LOADING, "generate", "chat")
     loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
     model = load_model(name_of(origin), **loading, with_head=with_head)
+    return replace(model, region=region_of(origin))
+
+
+def region_of(origin: Origin) -> Region:
+    """Which part of a long text's attention is asked for, and how finely."""
+    from attnviz.models.hugging_face.capture.region import Region
+
     rows, window = (
         None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
     )
-    region = Region(
-        origin.max_size,
-        rows,
-        window,
-        links=origin.top,
-        keep_qk=origin.keep_qk,
-        channels=origin.channels,
-    )
-    return replace(model, region=region)
+    more: dict[str, Any] = {
+        "links": origin.top,
+        "keep_qk": origin.keep_qk,
+        "channels": origin.channels,
+    }
+    return Region(origin.max_size, rows, window, **more)
 
 
 def _open_file(origin: Origin, path: Path | Given) -> Source:

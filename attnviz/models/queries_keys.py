@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from attnviz.mechanisms.arrays import softmax
 from attnviz.models import check_kind, texts_of
 from attnviz.models.own import OneByOne, split_words
 from attnviz.storage.matrices import read_matrices
+
+if TYPE_CHECKING:
+    from attnviz.models.hugging_face.capture.region import Region
 
 SETTINGS = ("scale", "causal", "window", "soft_cap", "heads", "groups")
 """Single numbers that a file may hold."""
@@ -36,19 +39,12 @@ class QueriesAndKeys(OneByOne):
     `tokens`, `query_tokens`, `key_tokens`. With more keys than queries the queries are the last.
     """
 
-    def __init__(self, origin: Origin, path: Path) -> None:
-        from attnviz.models.hugging_face.capture.region import Region
-        from attnviz.models.open import parse_part
-
-        self.origin, self.path, self.found = origin, path, read_matrices(path)
+    def __init__(self, origin: Origin, path: Path, region: Region) -> None:
+        self.path, self.found, self.region = path, read_matrices(path), region
         if missing := [name for name in ("query", "key") if name not in self.found]:
             raise InputError(
                 f"'{path}' holds no '{missing[0]}'; it holds {', '.join(self.found) or 'nothing'}"
             )
-        rows, window = (
-            None if part is None else parse_part(part, "") for part in (origin.rows, origin.window)
-        )
-        self.region = Region(origin.max_size, rows, window, links=origin.top)
         self.numbers = {name: self._number(name) for name in SETTINGS if name in self.found}
         self.query = self._in_heads("query", self.numbers.get("heads"))
         groups = self.numbers.get("groups", self.numbers.get("heads"))

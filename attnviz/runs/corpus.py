@@ -21,6 +21,7 @@ import numpy as np
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import report_of
 from attnviz.analyses.corpus.words import Vocabulary, WordCounts, vocabulary_of
+from attnviz.analyses.masks import without_implied
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, InputError, OutputError, is_number
 from attnviz.core.notices import joined, kind_of, notify
@@ -72,9 +73,10 @@ class ShardTask:
             if isinstance(result, AttnvizError):
                 failures.append((record, result))
                 continue
+            shares = without_implied(result)
             try:
-                aggregates.add(result, number)
-                notes.update(result.provenance.notes)
+                aggregates.add(shares, number)
+                notes.update(shares.provenance.notes)
             except InputError as error:
                 failures.append((record, InputError(f"{record.where}: {error}")))
         aggregates.failed = len(failures)

@@ -185,7 +185,7 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row
             return str(made.pick(SPANS))
         case "TEXT":
             return made.draw(texts)
-        case "ID_OR_FOLDER":
+        case "ID_OR_FOLDER" | "CONFIG_OR_FOLDER":
             return model(made)
         case "NAME":
             return str(made.pick((*MECHANISMS, *LENSES, *STREAMS, *LESSONS, "main", *HOSTILE[:4])))
@@ -207,6 +207,8 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row
             return made.draw(words | st.sampled_from(NUMBERS))
 
 
+SLOW_LESSONS = ("linear", "training")
+"""One measures time, one trains: seconds of it."""
 ROLES = ("text=1", "text=text", "source=1,target=2", "id=2", "=", ",", "text=9")
 STREAMS = ("self", "encoder", "decoder", "cross", "causal", "a-to-b", "b-to-a")
 
@@ -293,8 +295,7 @@ def model(made: Draws) -> str:
 def argument(made: Draws, command: str, parameter: Any) -> list[str]:
     """The words of an argument."""
     if command == "lesson":
-        # The lesson on what length costs measures time: a second of it.
-        named = [name for name in LESSONS if name != "linear" or made.often(0.1)]
+        named = [name for name in LESSONS if name not in SLOW_LESSONS or made.often(0.05)]
         return [made.pick((*named, *named, *named, *HOSTILE[:2]))]
     if command == "watch":  # no other program is run
         made.files["program.py"] = PROGRAM
@@ -486,12 +487,12 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     for special, allowed in FEW.items():
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
-    if option == "--labels":
+    if option == "--labels" or (option == "--scatter" and "pocket" in given):
         return True
-    if option == "--head" and "--mechanism" in given:
+    if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return not MECHANISMS[given[given.index("--mechanism") + 1]].many_heads
     if option in ("--layer", "--head", "--special", "--group", "--words"):
-        aside = ("co", "compare", "image", "align", "render", "ablate")
+        aside = ("co", "compare", "image", "align", "render", "ablate", "steps")
         return given[0] in aside or "--weights" in given
     if option in ("--heatmap", "--grid", "--links", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
@@ -511,7 +512,9 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
     match command:
         case "self" | "heads" | "corpus":
             own = [name for name, row in MECHANISMS.items() if "self" in row.commands]
-            several = [name for name in own if MECHANISMS[name].many_heads]
+            # Measures are of shares, not of weights with signs.
+            rows = {name: MECHANISMS[name] for name in own}
+            several = [name for name, row in rows.items() if row.many_heads and not row.signed]
             mechanism = made.pick(several if command != "self" else own)
             origins: list[list[str]] = [
                 [],
@@ -553,12 +556,14 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
         case "align":
             return [command, whole("pairs")]
         case "steps":
-            return [
-                command,
-                whole("matrices", only=("given.npz", "given.json", "given.safetensors")),
-            ]
+            given = ("given.npz", "given.json", "given.safetensors")
+            solo = [name for name, row in MECHANISMS.items() if "self" in row.commands]
+            drawn = ["--mechanism", made.pick(solo), "--padding", "1"]
+            text = "the " + made.draw(plain_texts)
+            ways = (None, [text, *drawn], [text, "--model", "pocket"], ["--example", "naive"])
+            return [command, *(made.pick(ways) or [whole("matrices", only=given)])]
         case "lesson":
-            return [command, made.pick([name for name in LESSONS if name != "linear"])]
+            return [command, made.pick([name for name in LESSONS if name not in SLOW_LESSONS])]
         case "history":
             made.files["step-00000100.npz"] = world.files("saved")["m.npz"]
             return [command, "."]

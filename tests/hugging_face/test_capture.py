@@ -105,9 +105,9 @@ def test_a_single_token_of_a_decoder_is_called_causal(loaded):
     assert attend(loaded("gpt2"), "a").main.stream == "causal"
 
 
-def test_an_architecture_without_attention_is_refused(loaded):
-    with pytest.raises(AttentionError, match=r"'mamba' gives out no attention weights"):
-        attend(loaded("mamba"), TEXT)
+def test_an_architecture_without_attention_shows_what_its_layers_imply(loaded):
+    found = attend(loaded("mamba"), TEXT)
+    assert [(item.stream, item.values) for item in found.maps] == [("implied", "signed")]
 
 
 @pytest.mark.parametrize("nothing", [None, (), (None, None)])

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
+from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
 from attnviz.mechanisms.working import HeadPlace
 from attnviz.models import attend_query
+from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.head import worked_head
 from attnviz.models.hugging_face.inputs.encoding import encode
+from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.teach.steps.head import head_steps
+from tests.hugging_face.test_families import inputs_of, make
+from tests.hugging_face.tiny_families import FAMILIES, streams_of
 from tests.hugging_face.tiny_models import but_slow
 
 TEXT = "The professor published the red paper"
@@ -63,8 +71,8 @@ def test_each_number_is_made_as_its_formula_says(kind, loaded):
     np.testing.assert_allclose(steps["weights"], attention.main.weights[1, 1], atol=1e-5)
     for side in ("query", "key", "value"):
         matrix = steps.matrix(side)
-        if matrix.formula.startswith("unturned"):
-            matrix = steps.matrix(f"unturned_{side}")
+        if matrix.formula.startswith("projected"):
+            matrix = steps.matrix(f"projected_{side}")
             turned = np.linalg.norm(steps[side], axis=1)
             np.testing.assert_allclose(np.linalg.norm(matrix.values, axis=1), turned, rtol=1e-4)
         source, weight, *bias = (steps[name] for name in _in_order(matrix))
@@ -106,9 +114,9 @@ def test_what_a_family_adds_to_the_scores_is_said(loaded):
 
 def test_llamas_queries_are_turned_by_position(loaded):
     _, steps = worked(loaded("llama"), "llama", "0", "0")
-    assert steps.matrix("query").formula == "unturned_query, its features turned by position"
-    np.testing.assert_allclose(steps["query"][0], steps["unturned_query"][0], atol=1e-6)
-    assert abs(steps["query"][2] - steps["unturned_query"][2]).max() > 1e-3
+    assert steps.matrix("query").formula == "projected_query, its features turned by position"
+    np.testing.assert_allclose(steps["query"][0], steps["projected_query"][0], atol=1e-6)
+    assert abs(steps["query"][2] - steps["projected_query"][2]).max() > 1e-3
 
 
 def test_a_pass_leaves_the_model_as_it_was(loaded):
@@ -118,3 +126,33 @@ def test_a_pass_leaves_the_model_as_it_was(loaded):
     worked(model, "bert", "0", "0")
     assert [len(module._forward_pre_hooks) for module in model.model.modules()] == hooks
     np.testing.assert_array_equal(attend_query(model, Query(TEXT)).main.weights, before)
+
+
+PROBED = [
+    name
+    for name, family in FAMILIES.items()
+    if family.route == "probe"
+    and not {*family.kind.split()} & {"image", "speech", "windows", "joint"}
+    and name != "recurrent_gemma"  # which has no attention in its first layers
+]
+
+
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.parametrize("name", PROBED)
+def test_any_family_shows_what_its_head_puts_out(name):
+    with quiet():
+        model, _ = make(name)
+    stream = streams_of(name)[0]
+    encoded = SimpleNamespace(axes=dict.fromkeys(streams_of(name), ("text", "text")))
+    asked = EagerInputs(model, inputs_of(name), encoded)
+    try:
+        found = worked_head(asked, HeadPlace(stream, "0", "1"))
+    except AttentionError:  # a layer of another kind comes first
+        found = worked_head(asked, HeadPlace(stream, "1", "1"))
+    parts = {part.name: part.value for part in found.parts}
+    np.testing.assert_allclose(parts["head_output"], found.seen["head_output"], atol=1e-4)
+    for side in ("query", "key", "value"):
+        told = any(note.startswith(f"{side} is as the kernel gets it") for note in found.notes)
+        assert (f"w_{side}" in parts) != told
+    assert ("added" in parts) != any(note.startswith("no linear map") for note in found.notes)

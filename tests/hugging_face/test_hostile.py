@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.models.hugging_face.inputs import chat
 from attnviz.models.hugging_face.load import checkpoint, errors, imports
+from attnviz.models.open import SHIPPED
 from tests.hugging_face.tiny_vision import picture, vit
 from tests.invoke import attnviz
 
@@ -271,7 +272,7 @@ def test_a_reference_that_is_no_commit_leads_nowhere(
     (tmp_path / "models--a" / "refs").mkdir(parents=True)
     (tmp_path / "models--a" / "snapshots").mkdir()
     (tmp_path / "models--a" / "refs" / "main").write_bytes(commit)
-    assert len(attnviz("models").lines) == 1
+    assert len(attnviz("models").lines) == len(SHIPPED)
     refused(attnviz("self", "a", "--model", "a"), "is neither a folder nor in the local cache")
 
 
@@ -432,8 +433,8 @@ def test_names_of_models_reach_no_terminal_raw(
     assert [done.status for done in shown] == [0, 0, 0]
     for done in shown:
         assert not set(done.text) & {"\x1b", "\x85", "\u202e"}
-        assert len(done.lines) in (2, 3, 12)
-    assert shown[2].json()[1]["model"] == f"{NAME}\udc80"
+    assert [len(done.lines) for done in shown[:2]] == [1 + len(SHIPPED), 2 + len(SHIPPED)]
+    assert shown[2].json()[len(SHIPPED)]["model"] == f"{NAME}\udc80"
 
 
 def test_the_name_of_a_folder_reaches_no_output_raw(folder_of: Any, tmp_path: Path) -> None:

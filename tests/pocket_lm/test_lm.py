@@ -12,6 +12,7 @@ import pytest
 from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
+from attnviz.mechanisms.working import HeadPlace
 from attnviz.models.lens import open_experiment
 from attnviz.models.pocket.text import END
 from attnviz.models.pocket_lm.network import Cache, decode
@@ -178,6 +179,30 @@ def test_kept_queries_and_keys_give_the_weights(model: CausalPocket) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.slow
+def test_the_heads_of_a_layer_together_are_what_transformers_adds(
+    model: CausalPocket, theirs: Any
+) -> None:
+    import torch
+
+    added = list[Any]()
+    hook = theirs.model.layers[1].self_attn.register_forward_hook(
+        lambda _module, _inputs, output: added.append(output[0][0])
+    )
+    with torch.no_grad():
+        theirs(torch.tensor([model.read(Query(TEXT))[0]]))
+    hook.remove()
+    heads = [model.worked(Query(TEXT), HeadPlace("causal", "1", head)) for head in "01234"]
+    parts = [{part.name: part.value for part in head.parts} for head in heads]
+    np.testing.assert_allclose(sum(one["added"] for one in parts), added[0], atol=1e-4)
+    for one, head in zip(parts, heads, strict=True):
+        np.testing.assert_allclose(one["weights"], head.seen["weights"], atol=1e-6)
+        np.testing.assert_allclose(
+            one["normalised"] @ one["w_query"], one["plain_query"], atol=1e-5
+        )
+
+
 def test_it_needs_no_torch() -> None:
     for command in (["self", TEXT], ["heads", TEXT], ["self", TEXT, "--generate", "3"]):
         loaded, done = imported(*command, "--model", "pocket-lm", "-q")

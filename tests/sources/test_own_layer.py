@@ -180,3 +180,21 @@ def test_a_device_that_is_not_there_is_refused() -> None:
 def test_a_gpu_gives_the_same() -> None:
     expected = over_itself(own("multi-head"), SOURCE).weights
     assert np.allclose(over_itself(own("multi-head", device="cuda"), SOURCE).weights, expected)
+
+
+def test_signed_weights_say_what_they_are_and_flow_through_no_lens() -> None:
+    from tests.invoke import attnviz
+
+    (item,) = attnviz("self", SOURCE, "--mechanism", "retention", "-f", "json", "-q").json()["maps"]
+    assert (item["values"], item["unit"]) == ("signed", "implied weight, may be negative")
+    for lens in ("rollout", "flow"):
+        done = attnviz("self", SOURCE, "--mechanism", "retention", "--lens", lens)
+        assert done.status == 2
+        assert "these weights are signed: use --lens raw" in done.err
+
+
+def test_values_that_heads_share_have_no_norms() -> None:
+    from tests.invoke import attnviz
+
+    done = attnviz("self", SOURCE, "--mechanism", "multi-query", "--lens", "norm")
+    assert (done.status, "mechanism 'multi-query' does more" in done.err) == (2, True)

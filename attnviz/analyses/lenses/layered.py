@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
+from attnviz.analyses.masks import refuse_implied, without_implied
+from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import UsageError
 
 Steps = NDArray[np.float64]
@@ -55,7 +56,11 @@ class Layered:
 
 def layered(attention: Attention) -> Layered:
     """The graph of one text: of the decoder with its cross-attention, or of one self-attention."""
+    attention = without_implied(attention)
+    refuse_implied(attention, "this lens")
     streams = {item.stream: item for item in attention.maps}
+    if any(item.values == "signed" for item in attention.maps):
+        raise UsageError("shares flow through layers, and these weights are signed: use --lens raw")
     if len(streams) < len(attention.maps):
         raise UsageError("layers of different sizes cannot be joined: use --lens raw")
     if attention.main.stream == "cross":
@@ -90,7 +95,10 @@ def through_lens(
 def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:
     """A note where rollout or flow goes beyond the paper's encoders."""
     where = BEYOND.get(attention.main.stream)
-    return (f"{lens} was defined for encoders: its use on {where} is an extension",) * bool(where)
+    notes = [f"{lens} was defined for encoders: its use on {where} is an extension"] * bool(where)
+    if any(item.stream == IMPLIED for item in attention.maps):
+        notes.append(f"{lens} is of the attention alone: stream '{IMPLIED}' is left out")
+    return tuple(notes)
 
 
 def _steps(item: AttentionMap) -> Steps:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.analyses.heads import ORDERS, ROLES, HeadStudy, check_order
+from attnviz.analyses.masks import without_implied
 from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.cli.inputs import INPUT, reading, texts_of
@@ -196,14 +197,15 @@ def _measured(
     if isinstance(found, AttnvizError):
         report.skip(record, found)
         return None
+    shares = without_implied(found)
     try:
-        study.add(found, repeats=repeats)
+        study.add(shares, repeats=repeats)
     except InputError as error:
         report.skip(record, error)
         return None
-    for note in found.provenance.notes:
+    for note in shares.provenance.notes:
         report.hold(note)
-    return found
+    return shares
 
 
 def _repeat(source: Source, study: HeadStudy, report: Report, options: Options) -> None:

@@ -146,7 +146,7 @@ def check_request(
 ) -> None:
     """Find out before a model loads whether everything can be done."""
     output, origin, lens = options.output, options.origin, options.choice.lens
-    named = origin.model or SHIPPED_MODEL
+    named = SHIPPED_MODEL if origin.model is None else origin.model
     if is_shipped(origin) and named != SHIPPED_MODEL:
         raise UsageError(
             f"'{named}' reads texts, and 'attnviz image' needs a vision model: leave --model out "

@@ -102,6 +102,8 @@ def steps(
         (file, target, text, example), number_of_heads, causal, mask, padding, size, seed
     )
     with Report(options, "steps", pictures={"scatter": scatter}) as report:
+        if scatter and (options.origin.model or number_of_heads > 1):
+            raise UsageError("--scatter draws the values of one head of a mechanism")
         found = asked.of_model(options) if options.origin.model else asked.of_mechanism(options)
         if len(found) > 1 and (scatter or diagram):
             raise UsageError(

@@ -29,6 +29,7 @@ from attnviz.models.hugging_face.capture.passes import (
     attending_layers,
     read_call,
 )
+from attnviz.models.hugging_face.capture.probe import DRIFT
 from attnviz.models.hugging_face.capture.projections import besides
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
@@ -38,9 +39,6 @@ from attnviz.models.hugging_face.norm import projection_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
-
-CLOSE = 1e-4
-"""How far, relative to the largest number, what should be equal may be apart."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +64,8 @@ def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
             f"architecture '{asked.kind}' calls no attention kernel in layer {which.layer}, so "
             "that its numbers are not seen"
         )
-    return _Head(calls[names.index(which.layer)], int(which.head)).worked()
+    with torch.no_grad():
+        return _Head(calls[names.index(which.layer)], int(which.head)).worked()
 
 
 @contextmanager
@@ -168,7 +167,7 @@ class _Head:
             found = _columns_of(side, output[0] if output.ndim == 3 else output)
             if found is None:
                 continue
-            columns, turned = found
+            columns, change = found
             source = self._source(inputs, name, axes)
             matrix = module.weight if hasattr(module, "nf") else module.weight.T  # Conv1D has nf
             self._add(f"w_{name}", matrix.detach()[:, columns], "", "ff")
@@ -176,9 +175,9 @@ class _Head:
             if module.bias is not None:
                 self._add(f"b_{name}", module.bias.detach()[None, columns], "", "ff")
                 shown += f" + b_{name}"
-            if turned:
-                self._add(f"unturned_{name}", output[0][:, columns], shown, axes)
-                shown = f"unturned_{name}, its features turned by position"
+            if change:
+                self._add(f"projected_{name}", output[0][:, columns], shown, axes)
+                shown = f"projected_{name}, its features {change}"
             self._add(name, side, shown, axes)
             return side
         self._add(name, side, "", axes)
@@ -216,7 +215,7 @@ class _Head:
         if more:
             shown += f", with {more}"
         off = float(np.abs(softmax(scores, mask) - weights).max())
-        if off > CLOSE and not more:
+        if off > _nearness(self.call.query) and not more:
             self.notes.append(
                 f"the kernel does more than a softmax: its weights lie up to {off:.2g} off"
             )
@@ -224,18 +223,33 @@ class _Head:
         return weights
 
 
-def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, bool] | None:
-    """The columns of a linear map's output that became a query; True where they were turned."""
+def _nearness(numbers: Tensor) -> float:
+    """How far, relative to the largest number, what should be equal may be apart."""
+    return DRIFT.get(str(numbers.dtype).removeprefix("torch."), 1e-4)
+
+
+def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:
+    """The columns of a linear map's output that became a query, and what happened to them.
+
+    Position turns features without a change of a row's length; some families scale all rows alike.
+    """
     size = side.shape[-1]
     if output.shape[0] != side.shape[0] or output.shape[-1] % size:
         return None
-    lengths = side.float().norm(dim=-1)
-    turned = None
+    close, changed = _nearness(side), None
+    side = side.float()
+    lengths = side.norm(dim=-1)
     for first in range(0, output.shape[-1], size):
-        part = output[:, first : first + size].float()
-        near = CLOSE * float(part.abs().max())
+        part, columns = output[:, first : first + size].float(), slice(first, first + size)
+        near = close * float(side.abs().max())
         if float((part - side).abs().max()) <= near:
-            return slice(first, first + size), False
-        if turned is None and float((part.norm(dim=-1) - lengths).abs().max()) <= near:
-            turned = slice(first, first + size)
-    return None if turned is None else (turned, True)
+            return columns, ""
+        ratio = float(lengths.sum() / part.norm(dim=-1).sum())
+        scale = 1.0 if abs(ratio - 1) < close else ratio
+        alike = float((scale * part.norm(dim=-1) - lengths).abs().max()) <= near
+        if changed is None and alike and (scale == 1 or len(lengths) > 1):
+            turned = float((scale * part - side).abs().max()) > near
+            words = ["turned by position"] if turned else []
+            words += [f"times {scale:.4g}"] if scale != 1 else []
+            changed = columns, " and ".join(words)
+    return changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +12,16 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.effects import Change, HeadOutputs, Output, put_out
-from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import AttentionGradients, find_token
-from attnviz.core.query import ALL_OUTPUTS
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_token
+from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
+from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.models import attend_each
+from attnviz.models.pocket.card import read_json
+from attnviz.models.pocket.head import worked_head
+from attnviz.models.pocket.lens_inputs import value_vectors
 from attnviz.models.pocket.network import Attended, Watch
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import END, SPECIALS, load_tokenizer
@@ -161,6 +167,45 @@ class StoredExperiment(ABC):
             return seen.output if output is None else join_heads(output)
 
         return edited
+
+
+class OneInput(StoredModel):
+    """A shipped model that reads one thing; fulfils `attnviz.models.Source` and what explains it.
+
+    Its files beside the weights are a configuration of transformers and the weights' origin.
+    """
+
+    def __init__(self, folder: Path, device: str, dtype: str) -> None:
+        self.config, self.origin = (
+            read_json(folder / f"{name}.json") for name in ("config", "origin")
+        )
+        super().__init__(folder / "model.safetensors", self.origin["revision"], device, dtype)
+
+    @abstractmethod
+    def read(self, query: Query) -> tuple[Any, Attention]:
+        """What `inputs` takes, and its maps."""
+
+    @abstractmethod
+    def experiment(self, query: Query, wanted: str | None = None) -> StoredExperiment:
+        """The model with its input before it, to be run with parts of it switched off."""
+
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of each query in order, or why it has none."""
+        return attend_each(lambda query: self.read(query)[1], queries)
+
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
+        """The gradients of what is predicted, or of the wanted output."""
+        return self.experiment(query, wanted).explained()
+
+    def values(self, query: Query) -> ValueVectors:
+        """The values at each position, through each head's slice of the output projection."""
+        return value_vectors(self, *self.read(query))
+
+    def worked(self, query: Query, which: HeadPlace) -> Worked:
+        """The numbers of one head, from its layer's input to what it adds to it."""
+        return worked_head(self, self.read(query)[0], which)
 
 
 class PieceExperiment(StoredExperiment):

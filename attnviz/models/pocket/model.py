@@ -14,6 +14,7 @@ from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.card import read_config
 from attnviz.models.pocket.network import (
+    PROJECTIONS,
     Sizes,
     Watch,
     Weights,
@@ -54,7 +55,7 @@ class PocketModel(StoredModel):
 
     name = "pocket"
     sizes: Sizes
-    mixer = "output"
+    projections = PROJECTIONS
     streams = {  # noqa: RUF012
         "encoder": "encoder.{}.self_attention",
         "decoder": "decoder.{}.self_attention",

@@ -91,7 +91,7 @@ class Pocket(PocketModel):
 
     def worked(self, query: Query, which: HeadPlace) -> Worked:
         """The numbers of one head, from its layer's input to what it adds to it."""
-        from attnviz.models.pocket.lens_inputs import worked_head
+        from attnviz.models.pocket.head import worked_head
 
         return worked_head(self, self._encode(query), which)
 

@@ -22,13 +22,17 @@ class StoredModel(ABC):
     Attributes:
         name: as `--model` has it.
         streams: what the attention of each stream's layers is called among the weights.
-        mixer: what the map is called that joins an attention's heads again.
+        projections: what the maps to queries, keys, values and out of the heads are called.
+        turned: whether queries and keys are turned by their positions.
+        normalised: how a layer's input is made ready for its attention, in words.
         sizes: with at least the `size` of a position and the `heads` that share it.
     """
 
     name: ClassVar[str]
     streams: ClassVar[Mapping[str, str]]
-    mixer: ClassVar[str] = "o_proj"
+    projections: ClassVar[tuple[str, ...]]
+    turned: ClassVar[bool] = False
+    normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
     sizes: Any
 
     def __init__(self, weights: Path, revision: str, device: str, dtype: str) -> None:

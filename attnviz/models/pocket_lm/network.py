@@ -110,7 +110,7 @@ def decode(
             key, value = cache.extend(number, key, value)
         output, share = multi_head(query, key, value, mask, heads=sizes.heads)
         if watch is not None:
-            output = watch(Attended(name, query, key, value, output, share))
+            output = watch(Attended(name, query, key, value, output, share, normal, normal, inputs))
         inputs = inputs + linear(weights, f"{name}.o_proj", output)
         normal = normalise(weights, f"{layer}.post_attention_layernorm", inputs)
         inputs = inputs + feed_forward(weights, f"{layer}.mlp", normal)

@@ -18,10 +18,9 @@ from attnviz.core.effects import Change, HeadOutputs
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.pocket.experiment import PieceExperiment, stacked
+from attnviz.models.pocket.experiment import OneInput, PieceExperiment, stacked
 from attnviz.models.pocket.lens_inputs import with_projections
 from attnviz.models.pocket.network import Watch, Weights, predict
-from attnviz.models.pocket.one_input import OneInput
 from attnviz.models.pocket.stored import checked
 from attnviz.models.pocket.text import (
     END,
@@ -64,6 +63,9 @@ class CausalPocket(OneInput):
     can_generate = True
     sizes: Sizes
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
+    projections = ("q_proj", "k_proj", "v_proj", "o_proj")
+    turned = True
+    normalised = "layer_input / √(its mean square), scaled"
 
     def __init__(
         self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str

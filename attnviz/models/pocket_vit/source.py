@@ -17,12 +17,11 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.models.hugging_face.load.tasks import decided
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
-from attnviz.models.pocket.experiment import StoredExperiment, stacked
+from attnviz.models.pocket.experiment import OneInput, StoredExperiment, stacked
 from attnviz.models.pocket.network import Watch, Weights, linear
-from attnviz.models.pocket.one_input import OneInput
 from attnviz.models.pocket.stored import checked
 from attnviz.models.pocket.text import outside
-from attnviz.models.pocket_vit.network import Sizes, embed, encode
+from attnviz.models.pocket_vit.network import PROJECTIONS, Sizes, embed, encode
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -47,7 +46,7 @@ class PicturePocket(OneInput):
 
     name = "pocket-vit"
     sizes: Sizes
-    mixer = "output.dense"
+    projections = PROJECTIONS
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
 
     def __init__(self, folder: Path, **options: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from attnviz.core.attention_map import IMPLIED
 from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import (
     INK,
@@ -156,9 +157,17 @@ def _ordinal(count: int) -> str:
 
 
 QUERY_AXIS, KEY_AXIS = "query (attends)", "key (attended)"
+IMPLIED_AXES = "output", "input"
 OUTPUT_AXES = "output", "attribution"
 _MOST_NUMBERS = 400
 _SMALLEST_NUMBER, _LARGEST_NUMBER = 5.0, 8.0
+
+
+def axis_names(item: AttentionMap) -> tuple[str, str]:
+    """What the rows and the columns of a map are."""
+    if item.stream == IMPLIED:
+        return IMPLIED_AXES
+    return OUTPUT_AXES if item.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
 
 
 def heatmap(
@@ -207,8 +216,7 @@ def heatmap(
     figure, axes = framed(image, columns.pixels, rows.pixels, frame)
     axes.images[0].set_extent((-0.5, len(sides[1]) - 0.5, len(sides[0]) - 0.5, -0.5))
     label_axes(axes, rows, columns, angle, face)
-    names = OUTPUT_AXES if attention_map.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
-    _name_axes(axes, rows, columns, frame, names)
+    _name_axes(axes, rows, columns, frame, axis_names(attention_map))
     separate(axes, rows, columns)
     _divide(axes, rows, columns, divided)
     write_numbers(axes, weights, rows, columns, limits, face)

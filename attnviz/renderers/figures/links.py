@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.collections import LineCollection
 
+from attnviz.core.attention_map import IMPLIED
+from attnviz.core.registry import axis_name
 from attnviz.renderers.colors import (
     FAINT,
     HEAD_COLORS,
@@ -36,7 +38,7 @@ from attnviz.renderers.figures.figure import (
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.figures.heatmap import KEY_AXIS, QUERY_AXIS, label, label_words
+from attnviz.renderers.figures.heatmap import axis_names, label, label_words
 from attnviz.renderers.printable import two_digits
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ def links(attention_map: AttentionMap, *, title: str, subtitle: str = "") -> Fig
     size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * spacing * 72 / DPI))
     left, right = (
         _column(name, side, drawn.places[:, axis], spacing, size, face)
-        for name, side, axis in zip((QUERY_AXIS, KEY_AXIS), sides, (2, 3), strict=True)
+        for name, side, axis in zip(axis_names(attention_map), sides, (2, 3), strict=True)
     )
     notes = (drawn.rule, *_naming(left, right), *missing_note(face))
     width = int(left.room + right.room) + _BETWEEN + 2 * (_EDGE + _GAP)
@@ -152,6 +154,7 @@ def _rule(
 ) -> str:
     total = float(np.nansum(np.abs(item.weights), dtype=np.float64)) or 1.0
     what = "attention" if item.values == "share" else "change"
+    what = "sum of all sizes" if item.stream == IMPLIED else what
     plain = float(sizes[~pale].sum(dtype=np.float64)) / total
     words = f"drawn: the {count} strongest of {available} links"
     words += f", from {least:.2g} up; they hold {plain:.0%} of the {what}"
@@ -202,7 +205,9 @@ def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
     if layers * heads > 1:
         return [
             (
-                f"layer {layer} head {head}" if layers > 1 else f"head {head}",
+                f"layer {layer} {axis_name('head', head)}"
+                if layers > 1
+                else axis_name("head", head),
                 {"color": ink(HEAD_COLORS[row * heads + column]), "linewidth": 2.5},
             )
             for row, layer in enumerate(item.layers)

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 STYLES = ("layout", "controls", "views", "live")
 SCRIPTS = (
-    *("numbers", "decode", "model", "state", "colors", "shown", "labels", "surface", "svg"),
-    *("readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting", "heatmap"),
-    *("lines_painting", "lines", "text", "query_key", "image", "table", "controls", "save"),
-    *("keyboard", "caption", "pane", "source", "picture", "sentence", "tour", "live", "main"),
+    *("numbers", "decode", "model", "state", "colors", "caption", "shown", "labels", "surface"),
+    *("svg", "readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting"),
+    *("heatmap", "lines_painting", "lines", "text", "query_key", "image", "table", "controls"),
+    *("save", "keyboard", "pane", "source", "picture", "sentence", "tour", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "worker"),

@@ -74,7 +74,10 @@ def drawn(lesson: Lesson) -> Figure:
     face = typeface([lesson.title, *labels, *(panel.heading for panel in lesson.panels)])
     if len(lesson.panels) == len(heats) == 1:
         return _alone(lesson.title, heats[0], face)
-    figure = titled(lesson.title, WIDE * len(lesson.panels), HIGH, 0.15, 0.965, face)
+    wide = WIDE * len(lesson.panels)
+    title = face.wrap(face.drawable(lesson.title), TITLE_SIZE, (wide - 0.3) * DPI, bold=True)
+    high = HIGH + title.count("\n") * LINE * TITLE_SIZE / 72
+    figure = titled(lesson.title, wide, high, 0.15, 1 - 0.12 / high, face)
     for place, panel in enumerate(lesson.panels):
         if isinstance(panel, Curves):
             _curves(figure, panel, place, face)
@@ -84,8 +87,8 @@ def drawn(lesson: Lesson) -> Figure:
 
 
 def _curves(figure: Figure, panel: Curves, place: int, face: Typeface) -> None:
-    count = figure.get_figwidth() / WIDE
-    axes = figure.add_axes(((place + 0.15) / count, 0.14, 0.78 / count, 0.69))
+    count, high = figure.get_figwidth() / WIDE, figure.get_figheight() / HIGH
+    axes = figure.add_axes(((place + 0.15) / count, 0.14 / high, 0.78 / count, 0.69 / high))
     axes.set_title(
         panel.heading, fontproperties=face.font(TEXT_SIZE, bold=True), color=ink(INK), loc="left"
     )
@@ -124,13 +127,13 @@ def _cells(figure: Figure, panel: Heat, place: int, face: Typeface) -> None:
     """Cells as large as the room beside the labels allows, their scale told below."""
     texts = [_shown(labels, face) for labels in (panel.rows, panel.columns)]
     left, top = (max(face.width(text, NOTE_SIZE) for text in of_side) for of_side in texts)
-    whole, high = figure.get_figwidth() * DPI, HIGH * DPI
+    whole, high = figure.get_figwidth() * DPI, figure.get_figheight() * DPI
     down, columns = panel.values.shape
-    # 92: the title; 84: what is said below
-    room = (WIDE * DPI - left - 70) / columns, (high - 92 - top - 16 - 84) / down
+    head = high - HIGH * DPI + 92  # the title; 84: what is said below
+    room = (WIDE * DPI - left - 70) / columns, (high - head - top - 16 - 84) / down
     wide = min(room[0], 2.4 * room[1])
     tall = min(room[1], 1.6 * wide)
-    x, y = place * WIDE * DPI + 40 + left, 92 + top + 16
+    x, y = place * WIDE * DPI + 40 + left, head + top + 16
     box = (x / whole, 1 - (y + tall * down) / high, wide * columns / whole, tall * down / high)
     axes = figure.add_axes(box)
     scale: dict[str, Any] = {"vmin": panel.limits[0], "vmax": panel.limits[1]}

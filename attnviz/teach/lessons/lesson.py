@@ -25,7 +25,7 @@ from attnviz.renderers.text.console import shown
 Cell = str | int | float
 Numbers = Sequence[float] | NDArray[Any]
 MOST_ROWS = 24
-MOST_CELLS = 300
+MOST_CELLS, MOST_FEATURES = 300, 2048
 SENTENCE = "The professor who supervised the student published the paper"
 
 
@@ -164,6 +164,7 @@ def byte_size(count: int) -> str:
 
 def in_space(text: str, size: int, seed: int) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
     """A text's words, and their queries, keys and values in an untrained layer."""
+    between("size", size, 1, MOST_FEATURES)
     tokens = split_words(text)
     embedding = SeededEmbedding(seed, size)
     inputs = embedding.embed(tokens)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from operator import matmul
+
 import numpy as np
 
 from attnviz.analyses.entropy import row_entropy
@@ -142,14 +145,14 @@ def window(length: int = 25, window: int = 2, size: int = 16, seed: int = 0) -> 
     away = np.abs(np.arange(length) - middle)
     layers = -(-int(away.max()) // window)
     through = [parts["weights"].reshape(length, length) for parts in (near, wide)]
-    flows = [[np.linalg.matrix_power(one, layer + 1) for layer in range(layers)] for one in through]
+    flows = [[*accumulate([one] * (layers - 1), matmul, initial=one[middle])] for one in through]
     rows = tuple(
         (
             layer + 1,
-            int((flows[0][layer][middle] > 0).sum()),
-            int(away[flows[0][layer][middle] > 0].max()),
-            float(flows[0][layer][middle, away > window].sum()),
-            int((flows[1][layer][middle] > 0).sum()),
+            int((flows[0][layer] > 0).sum()),
+            int(away[flows[0][layer] > 0].max()),
+            float(flows[0][layer][away > window].sum()),
+            int((flows[1][layer] > 0).sum()),
         )
         for layer in range(layers)
     )
@@ -178,7 +181,7 @@ def window(length: int = 25, window: int = 2, size: int = 16, seed: int = 0) -> 
             Heat("with one global position", shown[1], places, places),
             Heat(
                 f"what position {middle} has of each",
-                np.stack([flow[middle] for flow in flows[0]]),
+                np.stack(flows[0]),
                 [f"{row[0]} layer{'s' * (row[0] > 1)}" for row in rows],
                 places,
                 "share of what it holds",

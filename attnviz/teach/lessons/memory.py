@@ -64,6 +64,9 @@ def cache(length: int = 8192, model: Path | None = None) -> Lesson:
         for count in lengths
     )
     each = width * sum(k.layers * k.numbers for k in kinds)
+    unshared = f"it would be {byte_size(rows[-1][4])} if all heads kept their own"
+    if rows[-1][3] == rows[-1][4]:
+        unshared = "every head keeps its own, and none forgets"
     steps = [str(step) for step in range(1, SHOWN + 1)]
     done = np.tril(np.ones((SHOWN, SHOWN)))
     gap = np.full((SHOWN, 1), np.nan)
@@ -79,8 +82,7 @@ def cache(length: int = 8192, model: Path | None = None) -> Lesson:
             f"The weights stay the same: of {SHOWN} steps worked out both ways the outputs differ "
             f"by {_difference():.0e} at most.",
             f"The price is memory: {byte_size(each)} a token, {byte_size(rows[-1][3])} at "
-            f"{length:,} tokens, of every text that is being written; it would be "
-            f"{byte_size(rows[-1][4])} if all heads kept their own.",
+            f"{length:,} tokens, of every text that is being written; {unshared}.",
         ),
         "Shazeer 2019 (Fast transformer decoding), section 2; Pope 2022 (Efficiently scaling "
         "transformer inference), section 3.3",

@@ -12,15 +12,7 @@ from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.mechanisms.weighing import online as online_attention
 from attnviz.mechanisms.weighing import sinks as sink_attention
 from attnviz.models import attend_query
-from attnviz.teach.lessons.lesson import (
-    SENTENCE,
-    Curves,
-    Heat,
-    Lesson,
-    between,
-    in_space,
-    parts_of,
-)
+from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, between, in_space, parts_of
 
 QUERIES, KEYS = 512, 64
 HEAD_SIZES = tuple(2**power for power in range(11))
@@ -154,7 +146,7 @@ def online(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
         A row a tile of four keys: the largest score so far, what the old sum is multiplied by, the
         running sum, and how far the output so far is from a softmax over the keys read so far.
     """
-    between("length", length, 2, 4096)
+    between("length", length, 2, 1024)
     random = np.random.default_rng(seed)
     query, key, value = (random.standard_normal((length, size)) for _ in range(3))
     parts = parts_of(online_attention, 2 * query, key, value, tile=TILE)

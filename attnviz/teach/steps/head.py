@@ -47,8 +47,8 @@ def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
     matrices.sort(key=lambda matrix: order.index(matrix.stage))
     computed = {matrix.name: matrix.values for matrix in matrices}
     seen = {name: np.asarray(values, dtype=np.float64) for name, values in worked.seen.items()}
-    notes, compared = compare(seen, computed)
+    _, compared = compare(seen, computed)
     title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
-    notes = (*attention.provenance.notes, *worked.notes, *notes)
+    notes = (*attention.provenance.notes, *worked.notes)
     against = "the model's own pass"
     return Steps(title, tuple(matrices), queries, keys, notes, compared, against=against)

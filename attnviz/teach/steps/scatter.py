@@ -132,9 +132,10 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
 
 
 def _join(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) -> None:
-    rows, columns = np.nonzero(weights >= FAINTEST)
+    strength = np.minimum(np.abs(weights), 1)  # implied weights may be signed, and larger than 1
+    rows, columns = np.nonzero(strength >= FAINTEST)
     ends = np.stack([outputs[rows], values[columns]], axis=1)
-    colors = [(*ink(OUTPUT), float(weight)) for weight in weights[rows, columns]]
+    colors = [(*ink(OUTPUT), float(weight)) for weight in strength[rows, columns]]
     axes.add_collection3d(Line3DCollection(ends, colors=colors, linewidths=0.8))
 
 

@@ -14,7 +14,7 @@ import pytest
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.renderers.page import Patches, framed, page
-from attnviz.renderers.page.document import SCRIPTS, as_json, joined
+from attnviz.renderers.page.document import KINDS, as_json, joined
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,
@@ -247,12 +247,13 @@ def test_every_script_is_in_the_list_behind_those_it_imports_from() -> None:
     names = {
         item.name.removesuffix(".js") for item in folder.iterdir() if item.name.endswith(".js")
     }
-    # served takes the place of source; steps belongs to another page.
-    assert names - {"types", "served", "steps"} == set(SCRIPTS)
-    for place, name in enumerate(SCRIPTS):
-        source = folder.joinpath(f"{name}.js").read_text("utf-8")
-        needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)
-        assert set(needed) <= set(SCRIPTS[:place]), name
+    used = {kind.instead.get(name, name) for kind in KINDS.values() for name in kind.scripts}
+    assert names - {"types"} == used
+    for kind in KINDS.values():
+        for place, name in enumerate(kind.scripts):
+            source = folder.joinpath(f"{kind.instead.get(name, name)}.js").read_text("utf-8")
+            needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)
+            assert set(needed) <= set(kind.scripts[:place]), name
 
 
 def test_weights_of_one_query_that_is_no_token_make_a_page() -> None:

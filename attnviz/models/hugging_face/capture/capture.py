@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Projections
-from attnviz.core.errors import AttentionError
+from attnviz.core.attention_map import IMPLIED, Projections
+from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
@@ -23,9 +23,9 @@ from attnviz.models.hugging_face.capture.exact_links import (
     strongest_in,
 )
 from attnviz.models.hugging_face.capture.implied import (
-    IMPLIED,
     ROUTE,
     Implied,
+    attends,
     mixers_of,
     watch_mixers,
 )
@@ -89,6 +89,10 @@ def capture(
     layers without attention amount to is a stream of its own behind the others.
     """
     mixing = implied and bool(mixers_of(model))
+    if not mixing and region.channels != "mean":
+        raise UsageError(
+            f"--channels is for layers without attention: '{model.config.model_type}' has none"
+        )
     if not mixing:
         check_family(model.config, max(max(side) for side in sides.values()))
     grids = choose_grids(model, sides, region)
@@ -109,8 +113,7 @@ def capture(
     watching = watch_mixers(model, length, grids[stream], region.channels)
     with watching if mixing else nullcontext(Implied()) as others:
         found = _probed(model, given, sides, specs)
-    alone = not found and len(others.matrices) >= model.config.get_text_config().num_hidden_layers
-    if set(found) != set(sides) and not alone:
+    if set(found) != set(sides) and not (others.matrices and not attends(model)):
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "
@@ -125,8 +128,9 @@ def capture(
 def _implied(others: Implied, grid: PooledGrid) -> list[Captured]:
     names = layer_names(list(others.matrices))
     arrays = dict(zip(names, others.matrices.values(), strict=True))
-    heads = next(iter(others.names.values()))
-    return group(IMPLIED, arrays, grid=grid, route=ROUTE, heads=heads, note=others.note)
+    heads = dict(zip(names, others.names.values(), strict=True))
+    found = group(IMPLIED, arrays, grid=grid, route=ROUTE, note=others.note)
+    return [replace(item, heads=heads[item.layers[0]]) for item in found]
 
 
 def _announce(grids: Mapping[str, PooledGrid], sides: Sides, region: Region) -> None:

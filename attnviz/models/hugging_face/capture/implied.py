@@ -13,18 +13,18 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
 from attnviz.analyses.select import missing, positions
-from attnviz.core.attention_map import check_finite
+from attnviz.core.attention_map import IMPLIED, MEAN_CHANNEL, check_finite
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.kernel import stream_of
-from attnviz.models.hugging_face.capture.passes import dtype_of
+from attnviz.models.hugging_face.capture.passes import DRIFT, dtype_of
 from attnviz.models.hugging_face.capture.probe import pool_array
 from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
 from attnviz.models.hugging_face.load.devices import check_fit
@@ -32,14 +32,14 @@ from attnviz.models.hugging_face.load.devices import check_fit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-IMPLIED = "implied"
-"""The stream of what is no attention."""
 UNIT = "implied weight (signed, no softmax)"
 ROUTE = "implied, by linearity"
 DRIFTED = 1e-4
 """How far M · input may lie off the output, relative to the largest of it."""
 BLOCK = 2**24
-"""Numbers that a scan is given at once, as indicators."""
+"""Numbers that are made at once for columns of a matrix."""
+TILE = 8
+"""Queries of a selective scan that are taken together."""
 STATES = ("state", "initial_state", "initial_states", "recurrent_states")
 """What a scan calls the state that it begins with: none, as in a pass without a cache."""
 
@@ -70,8 +70,9 @@ class Mixer:
         return "h" in self.axes
 
 
+SELECTIVE = "mamba_selective_scan"
 MIXERS = (
-    Mixer("mamba_selective_scan", "hidden_states", "bct", off=("D", "z")),
+    Mixer(SELECTIVE, "hidden_states", "bct", off=("D", "z")),
     Mixer("mamba2_chunk_scan", "hidden_states", "bthp", off=("D",)),
     Mixer("torch_chunk_gated_delta_rule", "value", "bthp"),
     Mixer("chunk_kimi_delta_attention", "value", "bthp"),
@@ -86,11 +87,17 @@ MIXERS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """One call of a mixer: its input and output without skip, shape (matrices, time, places)."""
+    """One call of a mixer, without skip and gate; shapes are (heads or channels, time, places)."""
 
     values: Any
-    output: Any
-    push: Callable[[int, int], Any]  # columns of M: first key, stop → (matrices, time, keys)
+    run: Callable[[Any], Any]  # what it makes of other values
+    push: Callable[[int, int, list[int] | None], Any]  # columns of M, of some or their mean
+    width: int  # how many numbers it takes to make one column
+    drift: float = 0.0  # of the function that is asked from that which the layer called
+
+
+Look: TypeAlias = Callable[[Callable[[], Scan], Mixer], None]
+"""What is shown each call: how to make a scan of it, and which mixer it is of."""
 
 
 @dataclass(slots=True)
@@ -99,7 +106,7 @@ class Implied:
 
     Attributes:
         matrices: by the path of the layer, float32 of shape (heads or channels, queries, keys).
-        names: of the heads; channels that were averaged are "mean".
+        names: of the heads or channels.
         channels: how many there are, where a layer mixes channel by channel; else 0.
         off: how far M · input lay off at most, relative to the largest output of the layer.
     """
@@ -113,15 +120,15 @@ class Implied:
     def note(self) -> str:
         """What a reader must know of these matrices."""
         told = (
-            f"stream '{IMPLIED}': layers without attention as the matrix M of output = M · input "
-            "+ skip, signed and without a softmax, from what goes into the layer's scan to what "
-            f"comes out before gate and projection; M · input is off by at most {self.off:.1g}"
+            f"stream '{IMPLIED}' is no attention but the matrix M of output = M · input + skip, "
+            "from what enters a layer's scan to what leaves it, before gate and projection: "
+            f"signed, no softmax; M · input is within {self.off:.1g} of the output"
         )
         if not self.channels:
             return told
         shown = next(iter(self.names.values()))
-        if shown == ("mean",):
-            return f"{told}; mean over {self.channels:,} channels, of which --channels shows single"
+        if shown == (MEAN_CHANNEL,):
+            return f"{told}; the mean over {self.channels:,} channels: --channels shows single ones"
         return f"{told}; {len(shown):,} of {self.channels:,} channels"
 
 
@@ -138,6 +145,14 @@ def mixers_of(model: Any) -> dict[str, tuple[Any, Mixer]]:
     return {path: one for path, one in found.items() if stream_of(path) not in {"vision", "audio"}}
 
 
+def attends(model: Any) -> bool:
+    """Whether a model has attention beside such layers."""
+    mixing = {id(part) for part, _ in mixers_of(model).values()}
+    return any(
+        "Attention" in type(part).__name__ for part in model.modules() if id(part) not in mixing
+    )
+
+
 @contextmanager
 def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> Iterator[Implied]:
     """Read the matrices of the first pass in a block of code, on a grid of a text of that length.
@@ -149,9 +164,9 @@ def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> It
     found, layers = Implied(), mixers_of(model)
     running: list[str] = []
 
-    def look(scan: Scan, mixer: Mixer) -> None:
+    def look(make: Callable[[], Scan], mixer: Mixer) -> None:
         path = running[-1] if running else ""
-        if path and path not in found.matrices and scan.values.shape[1] == length:
+        if path and path not in found.matrices and (scan := make()).values.shape[1] == length:
             _read(found, path, scan, mixer, grid, _Asked(model, channels, len(layers)))
 
     with ExitStack() as stack:
@@ -176,12 +191,12 @@ def _noting(running: list[str], path: str) -> Callable[..., None]:
     return note
 
 
-def _watch(part: Any, mixer: Mixer, look: Callable[[Scan, Mixer], None], stack: ExitStack) -> None:
+def _watch(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     """Have every call of a mixer looked at, until the stack is closed."""
     if not mixer.values:
         _watch_lightning(part, mixer, look, stack)
         return
-    name, owner = mixer.function, sys.modules[type(part).__module__]
+    name, owner = mixer.function, cast(Any, sys.modules[type(part).__module__])
     if name in vars(type(part)):
         owner = type(part)
     elif hasattr(part, name):
@@ -192,7 +207,7 @@ def _watch(part: Any, mixer: Mixer, look: Callable[[Scan, Mixer], None], stack: 
 
     def watched(*given: Any, **named: Any) -> Any:
         output = function(*given, **named)
-        look(_scan_of(function, mixer, given, named, output), mixer)
+        look(lambda: _scan_of(function, mixer, given, named, output), mixer)
         return output
 
     watched.watched = True  # type: ignore[attr-defined]
@@ -203,45 +218,115 @@ def _watch(part: Any, mixer: Mixer, look: Callable[[Scan, Mixer], None], stack: 
 def _scan_of(
     function: Callable[..., Any], mixer: Mixer, given: Any, named: Any, output: Any
 ) -> Scan:
-    """A call as its input, its output without skip and gate, and what it makes of indicators."""
+    """A call as its input, the function without skip and gate, and columns of its matrix."""
     import torch
 
     plain = inspect.unwrap(function)  # in place of a faster kernel that takes not every size
     bound = inspect.signature(plain).bind(*given, **named)
-    for name in {*mixer.off, *STATES} & {*inspect.signature(plain).parameters}:
-        bound.arguments[name] = None
-    exact = torch.float64 if bound.arguments[mixer.values].dtype == torch.float64 else torch.float32
-    for name, one in bound.arguments.items():
+    call = bound.arguments
+    exact = torch.float64 if call[mixer.values].dtype == torch.float64 else torch.float32
+    for name, one in call.items():
         if isinstance(one, torch.Tensor) and one.is_floating_point():
-            bound.arguments[name] = one.detach().to(exact)
-    values, kept = bound.arguments[mixer.values], dict(bound.arguments)
+            call[name] = one.detach().to(exact)
+    order = [mixer.axes.index(axis) for axis in ("bhtp" if mixer.by_head else "ctb")]
+    back = sorted(range(len(order)), key=order.__getitem__)
+    values, kept = call[mixer.values], dict(call)
 
-    def run(mixed: Any) -> Any:
-        bound.arguments[mixer.values] = mixed
+    def run_plain(mixed: Any) -> Any:
+        call[mixer.values] = mixed
         for name in mixer.batched:
-            bound.arguments[name] = kept[name].expand(len(mixed), *kept[name].shape[1:])
+            call[name] = kept[name].expand(len(mixed), *kept[name].shape[1:])
         with torch.no_grad():
             made = plain(*bound.args, **bound.kwargs)
-        return made[0] if isinstance(made, tuple) else made
-
-    order = [mixer.axes.index(axis) for axis in ("bhtp" if mixer.by_head else "ctb")]
+        return (made[0] if isinstance(made, tuple) else made).to(exact)
 
     def arranged(one: Any) -> Any:
         return one.permute(order)[0] if mixer.by_head else one.permute(order)
 
-    def push(first: int, stop: int) -> Any:
-        shape = [values.shape[place] for place in order]
-        columns = torch.eye(shape[-2], dtype=exact, device=values.device)[:, first:stop]
-        pushed = columns.expand(*shape[:-2], *columns.shape)
-        back = sorted(range(len(order)), key=order.__getitem__)
-        return arranged(run(pushed.permute(back).contiguous()))
+    def run(mixed: Any) -> Any:
+        mixed = (mixed[None] if mixer.by_head else mixed).permute(back)
+        return arranged(run_plain(mixed.contiguous()))
 
-    return Scan(arranged(values), arranged(run(values)), push)
+    drift = _apart(run_plain(values), output[0] if isinstance(output, tuple) else output)
+    for name in {*mixer.off, *STATES} & {*inspect.signature(plain).parameters}:
+        call[name] = None
+    own = arranged(values)
+    count, length, _ = own.shape
+
+    def push(first: int, stop: int, numbers: list[int] | None) -> Any:
+        if mixer.function == SELECTIVE:
+            return _selective_columns(call, first, stop, numbers)
+        ones = torch.eye(length, dtype=exact, device=values.device)[:, first:stop]
+        return _pick(run(ones.expand(count, *ones.shape)), numbers)
+
+    width = count * (call["A"].shape[-1] if mixer.function == SELECTIVE else length)
+    return Scan(own, run, push, width, drift)
 
 
-def _watch_lightning(
-    part: Any, mixer: Mixer, look: Callable[[Scan, Mixer], None], stack: ExitStack
-) -> None:
+def _pick(made: Any, numbers: list[int] | None) -> Any:
+    return made.mean(dim=0, keepdim=True) if numbers is None else made[numbers]
+
+
+def _apart(found: Any, expected: Any) -> float:
+    """The largest difference, relative to the largest number expected."""
+    return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
+
+
+def _selective_columns(
+    call: Mapping[str, Any], first: int, stop: int, numbers: list[int] | None
+) -> Any:
+    """Columns of the matrix of a selective scan (Mamba), which has one for each of many channels.
+
+    M[t, s] = C(t) · exp(A · (Δ(s+1) + … + Δ(t))) Δ(s) B(s), here by products of matrices: pushing
+    indicators through thousands of channels with a state each would take minutes.
+    """
+    import torch
+
+    steps = call["dt"][0]
+    if call.get("delta_bias") is not None:
+        steps = steps + call["delta_bias"][:, None]
+    if call.get("delta_softplus"):
+        steps = torch.nn.functional.softplus(steps)
+    decay, enters, leaves = call["A"], call["B"][0].T, call["C"][0].T
+    if numbers is None:
+        made = _added_channels(decay, steps, enters, leaves, (first, stop))
+        return made[None] / len(steps)
+    alone = [slice(number, number + 1) for number in numbers]
+    return torch.stack(
+        [_added_channels(decay[n], steps[n], enters, leaves, (first, stop)) for n in alone]
+    )
+
+
+def _added_channels(decay: Any, steps: Any, enters: Any, leaves: Any, keys: tuple[int, int]) -> Any:
+    """The sum over channels, (queries, keys), in tiles: what has entered so far is carried along.
+
+    Shapes: (channels, state), (channels, time), (time, state), (time, state).
+    """
+    import torch
+
+    first, stop = keys
+    made = steps.new_zeros(steps.shape[1], stop - first)
+    carried = steps.new_zeros(0, decay.numel())
+    for start in range(first, len(made), TILE):
+        own = steps[:, start : start + TILE].T[..., None]  # (time, channels, 1)
+        since = own.cumsum(dim=0) * decay  # (time, channels, state): log of what is left
+        end = start + len(own)
+        out = leaves[start:end, None] * since.exp()
+        made[start:end, : len(carried)] = out.flatten(1) @ carried.T
+        carried = carried * since[-1].exp().flatten()
+        count = max(min(end, stop) - start, 0)  # keys within this tile
+        entering = own[:count] * enters[start : start + count, None]
+        for place in range(len(own) if count else 0):
+            seen = min(place + 1, count)
+            left = entering[:seen] * (since[place] - since[:seen]).exp()
+            at = start - first
+            made[start + place, at : at + seen] = left.sum(dim=1) @ leaves[start + place]
+        left = entering * (since[-1] - since[:count]).exp()
+        carried = torch.cat([carried, left.flatten(1)])
+    return made
+
+
+def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     """Lightning attention is written out in the layer: queries · keys, decaying with distance."""
     import torch
 
@@ -252,20 +337,18 @@ def _watch_lightning(
 
     def compare(module: Any, given: Any) -> None:
         heads, size = part.num_attention_heads, part.head_dim
-        batch, length, _ = projected[0].shape
-        if batch == 1:
-            split = projected[0].view(length, heads, 3 * size).transpose(0, 1)
-            query, key, value = split.split(size, dim=-1)
-            output = given[0].detach().float().view(length, heads, size).transpose(0, 1)
-            places = torch.arange(length, device=value.device)
-            apart = places[:, None] - places
+        split = projected[0][0].unflatten(-1, (heads, 3 * size)).transpose(0, 1)
+        query, key, value = split.split(size, dim=-1)
+        output = given[0][0].detach().float().unflatten(-1, (heads, size)).transpose(0, 1)
+        places = torch.arange(len(value[0]), device=value.device)
 
-            def push(first: int, stop: int) -> Any:
-                distance = apart[:, first:stop]
-                decay = torch.exp(-part.slope_rate.float() * distance.clamp(min=0))
-                return (query @ key[:, first:stop].transpose(1, 2)) * decay * (distance >= 0)
+        def push(first: int, stop: int, numbers: list[int] | None) -> Any:
+            distance = places[:, None] - places[first:stop]
+            decay = torch.exp(-part.slope_rate.float() * distance.clamp(min=0))
+            made = (query @ key[:, first:stop].transpose(1, 2)) * decay * (distance >= 0)
+            return _pick(made, numbers)
 
-            look(Scan(value, output, push), mixer)
+        look(lambda: Scan(value, lambda _: output, push, heads * len(places)), mixer)
 
     # Padding, which is masked between the two, is never in a batch of one.
     stack.callback(part.act_fn.register_forward_hook(keep).remove)
@@ -279,8 +362,12 @@ def _read(
     import torch
 
     count, length, _ = scan.values.shape
-    chosen = None if mixer.by_head else _channels(asked.channels, count)
-    names = tuple(map(str, range(count))) if mixer.by_head else tuple(map(str, chosen or ["mean"]))
+    if mixer.by_head and asked.channels != "mean":
+        raise UsageError(
+            f"--channels is for layers that mix channel by channel: '{path}' mixes by heads"
+        )
+    numbers = list(range(count)) if mixer.by_head else _channels(asked.channels, count)
+    names = (MEAN_CHANNEL,) if numbers is None else tuple(map(str, numbers))
     check_fit(
         8 * asked.layers * len(names) * grid.cells,
         torch.device("cpu"),
@@ -288,29 +375,28 @@ def _read(
         f"{length:,} tokens²",
         "give a shorter text or --max-size",
     )
-    step = max(1, BLOCK // (count * length * (1 if mixer.by_head else 16)))
-    mixed, parts = torch.zeros_like(scan.values), []
-    for first, stop, kept in _spans(grid.keys, length, step):
-        block = scan.push(first, stop)
-        mixed += block @ scan.values[:, first:stop]
+    # A mean over channels is compared where each is given the mean over channels.
+    values = scan.values
+    values = values if numbers else values.mean(dim=0, keepdim=True).expand_as(values)
+    expected, given = (_pick(one, numbers) for one in (scan.run(values), values))
+    mixed, parts = torch.zeros_like(expected), []
+    for first, stop, kept in _spans(grid.keys, length, max(1, BLOCK // scan.width)):
+        block = scan.push(first, stop, numbers)
+        mixed += block @ given[:, first:stop]
         if kept:
-            shown = block if mixer.by_head else block.mean(0, True) if not chosen else block[chosen]
             here = PooledGrid(grid.queries, Axis(0, stop - first, grid.keys.length))
-            parts.append(pool_array(shown.float().cpu().numpy(), here))
+            parts.append(pool_array(block.float().cpu().numpy(), here))
     weights = np.concatenate(parts, axis=2)
     check_finite(weights[None], IMPLIED, [path], names, dtype_of(asked.model))
-    off = float((mixed - scan.output).abs().max() / scan.output.abs().max().clamp(min=1e-30))
-    _check_near(off, DRIFTED, path, "its scan does more than mix its input by a matrix")
+    off, rough = _apart(mixed, expected), DRIFT.get(dtype_of(asked.model), 1e-3)
+    if not (off <= (DRIFTED if mixer.values else rough) and scan.drift <= rough):
+        raise AttentionError(
+            f"implied attention of '{path}' cannot be read: its scan does more than mix its input "
+            f"by a matrix (off by {max(off, scan.drift):.2g})"
+        )
     found.matrices[path], found.names[path] = weights, names
     found.channels = 0 if mixer.by_head else count
     found.off = max(found.off, off)
-
-
-def _check_near(off: float, limit: float, path: str, why: str) -> None:
-    if not off <= limit:
-        raise AttentionError(
-            f"implied attention of '{path}' cannot be read: {why} (off by {off:.2g})"
-        )
 
 
 def _channels(asked: str, count: int) -> list[int] | None:

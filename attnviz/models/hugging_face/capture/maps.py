@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.core.attention_map import AttentionMap, Link, Projections, Provenance, Token
+from attnviz.core.attention_map import IMPLIED, AttentionMap, Link, Projections, Provenance, Token
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, links_note
-from attnviz.models.hugging_face.capture.implied import IMPLIED, UNIT
+from attnviz.models.hugging_face.capture.implied import UNIT
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token, region_note
 
 SECOND_PASS = "this family calls no attention kernel: its weights are those of a second, eager pass"

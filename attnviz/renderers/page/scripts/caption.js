@@ -55,7 +55,10 @@ export function which({ map, heads, state, separate }) {
 }
 
 /** Such as "layer 3", or of a reduced axis "mean over layers". @param {string} what @param {string} name */
-const named = (what, name) => (isReduced(name) ? `${name} over ${what}s` : `${what} ${name}`);
+export const named = (what, name) => {
+  if (name.includes(" over ")) return name;
+  return isReduced(name) ? `${name} over ${what}s` : `${what} ${name}`;
+};
 
 /** How many layers and heads there are, unless it is one. @param {PageMap} map */
 function size({ layers, heads }) {

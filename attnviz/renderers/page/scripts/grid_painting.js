@@ -14,6 +14,8 @@ import { strongestBlocks } from "./thumbnail.js";
 /** @typedef {import("./grid_geometry.js").Geometry} Geometry */
 
 const [NUMBERED_CELL, GAPPED_CELL, GAP] = [30, 9, 6];
+/** What rows and columns are, but of layers without attention. */
+export const AXES = ["query (attends)", "key (attended)"];
 
 /**
  * The values as an image, a pixel each, or where the screen has fewer pixels, the strongest.
@@ -128,12 +130,13 @@ function paintLabels(surface, geometry, shown, theme) {
   surface.fillStyle = theme.faint;
   surface.textBaseline = "middle";
   surface.textAlign = "left";
-  surface.fillText("key (attended) →", left, 9);
+  const [query, key] = shown.axes ?? AXES;
+  surface.fillText(`${key} →`, left, 9);
   surface.save();
   surface.translate(9, top);
   surface.rotate(-Math.PI / 2);
   surface.textAlign = "right";
-  surface.fillText("← query (attends)", 0, 0);
+  surface.fillText(`← ${query}`, 0, 0);
   surface.restore();
 }
 

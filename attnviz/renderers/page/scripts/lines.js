@@ -1,7 +1,8 @@
 /** The view of weighted lines between queries on the left and keys on the right. */
 
+import { named } from "./caption.js";
 import { NEGATIVE, headColor, theme } from "./colors.js";
-import { paintCut } from "./grid_painting.js";
+import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
 import { font, make, onceAFrame, sized } from "./surface.js";
@@ -60,9 +61,10 @@ export function createLines(store, readout, toggleLink) {
     surface.font = font(11);
     surface.fillStyle = colors.faint;
     surface.textAlign = "right";
-    surface.fillText("query (attends)", layout.left, window[0] + 12);
+    const [query, key] = scene.shown.axes ?? AXES;
+    surface.fillText(query, layout.left, window[0] + 12);
     surface.textAlign = "left";
-    surface.fillText("key (attended)", layout.right, window[0] + 12);
+    surface.fillText(key, layout.right, window[0] + 12);
     if (one) readout.show(scene.shown, now.row, now.column);
     else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.shown);
   };
@@ -181,7 +183,7 @@ function headNames({ map, heads, separate }) {
     const [layer, head] = heads[number];
     const dot = make("i");
     dot.style.backgroundColor = headColor(number);
-    return make("span", {}, [dot, `layer ${map.layers[layer]} head ${map.heads[head]}`]);
+    return make("span", {}, [dot, `layer ${map.layers[layer]} ${named("head", map.heads[head])}`]);
   });
 }
 

@@ -1,5 +1,6 @@
 /** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
 
+import { named } from "./caption.js";
 import { NO_VALUE } from "./decode.js";
 import { everyHead, layerCodes, weightTable } from "./model.js";
 import { chosenHeads, spellHeads } from "./state.js";
@@ -209,7 +210,7 @@ export function createOverview(element, store, off) {
       const button = make("button", { type: "button" }, [
         ...linked(map.queries.tokens[row].text, map.keys.tokens[column].text),
         numberElement(table[code + map.levels]),
-        make("small", {}, [`layer ${map.layers[layer]} head ${map.heads[head]}`]),
+        make("small", {}, [`layer ${map.layers[layer]} ${named("head", map.heads[head])}`]),
       ]);
       button.addEventListener("click", () => point([layer, head, row, column]));
       return make("li", {}, [button]);
@@ -270,7 +271,7 @@ function headNames(map) {
  * @param {boolean} chosen
  */
 function label(button, map, head, measure, value, chosen) {
-  const name = `layer ${map.layers[head[0]]}, head ${map.heads[head[1]]}`;
+  const name = `layer ${map.layers[head[0]]}, ${named("head", map.heads[head[1]])}`;
   const number = measure && value !== undefined ? `${measure.name} ${spell(value)}` : "";
   button.setAttribute("aria-label", number ? `${name}, ${number}` : name);
   button.setAttribute("aria-pressed", String(chosen));

@@ -24,7 +24,7 @@ export async function shownMatrix(map, heads, state) {
   if (state.unit === "words") shown = inWords(shown, map.queries.words, map.keys.words);
   const toOne = state.specials === "renormalise" && map.values === "share";
   if (state.specials !== "keep") shown = withoutSpecials(shown, toOne);
-  return shown;
+  return map.stream === "implied" ? { ...shown, axes: ["output", "input"] } : shown;
 }
 
 /**

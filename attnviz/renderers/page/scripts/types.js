@@ -54,6 +54,7 @@
  * @typedef {Token & {at: number, count: number, sink?: boolean}} ShownToken a token, word or block;
  *   `at` is the position of its first token
  * @typedef {object} Shown the matrix that is looked at
+ * @property {string[]} [axes] what rows and columns are, where not queries and keys
  * @property {ShownToken[]} queries
  * @property {ShownToken[]} keys
  * @property {Float32Array} values row by row; NaN where there is none

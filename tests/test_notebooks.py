@@ -1,0 +1,63 @@
+"""The notebooks of docs/notebooks are what their sources say, and every cell and answer runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "notebooks"
+LARGEST = 400_000
+sys.path.insert(0, str(FOLDER))
+import build  # noqa: E402
+
+each_source = pytest.mark.parametrize("source", build.sources(), ids=lambda source: source.stem)
+
+
+def cells(notebook: Any) -> list[tuple[str, str]]:
+    return [(cell.cell_type, cell.source) for cell in notebook.cells]
+
+
+@each_source
+def test_a_notebook_is_its_source_with_outputs(source: Path) -> None:
+    path = source.with_suffix(".ipynb")
+    found = nbformat.read(path, as_version=4)
+    assert cells(found) == cells(build.notebook_of(source)), f"run docs/notebooks/build.py {path}"
+    assert path.stat().st_size < LARGEST
+    assert any("image/png" in o.get("data", {}) for c in found.cells for o in c.get("outputs", []))
+    assert not any(o.get("name") == "stderr" for c in found.cells for o in c.get("outputs", []))
+
+
+@each_source
+def test_no_notebook_names_a_path_of_the_machine_that_made_it(source: Path) -> None:
+    text = source.with_suffix(".ipynb").read_text(encoding="utf-8")
+    assert str(ROOT) not in text
+    assert str(Path(sys.prefix)) not in text
+
+
+@each_source
+def test_answers_are_folded_away(source: Path) -> None:
+    text = source.read_text(encoding="utf-8")
+    assert text.count("<details>") == text.count("</details>") >= 2
+    assert text.count("<details><summary>Answer</summary>\n\n") == text.count("<details>")
+
+
+@each_source
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # jupyter's own, in this process
+def test_every_cell_and_every_answer_runs(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    ran = build.run(build.notebook_of(source, answers=True))
+    assert all(cell.execution_count for cell in ran.cells if cell.cell_type == "code")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cell_that_fails_would_be_found(tmp_path: Path) -> None:
+    (tmp_path / "1.md").write_text("words\n\n```python\n1 / 0\n```\n")
+    with pytest.raises(Exception, match="ZeroDivisionError"):
+        build.run(build.notebook_of(tmp_path / "1.md"))
