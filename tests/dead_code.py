@@ -37,11 +37,16 @@ CALLED_FROM_OUTSIDE = (
     "to_json",
     "to_pandas",
     "to_rows",
+    # transformers' Trainer and Lightning, of callbacks
+    "on_train_*",
+    "on_step_end",
+    "control",
     # io and zipfile, of streams and members
     "readinto",
     "writable",
     "compress_type",
-    # read by rich, tokenizers and uvicorn off their own objects
+    # read by rich, tokenizers, peft and uvicorn off their own objects
+    "modules_to_save",
     "show_header",
     "force_exit",
     "normalizer",

@@ -203,7 +203,8 @@ def nats(scores: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.float64]:
     """−log p of what is expected, of scores (…, choices)."""
     shifted = scores.astype(np.float64) - scores.max(-1, keepdims=True)
     found: NDArray[np.float64] = np.log(np.exp(shifted).sum(-1))
-    return found - np.take_along_axis(shifted, expected[..., None], -1)[..., 0]
+    found -= np.take_along_axis(shifted, expected[..., None], -1)[..., 0]
+    return found
 
 
 def repeated(
@@ -231,7 +232,8 @@ def repeated(
         heads[..., off[1], :, :] = 0
         return join_heads(heads)
 
-    states, layers = model.forward(model.weights, model.inputs(ids), switched)
+    given: Any = ids  # of many sequences at once
+    states, layers = model.forward(model.weights, model.inputs(given), switched)
     scores = model.scores(model.weights, states[:, :-1])
     losses = nats(scores, ids[:, 1:])
     rows = np.arange(count + 1, 2 * count + 1)

@@ -104,8 +104,8 @@ def draw(random: Generator, side: int, scene: Scene) -> Drawing:
         fills = color(hue % 1, random.uniform(0.5, 0.85), random.uniform(0.45, 0.85))
         turn = random.uniform(-0.4, 0.4)
         corners = placed(SHAPES[name], x * size, y * size, radius * size, turn)
-        for pen, fill in zip(pens, (fills, number), strict=True):
-            pen.polygon(corners, fill=fill)
+        pens[0].polygon(corners, fill=fills)
+        pens[1].polygon(corners, fill=number)
     small = picture.resize((side, side), Image.Resampling.BOX)
     where = owner.resize((side, side), Image.Resampling.NEAREST)
     return Drawing(np.array(small), list(map(names.index, shapes)), np.array(where))

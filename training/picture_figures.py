@@ -160,7 +160,8 @@ def parts(model: PicturePocket, pictures: Pictures, start: int) -> tuple[Any, di
         (drawings,): of the class token's look on the "odd" shape and on "shapes" at all; of the
         looks from patches of the other shapes on the "same" shape and on those of its "colour".
     """
-    some = Pictures(*(part[start : start + AT_ONCE] for part in pictures))
+    cut: list[Any] = [part[start : start + AT_ONCE] for part in pictures]
+    some = Pictures(*cut)
     given = some.pixels.astype(np.float32) / np.float32(127.5) - 1
     inputs = embed(model.weights, model.sizes, given)
     states, layers = model.forward(model.weights, (inputs,))
