@@ -9,6 +9,7 @@ import base64
 import binascii
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from io import BytesIO
@@ -110,7 +111,7 @@ class Answers:
     """
 
     def __init__(self, origin: Origin) -> None:
-        self.origin, self.doing = origin, ""
+        self.origin, self.doing, self.hooks = origin, "", ExitStack()
 
     @property
     def own(self) -> str:
@@ -132,45 +133,55 @@ class Answers:
 
     def attend(self, question: Question) -> dict[str, Any]:
         """The maps as the page shows them, what is predicted, and what changes."""
-        begun = time.perf_counter()
-        asked = self._asked(question)
-        answer = self._predicted(question, asked)
-        self._stage("packing the weights")
-        document, blobs = page_data(
-            asked.result,
-            most_weights=MOST_WEIGHTS,
-            picture=asked.seen,
-            shown=views_of(asked.result),
-        )
-        for item, shown in zip(asked.result.maps, document["maps"], strict=True):
-            for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
-                if shown[axis]["block"] == 1:  # each token's place in its text, for who saves it
-                    for one, token in zip(shown[axis]["tokens"], tokens, strict=True):
-                        one |= {"start": token.start, "end": token.end}
-        answer["seconds"] = round(time.perf_counter() - begun, 4)
-        return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
+        with self.hooks:
+            begun = time.perf_counter()
+            asked = self._asked(question)
+            answer = self._predicted(question, asked)
+            self._stage("packing the weights")
+            document, blobs = page_data(
+                asked.result,
+                most_weights=MOST_WEIGHTS,
+                picture=asked.seen,
+                shown=views_of(asked.result),
+            )
+            for item, shown in zip(asked.result.maps, document["maps"], strict=True):
+                for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
+                    # Each token's place in its text, for who saves it.
+                    if shown[axis]["block"] == 1:
+                        for one, token in zip(shown[axis]["tokens"], tokens, strict=True):
+                            one |= {"start": token.start, "end": token.end}
+            answer["seconds"] = round(time.perf_counter() - begun, 4)
+            return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
 
     def ablate(self, question: Question) -> dict[str, Any]:
         """What each head takes from log p of what is predicted, in nats, beside what is off."""
-        begun = time.perf_counter()
-        asked = self._asked(question)
-        experiment = _experiment(asked)
-        off = _change(experiment.attention, question.off)
-        streams, done = list[dict[str, Any]](), 0
-        parts = [change for _, change in each_part(experiment.attention, "heads")]
-        for item in experiment.attention.maps:
-            values = []
-            for _ in item.layers:  # a layer's share a pass
-                some = [off + one for one in parts[done : done + len(item.heads)]]
-                self._stage(f"heads off one by one: {done} of {len(parts)}")
-                before, *after = log_probabilities(experiment, [off, *some]).sum(axis=1).tolist()
-                values.append([before - one for one in after])
-                done += len(some)
-            named = {"layers": list(item.layers), "heads": list(item.heads)}
-            streams.append({"stream": item.stream, **named, "values": values})
-        notes = _told(experiment.attention.provenance.notes)
-        seconds = round(time.perf_counter() - begun, 4)
-        return {"id": question.id, "streams": streams, "notes": notes, "seconds": seconds}
+        with self.hooks:
+            begun = time.perf_counter()
+            asked = self._asked(question)
+            experiment = _experiment(asked)
+            off = _change(experiment.attention, question.off)
+            streams, done = list[dict[str, Any]](), 0
+            parts = [change for _, change in each_part(experiment.attention, "heads")]
+            for item in experiment.attention.maps:
+                values = []
+                for _ in item.layers:  # a layer's share a pass
+                    some = [off + one for one in parts[done : done + len(item.heads)]]
+                    self._stage(f"heads off one by one: {done} of {len(parts)}")
+                    found = log_probabilities(experiment, [off, *some]).sum(axis=1)
+                    before, *after = found.tolist()
+                    values.append([before - one for one in after])
+                    done += len(some)
+                named = {"layers": list(item.layers), "heads": list(item.heads)}
+                streams.append({"stream": item.stream, **named, "values": values})
+            notes = _told(experiment.attention.provenance.notes)
+            seconds = round(time.perf_counter() - begun, 4)
+            return {"id": question.id, "streams": streams, "notes": notes, "seconds": seconds}
+
+    def _pause_between_layers(self) -> None:
+        """Pause before each module of the torch model that answers."""
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        self.hooks.callback(register_module_forward_pre_hook(pause).remove)
 
     def _stage(self, doing: str) -> None:
         pause()
@@ -186,7 +197,7 @@ class Answers:
             return self._pictured(question, question.picture, origin, choice)
         source = opened(origin, "self", with_head=True)
         if not is_shipped(origin):
-            _pause_between_layers()
+            self._pause_between_layers()
         text = Text("0", check_text(question.source, "source"), question.target)
         if question.target is not None:
             check_text(question.target, "target")
@@ -214,7 +225,7 @@ class Answers:
             source = opened(origin, "self")
         else:
             source = _seeing(origin, with_text=bool(question.source))
-            _pause_between_layers()
+            self._pause_between_layers()
         self._stage("looking")
         read = Picture(image, lens=question.lens)
         query = Query(question.source, kind="picture", picture=read)
@@ -368,11 +379,3 @@ def _seeing(origin: Origin, *, with_text: bool) -> Source:
     load: Any = load_picture_text_model if with_text else load_vision_model
     source: Source = load(name_of(origin), **{name: getattr(origin, name) for name in LOADING})
     return source
-
-
-@lru_cache(maxsize=1)
-def _pause_between_layers() -> None:
-    """Pause before each module of every torch model from now on: where nobody asks, for nothing."""
-    from torch.nn.modules.module import register_module_forward_pre_hook
-
-    register_module_forward_pre_hook(pause)

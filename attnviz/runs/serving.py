@@ -260,6 +260,7 @@ def application(desk: Desk, door: Door, page: str) -> Starlette:
 
     routes = [
         Route("/", show),
+        Route("/favicon.ico", lambda _: Response(status_code=204)),  # browsers ask on their own
         Route("/models", models),
         Route("/progress", progress),
         Route("/openapi.json", openapi),

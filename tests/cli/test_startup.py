@@ -70,7 +70,7 @@ def completed(*words: str) -> list[str]:
 def test_a_shell_completes_commands_options_and_names() -> None:
     assert completed("attnviz", "me") == ["mechanisms"]
     assert {"causal", "causal-linear"} <= set(completed("attnviz", "self", "--mechanism", "c"))
-    assert completed("attnviz", "self", "--mechanism", "m") == ["multi-head"]
+    assert completed("attnviz", "self", "--mechanism", "m") == ["multi-head", "multi-query"]
     assert completed("attnviz", "self", "--for") == ["--format"]
     assert completed("attnviz", "self", "-f", "js") == ["json", "jsonl"]
 

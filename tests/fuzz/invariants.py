@@ -204,7 +204,7 @@ def leaves_nothing_behind(ran: Ran) -> str | None:
         for path in ran.after
         if _hidden(path) and path.removeprefix(WORK) not in ran.case.files
     ]
-    if "--open" not in ran.case.argv and ran.case.argv[:1] != ("live",):
+    if "--open" not in ran.case.argv and "live" not in ran.case.argv[:1]:
         left += [path for path in ran.after if path.startswith("tmp/")]
     kinds = sorted(
         {re.sub(r"[A-Za-z0-9_]{8}$", "", PurePosixPath(path).name)[-20:] for path in left}

@@ -465,7 +465,7 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
     formats = [name for name in named if name not in special_formats(groups[0])]
     if "--format" in known and made.often(0.5):
         groups.append(("-f", made.pick(formats)))
-    if made.often(0.25) and not clashes(groups[0], "--output"):
+    if made.often(0.25) and command != "live" and not clashes(groups[0], "--output"):
         groups.append(
             ("-o", f"out{made.pick(sorted({FORMATS[name].suffix for name in formats} - {''}))}")
         )

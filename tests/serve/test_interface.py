@@ -70,7 +70,10 @@ def test_every_route_is_described_and_nothing_else() -> None:
         for route in app.routes
         for method in route.methods - {"HEAD"}  # type: ignore[attr-defined]
     }
-    assert routes == {(path, how) for path, told in FILE["paths"].items() for how in told}
+    asked_by_browsers = {("/favicon.ico", "get")}
+    assert routes - asked_by_browsers == {
+        (path, how) for path, told in FILE["paths"].items() for how in told
+    }
 
 
 def test_a_question_is_described_as_it_is_checked() -> None:
