@@ -99,6 +99,21 @@ def name_of(origin: Origin) -> str:
     return base_of(str(origin.adapter))
 
 
+def check_model(origin: Origin) -> None:
+    """Find out whether a model is there and complete, without loading it.
+
+    Raises:
+        ModelError: it is not.
+    """
+    if is_shipped(origin):
+        return
+    from attnviz.models.hugging_face.load.checkpoint import check_folder
+    from attnviz.models.hugging_face.load.locate import locate
+
+    folder = locate(name_of(origin), origin.revision, allow_code=origin.allow_code)
+    check_folder(folder, allow_pickle=origin.allow_pickle)
+
+
 def _check_extent(origin: Origin, command: Command) -> None:
     parts = {"--rows": origin.rows, "--window": origin.window}
     asked = {"--max-size": origin.max_size, **parts}

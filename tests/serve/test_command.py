@@ -93,6 +93,12 @@ def test_mistakes_are_found_before_anything_is_opened() -> None:
     assert attnviz("serve", "--device-map", "auto").status == 2
 
 
+def test_a_model_that_is_not_there_is_told_before_anything_listens(tmp_path: Path) -> None:
+    done = attnviz("serve", "--model", tmp_path / "none")
+    assert (done.status, done.mistake.partition(" '")[0]) == (1, "there is no folder")
+    assert attnviz("serve", "--model", tmp_path).mistake.startswith(f"'{tmp_path}' is not a model")
+
+
 def test_the_pocket_model_is_served_without_torch() -> None:
     loaded, _ = imported("serve", "--port", 1 << 20)
     assert not {"torch", "transformers", "scipy", "starlette", "uvicorn", "numpy"} & loaded
