@@ -93,7 +93,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(slots=True)
-class Asked:
+class QuestionResult:
     """A question with the model that answers it, and the picture that it is about."""
 
     source: Source
@@ -187,7 +187,7 @@ class Answers:
         pause()
         self.doing = doing
 
-    def _asked(self, question: Question) -> Asked:
+    def _asked(self, question: Question) -> QuestionResult:
         """The question read by its model, through its lens."""
         origin = self._origin(question)
         self._stage(f"loading {question.model or self.own}")
@@ -206,9 +206,13 @@ class Answers:
         usual: Literal["self", "cross"] = "cross" if two else "self"
         command = question.command or usual
         self._stage("reading")
-        return Asked(source, query_of(text, command), attend_one(source, text, choice, command))
+        return QuestionResult(
+            source, query_of(text, command), attend_one(source, text, choice, command)
+        )
 
-    def _pictured(self, question: Question, picture: str, origin: Origin, choice: Choice) -> Asked:
+    def _pictured(
+        self, question: Question, picture: str, origin: Origin, choice: Choice
+    ) -> QuestionResult:
         from attnviz.models.hugging_face.vision.pictures import upright_picture
 
         if is_shipped(origin) and (origin.model != PICTURES_BY or question.source):
@@ -231,7 +235,7 @@ class Answers:
         query = Query(question.source, kind="picture", picture=read)
         attention = look_through(source, query, choice, None)
         seen = as_jpeg(image.crop(attention.seen))
-        return Asked(source, query, apply_choice(attention, Choice()), seen)
+        return QuestionResult(source, query, apply_choice(attention, Choice()), seen)
 
     def _origin(self, question: Question) -> Origin:
         """How the model that is asked is loaded; only the given one is trusted with more."""
@@ -246,7 +250,7 @@ class Answers:
         given = None if name in SHIPPED else free.device_map
         return replace(free, model=name, adapter=None, device_map=given)
 
-    def _predicted(self, question: Question, asked: Asked) -> dict[str, Any]:
+    def _predicted(self, question: Question, asked: QuestionResult) -> dict[str, Any]:
         """What is predicted, and what becomes of it and of the maps with parts switched off."""
         result, off = asked.result, question.off
         direction = str(result.provenance.settings.get("direction", ""))
@@ -286,7 +290,7 @@ class Answers:
         return answer
 
     def _change_maps(
-        self, experiment: Experiment, change: Change, asked: Asked, answer: dict[str, Any]
+        self, experiment: Experiment, change: Change, asked: QuestionResult, answer: dict[str, Any]
     ) -> None:
         """Show the maps with the change made, or say why they are those of the model as it is."""
         lens = asked.result.choice.lens
@@ -304,7 +308,7 @@ class WrongPlaceError(UsageError):
     """Something to switch off that is not there."""
 
 
-def _experiment(asked: Asked) -> Experiment:
+def _experiment(asked: QuestionResult) -> Experiment:
     """The model with the text before it; every token is explained where each is predicted."""
     every = asked.query.kind == "self" and getattr(asked.source, "can_generate", False)
     return open_experiment(asked.source, asked.query, ALL_OUTPUTS if every else None)

@@ -24,7 +24,7 @@ from attnviz.analyses.lenses.effect import effect
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import Change, HeadAt, Output
-from attnviz.models.hugging_face.experiment import Asked, KernelExperiment
+from attnviz.models.hugging_face.experiment import ExperimentRequest, KernelExperiment
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.lens import explained_by
 
@@ -33,7 +33,7 @@ SIZES = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}
 SMALL = {"hidden_size": 384, "num_hidden_layers": 6, "intermediate_size": 1536}
 
 
-def question(model: Any, tokens: int) -> Asked:
+def question(model: Any, tokens: int) -> ExperimentRequest:
     """What a model of language makes of random words, and what it says at the last of them."""
     torch.manual_seed(0)
     ids = torch.randint(5, WORDS, (1, tokens))
@@ -41,7 +41,7 @@ def question(model: Any, tokens: int) -> Asked:
     named = {"text": tuple(Token(str(place)) for place in range(tokens))}
     empty = Attention((), Provenance("hugging face", "random"))
     encoded = EncodedQuery(model, inputs, named, {"self": ("text", "text")}, empty)
-    return Asked(
+    return ExperimentRequest(
         model,
         {**inputs, **({"use_cache": False} if model.can_generate() else {})},
         encoded,
@@ -62,13 +62,13 @@ def seconds(*tasks: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
     return [median(times) for times in took]
 
 
-def plain(asked: Asked) -> None:
+def plain(asked: ExperimentRequest) -> None:
     """One forward pass."""
     with torch.no_grad():
         asked.model(**asked.inputs)
 
 
-def heads(asked: Asked) -> None:
+def heads(asked: ExperimentRequest) -> None:
     """The exact effect of each head."""
     experiment = KernelExperiment(asked)
     changes = [
@@ -80,7 +80,7 @@ def heads(asked: Asked) -> None:
     list(experiment.run(changes))
 
 
-def by_effect(asked: Asked, count: int) -> None:
+def by_effect(asked: ExperimentRequest, count: int) -> None:
     """The effect lens, with some of its links measured."""
     experiment = KernelExperiment(asked)
     found = effect(explained_by(experiment))
@@ -88,7 +88,7 @@ def by_effect(asked: Asked, count: int) -> None:
         with_measured(found, experiment, count)
 
 
-def by_gradient(asked: Asked) -> None:
+def by_gradient(asked: ExperimentRequest) -> None:
     """The gradient lens."""
     gradient(KernelExperiment(asked).explained())
 

@@ -11,7 +11,7 @@ from transformers import CONFIG_MAPPING
 
 from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.core.effects import Output
-from attnviz.models.hugging_face.experiment import Asked
+from attnviz.models.hugging_face.experiment import ExperimentRequest
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from tests.hugging_face.tiny_families import FAMILIES
 
@@ -88,7 +88,7 @@ def inputs_of(name: str, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **both, **pair}
 
 
-def asked(name: str, model: Any) -> Asked:
+def asked(name: str, model: Any) -> ExperimentRequest:
     """Questions about two outputs of a family's model, or about its class."""
     inputs = inputs_of(name, model.dtype)
     axes = SIDES.get(FAMILIES[name].kind, {"self": ("text", "text")})
@@ -108,7 +108,7 @@ def asked(name: str, model: Any) -> Asked:
         for side in dict.fromkeys(side for pair in axes.values() for side in pair)
     }
     encoded = EncodedQuery(part, inputs, tokens, axes, Attention((), Provenance("made", "tiny")))
-    return Asked(model, inputs, encoded, outputs_of, lambda number: f"<{number}>")
+    return ExperimentRequest(model, inputs, encoded, outputs_of, lambda number: f"<{number}>")
 
 
 def outputs_of(logits: Any) -> tuple[Output, ...]:

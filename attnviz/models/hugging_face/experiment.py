@@ -62,7 +62,7 @@ ROUNDED = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class ExperimentRequest:
     """What is asked of a model.
 
     Attributes:
@@ -86,7 +86,7 @@ class Asked:
     what: str = "text"
 
 
-def experiment_of(asked: Asked) -> ModelExperiment:
+def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
     """The model with its inputs, to be run with parts of it switched off.
 
     Where a head cannot be told apart at the kernel it can only be asked for gradients.
@@ -104,7 +104,7 @@ class _Explained:
     attention: Attention
     slopes: Callable[[Score], tuple[NDArray[np.floating], ...]]
 
-    def __init__(self, asked: Asked, logits: Any) -> None:
+    def __init__(self, asked: ExperimentRequest, logits: Any) -> None:
         self.asked = asked
         self.outputs = asked.outputs(logits)
         self.kind = getattr(asked.model.config, "problem_type", None)
@@ -161,7 +161,7 @@ class KernelExperiment(_Explained):
         AttentionError: a head of this architecture cannot be told apart at its kernel.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ExperimentRequest) -> None:
         self.asked, self.model, self.encoded = asked, asked.model, asked.encoded
         self.paths = {id(module): name for name, module in self.encoded.part.named_modules()}
         self._keeps_rows = "logits_to_keep" in input_names(self.model)
@@ -419,7 +419,7 @@ class KernelExperiment(_Explained):
 class EagerExperiment(_Explained):
     """A model that can be asked for gradients only; fulfils `attnviz.core.effects.Experiment`."""
 
-    def __init__(self, asked: Asked, reason: str) -> None:
+    def __init__(self, asked: ExperimentRequest, reason: str) -> None:
         import torch
 
         self.reason = reason

@@ -17,7 +17,7 @@ from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
-from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
+from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import write_on, writer_class
 from attnviz.models.hugging_face.load.family import check_family, family_of, reading_limit
@@ -86,7 +86,7 @@ class HuggingFaceModel(LoadedModel):
         encoded = self._encode_whole(query)
         inputs = self.tensors(encoded.inputs, self.model)
         return experiment_of(
-            Asked(
+            ExperimentRequest(
                 self.model,
                 without_cache(self.model, inputs),
                 encoded,

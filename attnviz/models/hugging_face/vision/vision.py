@@ -30,7 +30,7 @@ from attnviz.models.hugging_face.capture.passes import dtype_of
 from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.experiment import Asked, ModelExperiment, experiment_of
+from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
@@ -109,7 +109,7 @@ class VisionModel(PictureReader):
         with quiet():
             encoded = self._encoded(self.tower, picture)
         return experiment_of(
-            Asked(
+            ExperimentRequest(
                 self.model,
                 encoded.inputs,
                 encoded,
