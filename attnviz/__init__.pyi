@@ -429,7 +429,7 @@ def audio(
         group: Merge tokens: words, sentences, or a file with a piece of text a line.
         words: Short for --group words.
         output: Data file: .csv, .json, .jsonl, .npz, .parquet, .textgrid, .tsv, .txt, .vtt. Like every FILE written, it replaces an older one.
-        heatmap: One matrix as a picture: .png, .svg, .pdf, or .pgf for TeX.
+        heatmap: One matrix as a picture: .png, .svg or .pdf.
         grid: Every head as a picture: .png, .svg or .pdf.
         width: Lay pictures out for a paper's column: single or double (85 or 178 mm), text at its usual size.
         links: Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.
@@ -535,7 +535,7 @@ def compare(
         group: Merge tokens: words, sentences, or a file with a piece of text a line.
         words: Short for --group words.
         output: Data file: .csv, .json, .jsonl, .npz, .tsv, .txt. Like every FILE written, it replaces an older one.
-        heatmap: One matrix as a picture: .png, .svg, .pdf, or .pgf for TeX.
+        heatmap: One matrix as a picture: .png, .svg or .pdf.
         grid: Every head as a picture: .png, .svg or .pdf.
         width: Lay pictures out for a paper's column: single or double (85 or 178 mm), text at its usual size.
         max_rows: Rows that a table shows at most; 0: all.
@@ -604,7 +604,7 @@ def corpus(
         frequencies: Word, tab, count a line: how frequent words are. Default: as in the texts.
         overview: Every head's positions, classes and measures as a picture: .png, .svg or .pdf.
         prune_curve: Loss while heads are switched off one after another, with --effect: a picture.
-        atlas: Every head to browse, with texts that it attends in strongly, usually and weakly: a page (.html), or a folder of that page and JSON for HeadVis.
+        atlas: A page of every head, with texts in which it attends strongly, usually and weakly.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         mechanism: Untrained own layer; 'attnviz mechanisms' lists them.

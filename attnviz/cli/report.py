@@ -324,7 +324,7 @@ def _places(
 
 OTHERS = {
     *(entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")),
-    *(*PICTURE_SUFFIXES, ".pgf", ".html", ".htm"),
+    *(*PICTURE_SUFFIXES, ".html", ".htm"),
 }
 """What a file of rejects is not."""
 PLURALS: dict[DataKind, str] = {

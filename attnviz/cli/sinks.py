@@ -16,7 +16,6 @@ from attnviz.core.options import Options, Width
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display, Renderer, Views
 from attnviz.renderers.reports import Data, as_bytes, format_of, picture_suffix
-from attnviz.storage.writing import check_folder, write_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +29,6 @@ OWN = {
     ".png": b"Software\0attnviz",
     ".svg": b"<dc:title>attnviz</dc:title>",
     ".pdf": b"/Creator (attnviz)",
-    ".pgf": b"% Creator: attnviz",
 }
 """What a page or a picture holds that attnviz has made."""
 
@@ -169,24 +167,7 @@ class PageSink:
             note("--open shows the first text; --html FILE writes a page for each")
 
 
-class FolderSink:
-    """A folder of files, whole or not at all."""
-
-    def __init__(self, path: Path) -> None:
-        check_folder(path)
-        self.path = path
-
-    def add(self, item: Item) -> None:
-        """Write the result's files."""
-        if isinstance(item.data, Data) and item.data.folder is not None:
-            files = item.data.folder(command_line())
-            write_folder(self.path, ((name, as_bytes(text)) for name, text in files))
-
-    def finish(self) -> None:
-        """Nothing more: the folder is already complete."""
-
-
-Sink = DataSink | PictureSink | PageSink | FolderSink
+Sink = DataSink | PictureSink | PageSink
 """One place that results go to."""
 
 

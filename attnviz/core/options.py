@@ -263,7 +263,7 @@ class Output:
     heatmap: Path | None = opt(
         "pictures",
         "--heatmap FILE",
-        "One matrix as a picture: .png, .svg, .pdf, or .pgf for TeX.",
+        "One matrix as a picture: .png, .svg or .pdf.",
     )
     grid: Path | None = opt(
         "pictures", "--grid FILE", "Every head as a picture: .png, .svg or .pdf."

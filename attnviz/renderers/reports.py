@@ -5,8 +5,7 @@ A command gives its data in some forms; a format writes one of them, whatever th
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
-TEX_SYSTEMS = ("xelatex", "lualatex", "pdflatex")
 """What can measure texts, the best first."""
 
 
@@ -54,28 +52,12 @@ def picture_suffix(path: Path, picture: str = "") -> str:
     """The suffix, which must name a kind of picture; the picture "gif" is one that moves.
 
     Raises:
-        UsageError: it names none, or one that needs TeX, which is not installed.
+        UsageError: it names none.
     """
     suffix, known = path.suffix.lower(), (".gif",) if picture == "gif" else PICTURE_SUFFIXES
-    if picture == "heatmap":
-        known = (*known, ".pgf")
     if suffix not in known:
         raise UsageError(f"'{path}' names no picture: end it in {', '.join(known)}")
-    if suffix == ".pgf":
-        tex_system()
     return suffix
-
-
-def tex_system() -> str:
-    """The TeX that is installed.
-
-    Raises:
-        UsageError: none is.
-    """
-    if found := next(filter(shutil.which, TEX_SYSTEMS), None):
-        return found
-    needed = ", ".join(TEX_SYSTEMS)
-    raise UsageError(f"a .pgf needs one of {needed}, which measures its texts: none is installed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +69,6 @@ class Data:
         rows: a header and rows, tab-separated, in which no field holds a tab or a line break.
         lines: documents a line, where these are not the document.
         page: its page of HTML, for the command line that is named on it.
-        folder: the files of its folder, for the command line that is named in them.
         about: what is kept in a picture's metadata.
         value: the report that they are made of, with its fields.
     """
@@ -102,7 +83,6 @@ class Data:
     vtt: Callable[[], str] | None = None
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     page: Callable[[str], str] | None = None
-    folder: Callable[[str], Iterable[tuple[str, str]]] | None = None
     about: str = ""
     value: Any = None
 

@@ -99,7 +99,7 @@ class Result(Attention):
         return strongest_links(self.main, count)
 
     def heatmap(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
-        """The matrix to see first as a heat map, also written to a .png, .svg, .pdf or .pgf.
+        """The matrix to see first as a heat map, also written to a .png, .svg or .pdf.
 
         The width is that of a paper's column, "single" (85 mm) or "double" (178 mm).
         """

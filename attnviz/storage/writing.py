@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -204,34 +202,6 @@ def write_file(path: Path, data: bytes) -> None:
     with Draft(path) as draft:
         draft.write(data)
         draft.keep()
-
-
-def check_folder(path: Path) -> None:
-    """Find out before the work whether a folder can be made there; an OutputError where not."""
-    with output_errors(path):
-        if path.is_dir() and any(path.iterdir()):
-            raise OutputError(f"cannot write '{path}': the folder is not empty; name another")
-        if path.exists() and not path.is_dir():
-            raise OutputError(f"cannot write '{path}': it is a file")
-    check_writable(place_of(path) / "file" if path.is_dir() else path)
-
-
-def write_folder(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Write a folder of files whole or not at all; where it is, it must be empty."""
-    with output_errors(path):
-        place = place_of(path)
-        short = place.name[: LONGEST // 4]
-        draft = Path(tempfile.mkdtemp(prefix=f".{short}.partial-", dir=place.parent))
-        try:
-            for name, data in files:
-                (draft / name).parent.mkdir(parents=True, exist_ok=True)
-                (draft / name).write_bytes(data)
-            mode = usual_mode(draft / "none")
-            draft.chmod(mode | (mode & 0o444) >> 2)
-            draft.replace(place)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
 
 
 def usual_mode(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""attnviz corpus --atlas: the page, the folder, and that nothing changes them."""
+"""attnviz corpus --atlas: the page, and that nothing changes it."""
 
 from __future__ import annotations
 
@@ -61,63 +61,18 @@ def test_notes_of_texts_are_on_the_page(tmp_path: Path) -> None:
     assert document(place.read_text())["notes"][0] == "1 texts could not be read"
 
 
-def test_the_folder_holds_the_page_and_a_file_for_each_head(texts: Path, tmp_path: Path) -> None:
-    page, folder = atlas(texts, tmp_path / "page.html"), tmp_path / "atlas"
-    atlas(texts, folder)
-    assert of_run(document((folder / "index.html").read_text())) == of_run(page)
-    (stream,) = page["streams"]
-    config, points = (
-        json.loads((folder / name).read_text()) for name in ("config.json", "scatter_data.json")
-    )
-    assert (config["layers"], config["heads"], config["n_sequences"]) == ([0], [0, 1], 40)
-    assert config["metrics"] == stream["measures"]
-    assert [point["id"] for point in points] == ["L0H0", "L0H1"]
-    assert sorted(path.name for path in folder.rglob("*.*")) == sorted(
-        ["index.html", "config.json", "scatter_data.json", "L0H0.json", "L0H1.json"]
-    )
-    for point, shown in zip(points, stream["heads"], strict=True):
-        head = json.loads((folder / "heads" / f"{point['id']}.json").read_text())
-        means = {name: told["mean"] for name, told in head["metrics"].items()}
-        assert means == point["metrics"]
-        assert [bucket["count"] for bucket in head["buckets"]] == shown["counts"][:-1]
-        assert sum(head["distance_histogram"].values()) <= 1.001
-        (key, weight), *_ = (first := head["top"][0])["attention"]
-        assert weight == shown["drawn"][-1][0][3]
-        assert first["tokens"][key] in stream["texts"][shown["drawn"][-1][0][0]][1][key]
-
-
-def test_every_stream_has_a_folder(tmp_path: Path) -> None:
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("the cat sat\tle chat dort\nthe red car\tla voiture rouge\n")
-    folder = tmp_path / "atlas"
-    done = attnviz("corpus", pairs, "--cross", "-f", "none", "--atlas", folder, "-q")
-    assert done.status == 0, done.err
-    streams = ("", "1-encoder/", "2-decoder/")
-    for place in streams:
-        config = json.loads((folder / f"{place}config.json").read_text())
-        assert config["heads"] == [0, 1, 2, 3, 4, 5]
-    names = {
-        stream["stream"] for stream in document((folder / "index.html").read_text())["streams"]
-    }
-    assert names == {"cross", "encoder", "decoder"}
-    head = json.loads((folder / "heads" / "L0H0.json").read_text())
-    assert head["top"][0]["tokens"] != head["top"][0]["key_tokens"]
-
-
 @pytest.mark.parametrize(
     ("place", "status", "said"),
     [
-        ("atlas.png", 2, "is neither a page, which ends in .html or .htm, nor a folder"),
-        ("texts.txt", 2, "is neither a page"),
-        ("missing/atlas", 1, "there is no folder"),
-        ("full", 1, "the folder is not empty"),
+        ("atlas.png", 2, "names no page: end it in .html or .htm"),
+        ("texts.txt", 2, "names no page"),
+        ("folder", 2, "names no page"),
+        ("missing/atlas.html", 1, "there is no folder"),
     ],
 )
 def test_places_are_checked_before_the_work(
     texts: Path, tmp_path: Path, place: str, status: int, said: str
 ) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
     done = attnviz("corpus", texts, *SMALL, "-f", "none", "--atlas", tmp_path / place)
     assert (done.status, said in done.mistake) == (status, True), done.err
@@ -127,8 +82,7 @@ def test_places_are_checked_before_the_work(
 def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"words": 1}\n')
-    for place in ("page.html", "atlas"):
-        assert attnviz("corpus", path, *SMALL, "--atlas", tmp_path / place).status == 1
+    assert attnviz("corpus", path, *SMALL, "--atlas", tmp_path / "page.html").status == 1
     assert [item.name for item in tmp_path.iterdir()] == ["texts.jsonl"]
 
 

@@ -312,11 +312,3 @@ def test_counts_of_the_same_word_add_up(tmp_path: Path) -> None:
     path = tmp_path / "counts.tsv"
     path.write_text("The\t2\ncat\t3\nthe\t2\n")
     assert list(read_frequencies(path).ranks) == ["the", "cat"]
-
-
-def test_options_that_intervals_need_no_more_are_taken_and_told(tmp_path: Path) -> None:
-    texts = tmp_path / "texts.txt"
-    texts.write_text("The red car is fast.\nThe cat sat.\n")
-    found = attnviz("corpus", texts, "--replicates", "50", "--bootstrap-seed", "1", "-f", "tsv")
-    assert "--replicates and --bootstrap-seed do nothing" in found.err
-    assert found.out == attnviz("corpus", texts, "-f", "tsv").out

@@ -220,7 +220,7 @@ STREAMS = ("self", "encoder", "decoder", "cross", "causal", "a-to-b", "b-to-a")
 def place(made: Draws, name: str) -> str:
     """A place for results, or an input, which must not become one."""
     if made.often(0.6):
-        own = {"html": (".html",), "atlas": (".html", ""), "rejects": (".jsonl",)}
+        own = {"html": (".html",), "atlas": (".html",), "rejects": (".jsonl",)}
         suffixes = own.get(name[2:], ())
         if not suffixes and name not in ("--output", "-o"):
             suffixes = PICTURE_SUFFIXES

@@ -33,9 +33,9 @@ def test_pairs_take_the_lines_in_order_and_words_without_a_link_have_none(links)
     ]  # fmt: skip
 
 
-def test_a_soft_alignment_may_end_in_the_end_mark(tmp_path):
-    path = tmp_path / "soft.txt"
-    path.write_text("0.9,0.1 0.1,0.9")
+def test_an_array_with_one_more_token_than_words_ends_in_the_end_mark(tmp_path):
+    path = tmp_path / "soft.npz"
+    np.savez(path, cross_attention=np.array([[0.9, 0.1], [0.1, 0.9]]))
     done = attnviz("cross", "red", "rouge", "--weights", str(path), "-f", "json", "-q")
     assert done.status == 0, done.err
     assert '"</s>"' in done.text

@@ -21,7 +21,7 @@ from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.rejects import rejected
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts, sharing
-from attnviz.cli.sinks import PAGES, FolderSink
+from attnviz.cli.sinks import PAGES
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import Options, opt
@@ -102,12 +102,9 @@ def corpus(
     ),
     atlas: Path | None = opt(
         OUTPUT,
-        "--atlas PAGE|FOLDER",
-        "Every head to browse, with texts that it attends in strongly, usually and weakly: a page "
-        "(.html), or a folder of that page and JSON for HeadVis.",
+        "--atlas PAGE",
+        "A page of every head, with texts in which it attends strongly, usually and weakly.",
     ),
-    replicates: Annotated[int | None, typer.Option(hidden=True)] = None,
-    bootstrap_seed: Annotated[int | None, typer.Option(hidden=True)] = None,
     *,
     options: Options,
 ) -> None:
@@ -145,9 +142,8 @@ def corpus(
     written = next((path for path in places if path), None)
     checkpoint = _checkpoint(written, file, command, options, own)
     with Report(options, "corpus", pictures=figures) as report:
-        if atlas is not None and options.output.html is None:
-            report.sinks.append(FolderSink(atlas))
-        _say_first(report, aside, unheeded=(replicates, bootstrap_seed) != (None, None))
+        if aside:
+            report.say(f"{aside} files that are no pictures are left out")
         vocabulary, texts, total = _read(file, pictures, command, frequencies, options)
         what = options.origin, options.choice, command, options.many.batch_size
         attend = EffectChunk(*what, by) if effect else AttendChunk(*what)
@@ -188,13 +184,6 @@ def _check_pictures(options: Options, asked: Mapping[str, object]) -> None:
         raise UsageError(f"{given[0]} is for texts, and these are pictures: leave it out")
 
 
-def _say_first(report: Report, aside: int, *, unheeded: bool) -> None:
-    if unheeded:
-        report.say("--replicates and --bootstrap-seed do nothing: intervals are a closed form")
-    if aside:
-        report.say(f"{aside} files that are no pictures are left out")
-
-
 def _own(pictures: Sequence[Path], frequencies: Path | None, **given: object) -> dict[str, str]:
     """What decides the output beside the shared options, for --resume."""
     own = {name: value for name, value in given.items() if isinstance(value, str)}
@@ -217,17 +206,11 @@ def _records(pictures: Sequence[Path]) -> Iterator[Record]:
 
 
 def _with_atlas(options: Options, atlas: Path) -> Options:
-    """The options of a run whose page is an atlas, unless that is a folder."""
+    """The options of a run whose page is an atlas."""
+    if atlas.suffix.lower() not in PAGES:
+        raise UsageError(f"--atlas '{atlas}' names no page: end it in {' or '.join(PAGES)}")
     given = tuple((name, value) for name, value in options.given if name != "atlas")
-    options = replace(options, given=given)
-    if atlas.suffix.lower() in PAGES:
-        return replace(options, output=replace(options.output, html=atlas))
-    if atlas.suffix and not atlas.is_dir():
-        raise UsageError(
-            f"--atlas '{atlas}' is neither a page, which ends in {' or '.join(PAGES)}, nor a "
-            "folder, whose name has no suffix"
-        )
-    return options
+    return replace(options, given=given, output=replace(options.output, html=atlas))
 
 
 def _checkpoint(
@@ -292,10 +275,10 @@ def _data(report: CorpusReport, show: str, top: int | None) -> Data:
         assert report.curve is not None
         return prune_curve(report.curve)
 
-    def folder(command: str) -> Iterator[tuple[str, str]]:
-        from attnviz.renderers.page.atlas import atlas_files
+    def page(command: str) -> str:
+        from attnviz.renderers.page.atlas import atlas_page
 
-        return atlas_files(report, command, thumbnails(report))
+        return atlas_page(report, command, thumbnails(report))
 
     return Data(
         text=lambda display: corpus_table(first, show, display),
@@ -303,8 +286,7 @@ def _data(report: CorpusReport, show: str, top: int | None) -> Data:
         document=lambda: data.corpus_json(report),
         arrays=lambda: data.corpus_npz(report),
         figures={"overview": overview, "prune_curve": curve},
-        page=lambda command: next(folder(command))[1],
-        folder=folder,
+        page=page,
         about=dump_json(asdict(report.provenance)),
         value=report,
     )

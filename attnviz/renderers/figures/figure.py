@@ -210,17 +210,13 @@ class ShownFigure(Figure):
 
 
 def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
-    """The figure as .png (200 pixels to the inch), .svg, .pdf, .pgf or .gif; always the same bytes.
+    """The figure as .png (200 pixels to the inch), .svg, .pdf or .gif; always the same bytes.
 
     The provenance, where the numbers came from, is kept in the file's metadata; it may be empty.
     """
     if suffix == ".gif":
         return _animated(getattr(figure, "frames", ()) or [figure])
     told = "\n".join(map(printable, provenance.splitlines())) or None
-    if suffix == ".pgf":
-        from attnviz.renderers.figures.pgf import pgf_bytes
-
-        return pgf_bytes(figure, told)
     metadata: dict[str, dict[str, str | None]] = {
         ".png": {"Software": "attnviz", "Description": told},
         ".svg": {"Creator": "attnviz", "Date": None, "Description": told},

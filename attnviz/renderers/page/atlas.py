@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from attnviz.core.corpus_report import Atlas, CorpusReport, SourceText, StreamRe
 from attnviz.core.measures import HeadRow, about_effects, mass_note
 from attnviz.core.tokens import parse_patch
 from attnviz.renderers.colors import ROLE_COLORS
-from attnviz.renderers.data.headvis import headvis_files
 from attnviz.renderers.page.document import assemble, facts
 from attnviz.renderers.printable import printable
 
@@ -21,16 +20,14 @@ WORDS, PAIRS = 8, 5
 """The most frequent ends of a head's links that are named, and its strongest pairs."""
 
 
-def atlas_files(
+def atlas_page(
     report: CorpusReport, command: str = "", pictures: Mapping[str, bytes] | None = None
-) -> Iterator[tuple[str, str]]:
-    """Paths and contents of a folder: the page first, as index.html, and JSON as HeadVis reads it.
+) -> str:
+    """The page, which asks no host for anything.
 
-    The page asks nobody for anything. Of a corpus of pictures `pictures` are small ones by file.
+    For a corpus of pictures, `pictures` holds a small one for each file.
     """
-    document = atlas_document(report, command, pictures or {})
-    yield "index.html", assemble(document, {}, "atlas")
-    yield from headvis_files(document)
+    return assemble(atlas_document(report, command, pictures or {}), {}, "atlas")
 
 
 def atlas_document(
