@@ -120,7 +120,7 @@ def with_sinks(attention: Attention) -> Attention:
     A sink of a picture is a patch, or a token without a place in it (a class token, a register, a
     break), that receives more than `SINK_TIMES` the even share of what goes to its grid, in more
     than half of the heads of all layers (Darcet et al. 2024, "Vision Transformers Need Registers";
-    Kang et al. 2025, "See What You Are Told"): what it receives says little of what is seen there.
+    Kang et al. 2025, "See What You Are Told"): what it receives says little about what is there.
     """
     rows = [row for item in attention.maps for row in _sinks(item)]
     if not rows:
@@ -129,10 +129,7 @@ def with_sinks(attention: Attention) -> Attention:
         f"{row['key']} ({row['where']}) of {row['stream']}, {row['times']:g} ×" for row in rows[:3]
     )
     more = f"; and {len(rows) - 3} more" if len(rows) > 3 else ""
-    note = (
-        f"sinks, which get over {SINK_TIMES} times the even share in most heads whatever is seen "
-        f"there: {told}{more}"
-    )
+    note = f"sinks (over {SINK_TIMES} times the even share in most heads): {told}{more}"
     return attention.with_maps(attention.maps, notes=(note,), settings={"sinks": rows})
 
 

@@ -31,6 +31,8 @@ VALUES = {
     "siglip": ("self_attn.v_proj", "self_attn.out_proj"),
 }
 """What the families call the values and the output projection."""
+SCALES = {"dinov2": "layer_scale1.lambda1", "beit": "lambda_1"}
+"""What they call the factors of what attention adds, one for each feature."""
 CLASSES = {0: "cat", 1: "dog", 2: "tree"}
 
 
@@ -128,6 +130,9 @@ def test_norms_over_a_picture_are_the_lengths_of_what_is_added(kind, folder):
     assert len(heard) == len(weights)
     for place, (name, value) in enumerate(heard.items()):
         matrix = modules[name.removesuffix(value_name) + output_name].weight.detach().double().T
+        if kind in SCALES:
+            scale = name.removesuffix(value_name) + SCALES[kind]
+            matrix = matrix * tower.get_parameter(scale).detach().double()
         heads = weights.shape[1]
         split = value.reshape(len(value), heads, -1)
         made = torch.einsum("jhd,hdo->hjo", split, matrix.reshape(heads, split.shape[-1], -1))

@@ -32,13 +32,15 @@ def picture(width: int = 60, height: int = 40) -> Image.Image:
 
 
 def build(folder: Path, model: str, config: Any, processor: Any) -> Path:
-    """A folder with a model of random weights, wide enough that no two heads agree."""
+    """A folder with a model of random weights, wide enough that no two heads agree.
+
+    Biases and scales are random too: at their initial 0 and 1 they would hide who ignores them.
+    """
     torch.manual_seed(0)
     made = getattr(transformers, model)(config)
     with torch.no_grad():
         for weights in made.parameters():
-            if weights.ndim > 1:
-                weights.normal_(std=0.3)
+            weights.copy_(0.3 * torch.randn_like(weights) + (weights if weights.ndim == 1 else 0))
     made.save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder

@@ -130,7 +130,9 @@ def image(
         named = ", ".join(path.name for path in files)
         settings = {**attention.provenance.settings, "picture": named}
         provenance = replace(attention.provenance, settings=settings)
-        attention = with_sinks(replace(attention, id=files[0].stem, provenance=provenance))
+        attention = replace(attention, id=files[0].stem, provenance=provenance)
+        if lens == "raw":  # of other values, a large sum may be what the patch shows
+            attention = with_sinks(attention)
         looks, wrote = attention, attention.main.query_side != "text"
         every = text is not None and (token == ALL or (token is None and wrote))
         if text is None and patch != ALL:
@@ -187,7 +189,8 @@ def check_request(
     check_choice(options.choice)
     if patch is not None and patch != ALL:
         parse_patch(patch)
-    shown = overlay or output.grid or output.format in (None, "table")
+    on_screen = options.collect is None and output.format in (None, "table")
+    shown = overlay or output.grid or on_screen
     if patch == ALL and shown:
         raise UsageError(
             "--patch all gives every patch's look, which is data: use -f json, csv, …, or choose "

@@ -7,8 +7,9 @@ projection: so both are seen in passing, whatever the family calls them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 COPIES = 3
 """How often a matrix exists: as the model holds it, as it is checked, and as the map's."""
+LAYER_SCALES = ("layer_scale1.lambda1", "lambda_1", "self_attn_layer_scale.scale")
+"""What layers call the factors of what attention adds, one for each feature (Touvron 2021)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +37,7 @@ class _Values:
     stream: str
     value: Tensor  # (1, heads or groups of them, keys, value size)
     joined: Tensor  # what attention gave, (1, queries, heads × value size)
+    scale: Tensor | None  # what the layer multiplies each feature of the sum by, (size,)
     projection: Tensor | None = None  # W_O, (heads × value size, size), once it is seen
 
 
@@ -81,14 +85,31 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
         path = paths.get(id(call.module))
         stream = None if path is None else match_stream(stream_of(path), eager.encoded.axes)
         if stream is not None:
-            seen.append(_Values(stream, call.value, call.output.flatten(2)))
+            scale = _layer_scale(eager.part, path or "")
+            seen.append(_Values(stream, call.value, call.output.flatten(2), scale))
 
     def project(module: Any, inputs: tuple[Any, ...]) -> None:
         if seen and seen[-1].projection is None and inputs:
-            seen[-1].projection = projection_of(module, inputs[0], seen[-1].joined)
+            found = projection_of(module, inputs[0], seen[-1].joined)
+            scale = 1 if found is None or seen[-1].scale is None else seen[-1].scale
+            seen[-1].projection = None if found is None else found * scale
 
     with register_module_forward_pre_hook(project), watch_kernels(look):
         yield seen
+
+
+def _layer_scale(model: Any, path: str) -> Tensor | None:
+    """The layer scale of the layer that an attention module belongs to, None where it has none."""
+    import torch
+
+    while path:
+        path = path.rpartition(".")[0]
+        for name in LAYER_SCALES:
+            with suppress(AttributeError):
+                found = attrgetter(name)(model.get_submodule(path))
+                if isinstance(found, torch.Tensor):
+                    return found.detach()
+    return None
 
 
 def _check_linear(item: _Values, weights: Tensor, kind: str) -> None:

@@ -45,7 +45,7 @@ def atlas_document(
     about = about_effects(report.provenance)
     mass = dict.fromkeys(mass_note(stream.measures) for stream in report.streams)
     return {
-        "title": printable(f"Heads of {report.provenance.model or report.provenance.source}"),
+        "title": printable(f"Heads of {report.provenance.title}"),
         "caption": printable(report.caption),
         "texts": report.texts,
         "thing": report.things[:-1],

@@ -93,7 +93,12 @@ def label_width(tokens: Iterable[Token]) -> int:
 
 def numbered_width(tokens: tuple[Token, ...]) -> int:
     """Columns that the widest row label takes behind its position number."""
-    return label_width(tokens) + len(str(len(tokens) - 1)) + 1
+    return label_width(tokens) + (0 if _are_positions(tokens) else len(str(len(tokens) - 1)) + 1)
+
+
+def _are_positions(tokens: tuple[Token, ...]) -> bool:
+    """True of rows of patches, whose names are their positions: one number says it."""
+    return all(token.text == str(place) for place, token in enumerate(tokens))
 
 
 def _table(headers: Iterable[Text | str]) -> Table:
@@ -244,9 +249,11 @@ def _strongest(item: AttentionMap, width: int) -> Table:
 
 
 def _numbered(item: AttentionMap) -> Iterable[Text]:
-    digits = len(str(len(item.query_tokens) - 1))
-    for place, token in enumerate(item.query_tokens):
-        yield Text.assemble((f"{place:>{digits}} ", "dim"), row_label(token), " ")
+    tokens = item.query_tokens
+    digits = 0 if _are_positions(tokens) else len(str(len(tokens) - 1))
+    for place, token in enumerate(tokens):
+        number = Text(f"{place:>{digits}} ", style="dim") if digits else Text()
+        yield Text.assemble(number, row_label(token), " ")
 
 
 BARS = "▁▂▃▄▅▆▇█"

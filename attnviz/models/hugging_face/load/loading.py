@@ -336,7 +336,10 @@ def _describe(
         "attention": model.config._attn_implementation,
         "devices": ", ".join(sorted({str(place) for place in spread.values()})) if spread else None,
     }
-    half = f"computed in {dtype}: weights are good to two digits, rows sum to 1 roughly"
+    half = (
+        f"computed in {dtype}: rows sum to 1 roughly, and weights may be off by a few hundredths "
+        "where scores are large; --dtype float32 is more exact"
+    )
     notes = [*([half] if dtype in {"float16", "bfloat16"} else []), *notes]
     return Provenance(
         source="hugging face",
