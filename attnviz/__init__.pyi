@@ -778,6 +778,8 @@ def image(
     token: str | None = None,
     lens: Literal['raw', 'rollout', 'flow', 'gradient', 'effect', 'norm'] = 'raw',
     overlay: Path | None | str = None,
+    scale: Literal['own', 'shared'] = 'own',
+    smooth: bool = False,
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
@@ -814,6 +816,8 @@ def image(
         token: Token of --text, or of what --generate wrote, that looks, from 0, or all; default: the last, of what was written all.
         lens: What to make of the weights first: raw, rollout, flow, gradient, effect or norm.
         overlay: One head, or the mean over a layer's heads, over the picture; of several words one picture each: .png, .svg, .pdf.
+        scale: Colours up to the largest weight of each picture, or of all: own or shared.
+        smooth: Smooth weights between patches in pictures.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         device: auto, cpu, cuda or mps.

@@ -24,6 +24,7 @@ InputFormat = Literal["txt", "jsonl", "csv", "tsv"]
 OnError = Literal["skip", "stop"]
 EngineName = Literal["local", "ray"]
 Width = Literal["single", "double"]
+PictureScale = Literal["own", "shared"]
 
 LARGEST_SEED = 2**64 - 1
 LENS_NAMES = ("raw", *LENSES, "all")

@@ -80,6 +80,10 @@ SIGNED_SHADES = np.concatenate([even_path(_ORANGES, 129)[:0:-1], even_path(_BLUE
 """From the most negative over 0, in the middle, to the most positive; shape (257, 3)."""
 
 
+GLOW = even_path(((0.30, 0.14, 310), (0.50, 0.21, 355), (0.72, 0.19, 410), (0.95, 0.15, 465)), 256)
+"""Of shares over a picture: from violet over red to yellow, which few pictures are full of."""
+
+
 def shades(limits: Limits) -> NDArray[np.uint8]:
     """The colour map that belongs to a scale: signed where it starts below 0."""
     return SIGNED_SHADES if limits[0] < 0 else SHADES
@@ -132,12 +136,16 @@ def round_up(value: float) -> float:
     return float(f"{whole}e{exponent}")
 
 
-def colors_of(values: NDArray[np.float32], limits: Limits = (0.0, 1.0)) -> NDArray[np.uint8]:
+def colors_of(
+    values: NDArray[np.float32],
+    limits: Limits = (0.0, 1.0),
+    table: NDArray[np.uint8] | None = None,
+) -> NDArray[np.uint8]:
     """The colours of values; what lies outside the limits takes the colour of the nearer end.
 
-    NaN is grey.
+    NaN is grey. The table is that of the scale, unless another is given.
     """
-    table = shades(limits)
+    table = shades(limits) if table is None else table
     share = (np.asarray(values, dtype=np.float64) - limits[0]) / (limits[1] - limits[0])
     places = np.rint(np.clip(np.nan_to_num(share), 0, 1) * (len(table) - 1)).astype(int)
     colors: NDArray[np.uint8] = table.take(places, axis=0)

@@ -93,7 +93,12 @@ class Watched:
         """
         from attnviz.core.attention_map import known_mean
         from attnviz.models.watch.maps import word_maps
-        from attnviz.renderers.figures.overlay import overlay, overlay_grid, shown_picture
+        from attnviz.renderers.figures.overlay import (
+            Overlaying,
+            overlay,
+            overlay_grid,
+            shown_picture,
+        )
 
         model, wanted, names = self._facts
         seen = shown_picture(picture)
@@ -110,6 +115,7 @@ class Watched:
             "title": f"{model} · “{word}”",
             "subtitle": f"attention to the word, mean over {', '.join(means)}",
             "unit": "share of attention",
+            "how": Overlaying("shared"),  # steps and layers are compared with one another
         }
         maps = maps.astype(np.float32)
         if maps.shape[:2] == (1, 1):

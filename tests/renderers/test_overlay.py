@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.renderers.colors import colors_of
+from attnviz.renderers.colors import GLOW, colors_of
 from attnviz.renderers.figures.overlay import (
+    Overlaying,
     Seen,
     blended,
     contact_sheet,
@@ -23,13 +24,28 @@ def image_of(figure):
     return figure.axes[0].images[0].get_array()
 
 
-def test_each_patch_has_the_colour_of_its_weight_over_the_picture_in_grey() -> None:
+def over(weight, picture=(128, 128, 128), limits=(0.0, 1.0), table=GLOW):
+    """The colour of a patch: the weight's own, the clearer the smaller it is."""
+    cover = 0.9 * (abs(weight) / limits[1]) ** 0.8
+    return (1 - cover) * np.array(picture) + cover * colors_of(np.float32(weight), limits, table)
+
+
+def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone() -> None:
     weights = np.array([[0.0, 1.0], [0.5, 0.25]], np.float32)
-    found = blended(GREY, weights, (0.0, 1.0))
+    picture = np.full((40, 60, 3), (200, 30, 10), np.uint8)
+    found = blended(picture, weights, (0.0, 1.0))
     for row, column in np.ndindex(2, 2):
         part = found[row * 20 : row * 20 + 20, column * 30 : column * 30 + 30]
-        expected = 0.65 * colors_of(weights[row, column]) + 0.35 * 128
-        assert abs(part - expected).max() <= 1
+        assert abs(part - over(float(weights[row, column]), (200, 30, 10))).max() <= 1
+    assert (found[:20, :30] == (200, 30, 10)).all()
+
+
+def test_smoothed_weights_flow_into_one_another_and_a_note_says_so() -> None:
+    weights = np.array([[0.0, 1.0]], np.float32)
+    step, smooth = (blended(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))
+    assert (len(np.unique(step[0], axis=0)), len(np.unique(smooth[0], axis=0)) > 10) == (2, True)
+    figure = overlay(Seen(GREY), weights, how=Overlaying(smooth=True), **WORDS)
+    assert any("smoothed between" in text.get_text() for text in figure.texts)
 
 
 def test_the_picture_stands_beside_its_overlay_unsmoothed() -> None:
@@ -37,8 +53,8 @@ def test_the_picture_stands_beside_its_overlay_unsmoothed() -> None:
     image = image_of(overlay(Seen(GREY), weights, **WORDS))
     width = (image.shape[1] - 24) // 2
     assert (image[:, :width] == 128).all()
-    over = image[:, width + 24 :]
-    assert len(np.unique(over.reshape(-1, 3), axis=0)) == 2
+    laid_over = image[:, width + 24 :]
+    assert len(np.unique(laid_over.reshape(-1, 3), axis=0)) == 2
 
 
 def test_the_patch_that_looks_is_outlined_in_both() -> None:
@@ -51,12 +67,13 @@ def test_the_patch_that_looks_is_outlined_in_both() -> None:
     assert all(patch.get_height() == image.shape[0] for patch in outlines)
 
 
-def test_a_grid_has_a_tile_for_each_head_on_one_scale() -> None:
+def test_a_grid_has_a_tile_for_each_head_on_one_scale_where_that_is_asked_for() -> None:
     weights = np.zeros((2, 3, 2, 2), np.float32)
     weights[1, 2, 0, 0] = 0.8
     weights[0, 1] = np.nan  # a layer of fewer heads
     names = {"layers": ("0", "5"), "heads": ("0", "1", "2")}
-    figure = overlay_grid(Seen(GREY, (0, 1, 2, 2)), weights, **names, **WORDS)
+    shared = Overlaying("shared")
+    figure = overlay_grid(Seen(GREY, (0, 1, 2, 2)), weights, how=shared, **names, **WORDS)
     axes = figure.axes[0]
     assert len(axes.patches) == 2 * 5
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "5"]
@@ -65,8 +82,24 @@ def test_a_grid_has_a_tile_for_each_head_on_one_scale() -> None:
     high, wide = (image.shape[0] + 6) // 2, (image.shape[1] + 6) // 3
     assert (image[: high - 6, wide : 2 * wide - 6] == 255).all()
     strongest = image[high + 2, 2 * wide + 2]
-    expected = 0.65 * colors_of(np.float32(0.8)) + 0.35 * 128
-    assert abs(strongest - expected).max() <= 1
+    assert abs(strongest - over(0.8)).max() <= 1
+    assert not [text for text in axes.texts if text.get_gid() == "largest"]
+
+
+def test_each_picture_of_a_grid_has_a_scale_of_its_own_and_its_largest_weight_in_it() -> None:
+    weights = np.zeros((1, 2, 2, 2), np.float32)
+    weights[0, :, 0, 0] = 0.004, 0.8
+    weights[0, 0, 1, 1] = 0.002
+    names = {"layers": ("0",), "heads": ("0", "1")}
+    figure = overlay_grid(Seen(GREY), weights, **names, **WORDS)
+    image = image_of(figure)
+    wide = (image.shape[1] + 6) // 2
+    for left in (2, wide + 2):
+        assert abs(image[2, left] - over(1.0)).max() <= 1
+    assert abs(image[image.shape[0] // 2 + 4, wide - 10] - over(0.5)).max() <= 1
+    told = [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "largest"]
+    assert told == [".004", ".8"]
+    assert any("largest weight" in text.get_text() for text in figure.texts)
 
 
 @pytest.mark.slow
@@ -87,16 +120,18 @@ def test_a_contact_sheet_has_a_tile_under_each_word_or_a_row_of_them_beside_it()
     shares = np.array([[0.0, 0.1], [0.9, 0.2]], np.float32)
     one = contact_sheet([[(Seen(GREY), shares)]] * 6, list("abcdef"), [""], **WORDS)
     assert words_of(one) == list("abcdef")
-    assert len({round(text.get_position()[1]) for text in one.axes[0].texts}) == 2
+    names = [text for text in one.axes[0].texts if text.get_gid() == "word"]
+    assert len({round(text.get_position()[1]) for text in names}) == 2
     tall = Seen(np.zeros((60, 20, 3), np.uint8))
     rows = contact_sheet(
         [[(Seen(GREY), shares), (tall, shares[:1])]] * 3, list("abc"), ["tiles", "whole"], **WORDS
     )
     assert words_of(rows) == ["tiles", "whole", "a", "b", "c"]
-    (left, top), (right, _) = (text.get_position() for text in rows.axes[0].texts[:2])
+    named = [text for text in rows.axes[0].texts if text.get_gid() == "word"]
+    (left, top), (right, _) = (text.get_position() for text in named[:2])
     image, first = image_of(rows), round(top) + 7
-    expected = 0.65 * colors_of(np.float32(0.1), (0.0, 1.0)) + 0.35 * 128
-    assert abs(image[first, round(right) - 30] - expected).max() <= 1  # the upper right cell
+    cell = image[first, round(right) - 30]  # the upper right one
+    assert abs(cell - over(0.1 / 0.9)).max() <= 1
     assert left < 0
 
 
@@ -112,6 +147,6 @@ def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head() -> None:
     names = {"layers": ("0",), "heads": ("0", "1")}
     image = image_of(overlay_grid(Seen(GREY), weights, values="signed", **names, **WORDS))
     wide = (image.shape[1] + 6) // 2
-    expected = 0.65 * colors_of(np.float32(np.nan)) + 0.35 * 128
+    expected = 0.9 * colors_of(np.float32(np.nan)) + 0.1 * 128
     assert abs(image[2, wide - 10] - expected).max() <= 1
     assert (image[:, wide:] == 255).all()

@@ -28,7 +28,7 @@ from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError
-from attnviz.core.options import LENS_NAMES, Options, Origin, opt
+from attnviz.core.options import LENS_NAMES, Options, Origin, PictureScale, opt
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.models import Source
@@ -95,6 +95,13 @@ def image(
         "One head, or the mean over a layer's heads, over the picture; of several words one "
         "picture each: .png, .svg, .pdf.",
     ),
+    scale: PictureScale = opt(
+        OUTPUT,
+        "--scale HOW",
+        "Colours up to the largest weight of each picture, or of all: {choices}.",
+        default="own",
+    ),
+    smooth: bool = opt(OUTPUT, "--smooth", "Smooth weights between patches in pictures."),
     *,
     options: Options,
 ) -> None:
@@ -145,9 +152,11 @@ def image(
         parts = sheet_parts(attention, images)
         with_page = output.html is not None or output.open_page
         drawn = (
-            contact_sheets(found, parts)
+            contact_sheets(found, parts, (scale, smooth))
             if every or len(parts) > 1
-            else pictures_of(found, lambda: seen(attention, parts[found.main.stream], patch))
+            else pictures_of(
+                found, lambda: seen(attention, parts[found.main.stream], patch), (scale, smooth)
+            )
         )
         report.say_of(found)
         report.add(
@@ -232,37 +241,42 @@ def seen(attention: Attention, part: Any, patch: str | None) -> Seen:
     return Seen(np.asarray(part), outlined)
 
 
-def pictures_of(found: Attention, picture: Callable[[], Seen]) -> dict[str, Callable[[], Figure]]:
+def pictures_of(
+    found: Attention, picture: Callable[[], Seen], how: tuple[PictureScale, bool]
+) -> dict[str, Callable[[], Figure]]:
     """The last chosen layer, and every chosen head, over the picture."""
     item = found.maps[-1]
     words: dict[str, Any] = {"subtitle": said_looks(item), "unit": item.unit, "values": item.values}
 
     def one() -> Figure:
-        from attnviz.renderers.figures.overlay import overlay
+        from attnviz.renderers.figures.overlay import Overlaying, overlay
 
         shown, which = one_picture(item)
         title = f"{describe_run(found, item)} · {which}"
-        return overlay(picture(), over_picture(shown)[0, 0], title=title, **words)
+        weights = over_picture(shown)[0, 0]
+        return overlay(picture(), weights, title=title, how=Overlaying(*how), **words)
 
     def every() -> Figure:
-        from attnviz.renderers.figures.overlay import overlay_grid
+        from attnviz.renderers.figures.overlay import Overlaying, overlay_grid
 
         heads, told = every_head(found), dict(words)
         title = describe_run(found, as_one(found.main, heads) if len(found.maps) > 1 else item)
         if len(found.maps) > 1:
             told["subtitle"] += "; what goes to a coarser patch is shared out over what it covers"
-        return overlay_grid(picture(), **heads, title=title, **told)
+        return overlay_grid(picture(), **heads, title=title, how=Overlaying(*how), **told)
 
     return {"overlay": one, "grid": every}
 
 
-def contact_sheets(found: Attention, parts: Mapping[str, Any]) -> dict[str, Callable[[], Figure]]:
+def contact_sheets(
+    found: Attention, parts: Mapping[str, Any], how: tuple[PictureScale, bool]
+) -> dict[str, Callable[[], Figure]]:
     """Every word over every picture, in the mean over heads or head by head."""
     maps = [item for item in found.maps if item.stream in parts]
     last = {item.stream: item for item in maps}  # of several runs of layers the last
 
     def draw(columns: Sequence[tuple[str, AttentionMap]], which: str) -> Figure:
-        from attnviz.renderers.figures.overlay import Seen, contact_sheet
+        from attnviz.renderers.figures.overlay import Overlaying, Seen, contact_sheet
 
         text = "" if found.main.query_side == "queries" else found.text or ""
         shown = [(name, by_word(item, text)) for name, item in columns]
@@ -279,6 +293,7 @@ def contact_sheets(found: Attention, parts: Mapping[str, Any]) -> dict[str, Call
             title=f"{found.provenance.title} · {which}",
             subtitle=LOOKS.get(main.query_side, ""),
             unit=main.unit,
+            how=Overlaying(*how),
         )
 
     def overlay() -> Figure:

@@ -102,6 +102,7 @@ class Frame:
     top: int = 0
     right: int = 0
     fit: Fit = FREE
+    table: NDArray[np.uint8] | None = None  # the colours of the bar, where others than the scale's
 
 
 def points(size: float) -> float:
@@ -115,9 +116,10 @@ def ink(color: Color) -> tuple[float, float, float]:
     return red / 255, green / 255, blue / 255
 
 
-def colormap(limits: Limits) -> Colormap:
+def colormap(limits: Limits, table: NDArray[np.uint8] | None = None) -> Colormap:
     """The colours of a scale as matplotlib takes them: white below it, grey where NaN."""
-    return ListedColormap(shades(limits) / 255.0).with_extremes(under="white", bad=ink(NO_VALUE))
+    colors = (shades(limits) if table is None else table) / 255.0
+    return ListedColormap(colors).with_extremes(under="white", bad=ink(NO_VALUE))
 
 
 def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
@@ -156,7 +158,8 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     bar_left = left + width + _BAR_GAP
     bar = page.axes(bar_left, top, _BAR_WIDTH, bar_height)
     ramp = np.linspace(limits[0], limits[1], 256)[:, None]
-    draw_image(bar, ramp, limits, extent=(0, 1, *limits), origin="lower")
+    colors = colormap(limits, frame.table)
+    draw_image(bar, ramp, limits, extent=(0, 1, *limits), origin="lower", cmap=colors)
     bar.yaxis.tick_right()
     bar.set_yticks(list(ticks), list(ticks.values()), fontproperties=face.font(NOTE_SIZE))
     bar.tick_params(axis="y", length=2.5, width=0.5, pad=2, color=ink(FAINT), labelcolor=ink(FAINT))

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.errors import UsageError
-from attnviz.renderers.colors import LABELLED, PAPER, Limits, colors_of, limits_of
+from attnviz.core.options import PictureScale
+from attnviz.renderers.colors import GLOW, INK, LABELLED, PAPER, Limits, colors_of, limits_of
 from attnviz.renderers.figures.figure import (
     LINE,
+    NOTE_SIZE,
     TEXT_SIZE,
     Frame,
     framed,
@@ -21,7 +23,7 @@ from attnviz.renderers.figures.figure import (
     points,
     write,
 )
-from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import Side, name_tiles, tile_room
 from attnviz.renderers.printable import printable
 
@@ -37,10 +39,13 @@ _LONGEST = 700
 _WIDEST_GRID, _TALLEST_GRID = 1700, 2000
 _LARGEST_TILE, _SMALLEST_TILE = 260, 24
 _GAP, _GRID_GAP = 24, 6
-_SHOWS_THROUGH = 0.35
-"""How much of the picture is left under the colours: enough to know where one is."""
-_LUMINANCE = (0.2126, 0.7152, 0.0722)
-_NOTE = "colours as on the bar, over the picture in grey"
+_OPAQUE, _BEND = 0.9, 0.8
+"""How far the colour of the largest weight covers the picture, and how fast smaller ones fade."""
+_ROOM_FOR_NUMBER = 60
+"""Pixels of a tile from which on its largest weight is written in it."""
+_NOTE = "colours as on the bar; the smaller a weight, the more of the picture shows through"
+_OWN = "each picture on a scale of its own, up to its largest weight, which is written in it"
+_SMOOTH = "weights are smoothed between the middles of patches"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +58,32 @@ class Seen:
     pixels: NDArray[np.uint8]
     outlined: tuple[int, int, int, int] | None = None
     blank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaying:
+    """How weights are laid over pictures.
+
+    Attributes:
+        scale: "own": each picture up to its own largest weight; "shared": one scale for all.
+        smooth: True: weights flow into one another instead of filling their patches evenly.
+    """
+
+    scale: PictureScale = "own"
+    smooth: bool = False
+
+    def notes(self, *, several: bool, blank: bool = False) -> tuple[str, ...]:
+        """What a reader of the picture must know."""
+        own = several and self.scale == "own"
+        told = {_NOTE: not blank, _OWN: own, _SMOOTH: self.smooth}
+        return (
+            ("; ".join(note for note, holds in told.items() if holds),)
+            if any(told.values())
+            else ()
+        )
+
+
+PLAIN = Overlaying()
 
 
 def shown_picture(picture: Any) -> Seen:
@@ -84,22 +115,22 @@ def overlay(
     subtitle: str = "",
     unit: str,
     values: Values = "share",
+    how: Overlaying = PLAIN,
 ) -> Figure:
     """One head's shares, shape (rows, columns), over the picture, the picture itself beside it.
 
     Each patch has the colour of its weight, on a scale from 0 to 1, or to the next round number
-    where none reaches a half; nothing is smoothed.
+    where none reaches a half.
     """
     limits = limits_of(weights, values)
     face = typeface([title, subtitle, unit])
     picture = resized(seen.pixels, _LONGEST)
     height, width = picture.shape[:2]
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
-    both = np.concatenate([picture, gap, blended(picture, weights, limits)], axis=1)
-    notes: tuple[str, ...] = (_NOTE,)
-    if seen.blank:
-        both, notes = blended(picture, weights, limits, shows=0), ()
-    frame = Frame(title, subtitle, notes, unit, limits, face)
+    over = blended(picture, weights, limits, smooth=how.smooth, blank=seen.blank)
+    both = over if seen.blank else np.concatenate([picture, gap, over], axis=1)
+    notes = how.notes(several=False, blank=seen.blank)
+    frame = Frame(title, subtitle, notes, unit, limits, face, table=_table(limits, seen))
     figure, axes = framed(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
     if seen.outlined is not None:
@@ -119,13 +150,15 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     unit: str,
     values: Values = "share",
     columns: str = "head",
+    how: Overlaying = PLAIN,
 ) -> Figure:
-    """Every head of every layer over the picture, on one scale.
+    """Every head of every layer over the picture.
 
     Shares have the shape (layers, heads, rows, columns), with NaN where a layer has fewer heads;
     `columns` says what the second axis is where it is not heads.
     """
-    limits = limits_of(weights[np.isfinite(weights)], values)
+    limits = _limits(weights[np.isfinite(weights)], values, how)
+    unit = _unit(unit, how)
     face = typeface([title, subtitle, unit, *layers, *heads])
     room = min(_WIDEST_GRID // len(heads) - _GRID_GAP, _LARGEST_TILE)
     height, width = seen.pixels.shape[:2]
@@ -137,23 +170,28 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     )
     high, wide = (side.tile + _GRID_GAP for side in (down, across))
     image = np.full((down.pixels, across.pixels, 3), 255, dtype=np.uint8)
+    largest: dict[tuple[int, int], float] = {}
     for layer, row in enumerate(weights):
         for head, patches in enumerate(row):
             if np.isfinite(patches).any():
                 top, left = layer * high, head * wide
+                largest[top + tile.shape[0], left] = peak = _largest(patches)
+                shown = patches / (peak or 1) if how.scale == "own" else patches
                 image[top : top + tile.shape[0], left : left + tile.shape[1]] = blended(
-                    tile, patches, limits, 0 if seen.blank else _SHOWS_THROUGH
+                    tile, shown, limits, smooth=how.smooth, blank=seen.blank
                 )
     frame = Frame(
         title,
         subtitle,
-        () if seen.blank else (_NOTE,),
+        how.notes(several=True, blank=seen.blank),
         unit,
         limits,
         face,
         *tile_room(layers, face),
+        table=_table(limits, seen),
     )
     figure, axes = framed(image, across.pixels, down.pixels, frame)
+    _write_largest(axes, largest, tile.shape[1], how, face)
     name_tiles(axes, down, layers, across, heads, face)
     axes.xaxis.label.set_text(columns)
     if seen.outlined is not None:
@@ -171,14 +209,16 @@ def contact_sheet(
     title: str,
     subtitle: str = "",
     unit: str,
+    how: Overlaying = PLAIN,
 ) -> Figure:
-    """One small overlay a word, each under its word, all on one scale.
+    """One small overlay a word, each under its word.
 
     Tiles are those of each word: the part of a picture, and its shares of shape (rows, columns).
     Where a word has several, one for each of the `columns`, it is a row with its name on the left.
     """
     flat = [tile for row in tiles for tile in row]
-    limits = limits_of(np.concatenate([shares.ravel() for _, shares in flat]), "share")
+    limits = _limits(np.concatenate([shares.ravel() for _, shares in flat]), "share", how)
+    unit = _unit(unit, how)
     face = typeface([title, subtitle, unit, *words, *columns])
     in_rows, line = len(columns) > 1, int(points(LINE * TEXT_SIZE)) + 8
     across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
@@ -202,11 +242,17 @@ def contact_sheet(
     image = np.full((bottom - _GRID_GAP, across * wide - _GAP, 3), 255, dtype=np.uint8)
     beside = max((face.width(name, TEXT_SIZE) + 14 for name in left_names), default=0)
     corners = [(tops[n // across], n % across * wide) for n in range(len(flat))]
+    largest: dict[tuple[int, int], float] = {}
     for (top, left), picture, (_, shares) in zip(corners, small, flat, strict=True):
         high, broad = picture.shape[:2]
-        image[top : top + high, left : left + broad] = blended(picture, shares, limits)
-    frame = Frame(title, subtitle, (_NOTE,), unit, limits, face, int(beside))
+        largest[top + high, left] = peak = _largest(shares)
+        shown = shares / (peak or 1) if how.scale == "own" else shares
+        over = blended(picture, shown, limits, smooth=how.smooth)
+        image[top : top + high, left : left + broad] = over
+    notes = how.notes(several=True)
+    frame = Frame(title, subtitle, notes, unit, limits, face, int(beside), table=_table(limits))
     figure, axes = framed(image, image.shape[1], image.shape[0], frame)
+    _write_largest(axes, largest, wide, how, face)
     axes.spines[:].set_visible(False)
     looks: dict[str, Any] = {"gid": "word", "clip_on": False}
     for (top, left), name in zip(corners, top_names, strict=False):
@@ -217,18 +263,74 @@ def contact_sheet(
     return figure
 
 
+def _largest(weights: NDArray[np.float32]) -> float:
+    return float(np.nanmax(np.abs(weights)))
+
+
+def _limits(weights: NDArray[np.float32], values: Values, how: Overlaying) -> Limits:
+    """The scale of several pictures: of shares of each one's largest weight, or of the weights."""
+    if how.scale == "shared":
+        return limits_of(weights, values)
+    return (-1.0 if values == "signed" else 0.0), 1.0
+
+
+def _unit(unit: str, how: Overlaying) -> str:
+    return unit if how.scale == "shared" else "share of the picture's largest weight"
+
+
+def _table(limits: Limits, seen: Seen | None = None) -> NDArray[np.uint8] | None:
+    """The colours over a picture, which a scale of shares alone would hardly be seen on."""
+    return None if limits[0] < 0 or (seen is not None and seen.blank) else GLOW
+
+
+def _write_largest(
+    axes: Axes,
+    largest: dict[tuple[int, int], float],
+    width: int,
+    how: Overlaying,
+    face: Typeface,
+) -> None:
+    """Write each picture's largest weight into its lower left corner, where it has room."""
+    from matplotlib.patheffects import withStroke
+
+    if how.scale == "shared" or width < _ROOM_FOR_NUMBER:
+        return
+    outline = [withStroke(linewidth=1.6, foreground=ink(INK))]
+    looks: dict[str, Any] = {"gid": "largest", "va": "bottom", "path_effects": outline}
+    for (bottom, left), peak in largest.items():
+        place = (left + 3, bottom - 3)
+        number = f"{peak:.2g}".removeprefix("0")
+        write(axes, place, number or "0", face, NOTE_SIZE, PAPER, **looks)
+
+
 def blended(
     picture: NDArray[np.uint8],
     weights: NDArray[np.float32],
     limits: Limits,
-    shows: float = _SHOWS_THROUGH,
+    *,
+    smooth: bool = False,
+    blank: bool = False,
 ) -> NDArray[np.uint8]:
-    """The picture in grey under the colours of its patches' weights."""
-    rows = np.arange(picture.shape[0]) * weights.shape[0] // picture.shape[0]
-    columns = np.arange(picture.shape[1]) * weights.shape[1] // picture.shape[1]
-    colors = colors_of(weights, limits)[rows[:, None], columns]
-    grey = (picture @ np.array(_LUMINANCE))[..., None]
-    mixed: NDArray[np.uint8] = np.rint((1 - shows) * colors + shows * grey).astype(np.uint8)
+    """The picture under the colours of its patches' weights, which are clear where they are 0.
+
+    Where a patch has no value it is grey. Without a picture (`blank`) the colours stand alone.
+    """
+    from PIL import Image
+
+    height, width = picture.shape[:2]
+    if smooth:
+        drawn = Image.fromarray(np.nan_to_num(weights).astype(np.float32))
+        values = np.asarray(drawn.resize((width, height), Image.Resampling.BICUBIC))
+    else:
+        rows = np.arange(height) * weights.shape[0] // height
+        columns = np.arange(width) * weights.shape[1] // width
+        values = weights[rows[:, None], columns]
+    if blank:
+        return colors_of(values, limits)
+    size = np.clip(np.abs(values) / max(map(abs, limits)), 0, 1)
+    cover = np.where(np.isnan(size), _OPAQUE, _OPAQUE * np.nan_to_num(size) ** _BEND)[..., None]
+    colors = colors_of(values, limits, _table(limits))
+    mixed: NDArray[np.uint8] = np.rint((1 - cover) * picture + cover * colors).astype(np.uint8)
     return mixed
 
 
