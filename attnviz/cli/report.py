@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.app import complain
 from attnviz.cli.output import (
-    Draft,
     Place,
     check_apart,
-    check_writable,
     note,
     refuse_binary_on_terminal,
     uninterrupted,
@@ -45,6 +43,7 @@ from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
 from attnviz.renderers.reports import format_of, formats_of, picture_suffix
+from attnviz.storage.writing import Draft, check_writable
 
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention

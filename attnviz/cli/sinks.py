@@ -6,16 +6,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli.output import Draft, note, write_bytes, write_file
+from attnviz.cli.output import note, write_bytes
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, Width
+from attnviz.core.options import Many, Options, Width
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display, Renderer, Views
 from attnviz.renderers.reports import Data, as_bytes, format_of, picture_suffix
+from attnviz.storage.writing import Draft, output_errors, write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,14 +152,8 @@ class PageSink:
                 picture=item.picture,
                 shown=None if item.page else item.views,
             )
-        import tempfile
-
-        path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
-        if self.many and self.path is not None:
-            path = numbered(path, self.count)
-        write_file(path, as_bytes(page))
-        if self.shown and not self.count:
-            show(path)
+        path = numbered(self.path, self.count) if self.many and self.path else self.path
+        save_page(path, as_bytes(page), shown=self.shown and not self.count)
         self.count += 1
 
     def finish(self) -> None:
@@ -187,24 +182,60 @@ def check_own(path: Path) -> None:
             )
 
 
-def show(path: Path) -> None:
-    """Open a page in the browser, or say where it is."""
-    import webbrowser
-
-    if webbrowser.open(path.absolute().as_uri()):
-        note(f"opened '{path}' in a browser")
+def save_page(path: Path | None, page: bytes, *, shown: bool) -> Path:
+    """Write a page, without a path a temporary one; open it in a browser if it is shown."""
+    if path is not None:
+        write_file(path, page)
     else:
-        note(f"no browser was found: open '{path}'")
+        import tempfile
+
+        with output_errors(Path("a temporary page")):
+            file, name = tempfile.mkstemp(prefix="attnviz-", suffix=".html")
+        os.close(file)
+        path = Path(name)
+        try:
+            write_file(path, page)
+        except BaseException:
+            path.unlink()
+            raise
+    if shown:
+        import webbrowser
+
+        if webbrowser.open(path.absolute().as_uri()):
+            note(f"opened '{path}' in a browser")
+        else:
+            note(f"no browser was found: open '{path}'")
+    return path
 
 
 def command_line() -> str:
-    """What was typed, as a shell reads it; empty where Python called."""
+    """What makes the result again, as a shell reads it; empty where Python called.
+
+    Options that say who does the work, and in how many runs, are no part of a result.
+    """
     program = Path(sys.argv[0]).name if sys.argv else ""
     if program not in ("attnviz", "attnviz.exe", "__main__.py"):
         return ""
     import shlex
 
-    return shlex.join(["attnviz", *sys.argv[1:]])
+    from attnviz.runs.journal import DECIDING
+
+    words = iter(sys.argv[1:])
+    options = [
+        item.metadata["option"]
+        for item in fields(Many)
+        if item.name not in DECIDING and "watch" not in sys.argv[1:2]  # its program may have such
+    ]
+    takes_value = {name: bool(one.metavar) for one in options for name in one.names}
+    kept = ["attnviz"]
+    for word in words:
+        if word == "--":
+            kept += [word, *words]
+        elif takes_value.get(word):
+            next(words, None)
+        elif word.partition("=")[0] not in takes_value:
+            kept.append(word)
+    return shlex.join(kept)
 
 
 def open_resumable(

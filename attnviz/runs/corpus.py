@@ -6,6 +6,7 @@ the aggregates and of how far it has come, replaced as a whole between two chunk
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import tempfile
@@ -31,7 +32,7 @@ from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json, parse_json
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
-from attnviz.storage.writing import beside, output_errors, replace_durably
+from attnviz.storage.writing import beside, write_file
 
 SECONDS = 2.0
 """Between two checkpoints at least: as much work may be done twice."""
@@ -192,8 +193,9 @@ class Checkpoint:
         reached = {name: getattr(state, name) for name in ("records", "failed", "rejects", "notes")}
         document = dump_json({"question": {**self.options}, "reached": reached})
         arrays: dict[str, Any] = {_MEMBER: np.array(document), **state.aggregates.to_arrays()}
-        with output_errors(self.place):
-            replace_durably(self.place, lambda file: np.savez(file, **arrays))
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        write_file(self.place, file.getvalue(), durably=True)
         self.saved_at = time.monotonic()
 
     def discard(self) -> None:

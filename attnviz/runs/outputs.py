@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.view import divisions, first_focus, views
@@ -14,6 +15,8 @@ from attnviz.core.options import Choice, Width
 from attnviz.core.registry import FORMATS, PICTURES
 from attnviz.renderers import Display, Renderer, Views
 from attnviz.renderers.reports import as_bytes as as_bytes
+from attnviz.renderers.reports import picture_suffix
+from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -190,3 +193,13 @@ def picture_bytes(
         return figure_bytes(draw(attention, picture, shown, width), suffix)
     except MemoryError as error:
         raise OutputError(f"the {picture} does not fit in memory: choose fewer heads") from error
+
+
+def save_figure(figure: Figure, file: str | Path | None, picture: str = "") -> Figure:
+    """A picture, also written to a file if one is given."""
+    if file is not None:
+        from attnviz.renderers.figures.figure import figure_bytes
+
+        path = Path(file)
+        write_file(path, figure_bytes(figure, picture_suffix(path, picture)))
+    return figure

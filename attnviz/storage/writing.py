@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -73,14 +73,17 @@ class PartialFile:
         check_writable(path)
         self.path, self.size = path, size
         with output_errors(path):
+            old = stat.S_IMODE(path.stat().st_mode) & 0o777 if path.exists() else None
             for kind in kinds:
                 self.draft = beside(path, kind)
-                file = open_alone(self.draft)
+                file = open_alone(self.draft, 0o666 if old is None else old)
                 if file is not None:
                     break
             else:
                 raise OutputError(f"cannot write '{path}': another run is writing it")
             self.file = file
+            if old is not None:  # whoever may not read the old file may not read its draft
+                self.draft.chmod(old)
             if os.fstat(file).st_size < size:
                 raise OutputError(f"'{self.draft}' lacks a part of what was written: remove it")
             self.truncate(size)
@@ -110,9 +113,7 @@ class PartialFile:
     def move(self) -> None:
         """Move it into place; where that fails, what stood there before still does."""
         with output_errors(self.path):
-            place = place_of(self.path)
-            self.draft.chmod(usual_mode(place))
-            self.draft.replace(place)
+            self.draft.replace(place_of(self.path))
             self.close()
 
     def discard(self) -> None:
@@ -128,11 +129,15 @@ class PartialFile:
                 os.close(file)
 
 
-def open_alone(path: Path) -> int | None:
-    """A file, made where there is none, that nobody else has open so; None where somebody has."""
+def open_alone(path: Path, mode: int = 0o666) -> int | None:
+    """A file that nobody else has open so; None where somebody has.
+
+    Where there is none it is made with that mode, less what the umask takes away.
+    """
+    # No link is followed: in a folder that all may write to, somebody could have put one there.
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     while True:
-        # No link is followed: in a folder that all may write to, somebody could have put one there.
-        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        file = os.open(path, flags, mode)
         try:
             if not _lock(file):
                 os.close(file)
@@ -180,11 +185,13 @@ class Draft(AbstractContextManager["Draft"]):
         with output_errors(self.path):
             (self.special or self.part).write(data)
 
-    def keep(self) -> None:
+    def keep(self, *, durably: bool = False) -> None:
         """Move the draft into place; where that fails, what stood there before still does."""
         with output_errors(self.path):
             if self.special is not None:
                 self.special.close()
+            elif durably:
+                self.part.keep()
             else:
                 self.part.move()
         self.kept = True
@@ -197,33 +204,14 @@ class Draft(AbstractContextManager["Draft"]):
                 self.part.discard()
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole; where that fails, what stood there before still does."""
+def write_file(path: Path, data: bytes, *, durably: bool = False) -> None:
+    """Write a file whole; where that fails, what stood there before still does.
+
+    A power cut may lose what was written last, unless it is written durably, which takes longer.
+    """
     with Draft(path) as draft:
         draft.write(data)
-        draft.keep()
-
-
-def usual_mode(path: Path) -> int:
-    """The mode of the file that stood there, else what the umask leaves of rw for all."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
-
-
-def replace_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replace a file as a whole, once its new content is on the disk; else the old one stays."""
-    new = path.with_name(f"{path.name}.new")
-    try:
-        with new.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+        draft.keep(durably=durably)
 
 
 def write_whole(file: int, data: bytes) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.output import Draft, write_file
 from attnviz.core.errors import OutputError
+from attnviz.storage.writing import Draft, write_file
 from tests.invoke import OWN, Done, attnviz
 
 
