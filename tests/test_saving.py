@@ -84,9 +84,8 @@ def full(tmp_path: Path) -> Iterator[Path]:
         (folder / f"old{suffix}").write_bytes(b"old")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     if mounted:
-        with pytest.raises(OSError, match="No space"), (folder / "filler").open("wb", 0) as filler:
-            while True:
-                filler.write(bytes(4096))
+        with pytest.raises(OSError, match="No space"):
+            (folder / "filler").write_bytes(bytes(1 << 16))
     else:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     yield folder
@@ -143,7 +142,7 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
     assert {*tmp_path.iterdir()} == {path, link}
     assert link.is_symlink()
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert 100 < path.stat().st_size
+    assert path.stat().st_size > 100
     assert not path.read_bytes().endswith(b"oldold")
 
 

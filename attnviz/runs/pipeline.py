@@ -33,8 +33,8 @@ from attnviz.runs.outputs import (
     save_figure,
     views_of,
 )
-from attnviz.storage.writing import write_file
 from attnviz.storage.texts import BadText, Text
+from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
