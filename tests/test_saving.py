@@ -22,7 +22,7 @@ from attnviz.cli.findings import Findings
 from attnviz.core.errors import OutputError
 from attnviz.runs.pipeline import Result
 from attnviz.runs.watching import Watched
-from attnviz.storage.writing import write_file, write_folder
+from attnviz.storage.writing import write_file
 
 PACKAGE = Path(attnviz.__file__).parent
 SUFFIXES = {"page": ".html", "save": ".npz"}
@@ -33,9 +33,7 @@ BESIDES = {
     "cli/sinks.py": ["mkstemp("],  # of a page without a name
     "models/hugging_face/load/imports.py": ['open("wb"'],  # of os.devnull
     "renderers/figures/figure.py": [".savefig("],  # into memory
-    "renderers/figures/pgf.py": [".savefig("],  # into memory
     "storage/archive.py": ['open(entry, "w"'],  # in memory
-    "storage/writing.py": ['open("wb"', ".write_bytes("],  # of devices; in a hidden folder
 }
 
 
@@ -148,7 +146,7 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
 
 @pytest.mark.parametrize(
     "options",
-    [{"output": "new.json"}, {"overview": "new.png"}, {"atlas": "new.html"}, {"atlas": "folder"}],
+    [{"output": "new.json"}, {"overview": "new.png"}, {"atlas": "new.html"}],
 )
 def test_a_corpus_on_a_full_disk_leaves_nothing(options: dict[str, str], full: Path) -> None:
     before = held(full)
@@ -212,15 +210,9 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves_and_nobody_sets_it(
         with monkeypatch.context() as patch:
             patch.setattr(os, "umask", lambda _: pytest.fail("the umask is the whole process's"))
             write_file(tmp_path / "a", b"1")
-            write_folder(tmp_path / "folder", [("sub/b", b"2")])
     finally:
         os.umask(before)
-    modes = {
-        str(path.relative_to(tmp_path)): stat.S_IMODE(path.stat().st_mode)
-        for path in tmp_path.rglob("*")
-    }
-    file, folder = 0o666 & ~umask, 0o777 & ~umask
-    assert modes == {"a": file, "folder": folder, "folder/sub": folder, "folder/sub/b": file}
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o666 & ~umask
 
 
 def test_what_replaces_a_private_file_is_never_open_to_others(

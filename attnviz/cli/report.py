@@ -43,7 +43,7 @@ from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
 from attnviz.renderers.reports import format_of, formats_of, picture_suffix
-from attnviz.storage.writing import Draft, check_writable
+from attnviz.storage.writing import PARTS, PartialFile, check_writable
 
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
@@ -121,8 +121,10 @@ class Report(AbstractContextManager["Report"]):
                 self.sinks.append(options.collect)
             self.open = self.open.pop_all()
 
-    def _draft(self, path: Path | None, taken: object) -> Draft | None:
-        return None if path is None or taken else self.open.enter_context(Draft(path))
+    def _draft(self, path: Path | None, taken: object) -> PartialFile | None:
+        if path is None or taken:
+            return None
+        return self.open.enter_context(PartialFile(path, kinds=PARTS))
 
     def reject(self, lines: bytes, count: int = 1) -> None:
         """Count records that came to nothing, and write their lines to the file of rejects."""
@@ -242,7 +244,7 @@ class Report(AbstractContextManager["Report"]):
             for sink in self.sinks if self.good else []:
                 sink.finish()
             if self.rejects is not None:
-                self.rejects.keep()
+                self.rejects.move()
         self._say_held()
 
     def counted(

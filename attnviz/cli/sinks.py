@@ -16,7 +16,7 @@ from attnviz.core.options import Many, Options, Width
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import Display, Renderer, Views
 from attnviz.renderers.reports import Data, as_bytes, format_of, picture_suffix
-from attnviz.storage.writing import Draft, output_errors, write_file
+from attnviz.storage.writing import PartialFile, output_errors, write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,7 +71,7 @@ class DataSink:
     """Data in a draft, kept once it is complete, or on stdout as soon as each result is done."""
 
     def __init__(
-        self, renderer: Renderer, draft: Draft | None = None, *, alone: bool = True
+        self, renderer: Renderer, draft: PartialFile | None = None, *, alone: bool = True
     ) -> None:
         self.renderer, self.draft, self.alone = renderer, draft, alone
         self.read = True
@@ -87,7 +87,7 @@ class DataSink:
         if self.read:
             self._write(self.renderer.finish())
         if self.draft is not None:
-            self.draft.keep()
+            self.draft.move()
 
     def _write(self, part: str | bytes) -> None:
         try:

@@ -15,7 +15,7 @@ from attnviz.cli.sinks import command_line
 from attnviz.core.attention_map import Attention, AttentionMap, Link, Provenance, Token
 from attnviz.core.tokens import patch_tokens
 from attnviz.runs.outputs import page_html
-from attnviz.storage.writing import Draft
+from attnviz.storage.writing import PartialFile
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
 from tests.invoke import OWN
 from tests.invoke import attnviz as invoke
@@ -106,7 +106,7 @@ def test_temporary_pages_are_closed_and_one_that_fails_is_removed(
         counts.add(sum(1 for _ in Path("/dev/fd").iterdir()))
     assert len(counts) == 1
     before = {*tmp_path.iterdir()}
-    monkeypatch.setattr(Draft, "keep", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(PartialFile, "move", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         invoke("self", "one two", *OWN, "--open", "-f", "none")
     assert {*tmp_path.iterdir()} == before
