@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.app import complain
+from attnviz.cli.inputs import PICTURES
 from attnviz.cli.output import (
     Place,
     check_apart,
@@ -35,14 +36,13 @@ from attnviz.cli.sinks import (
     item_of,
     numbered,
     open_resumable,
-    renderer_of,
 )
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import joined, kind_of, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
-from attnviz.renderers.reports import format_of, formats_of, picture_suffix
+from attnviz.renderers.reports import format_of, formats_of, make_renderer, picture_suffix
 from attnviz.storage.writing import PARTS, PartialFile, check_writable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Report(AbstractContextManager["Report"]):
             self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
             if draft := self._draft(output.output, resumable):
                 plain = replace(display, colors=None)
-                renderer = renderer_of(format_of(draft.path, kind), kind, plain)
+                renderer = make_renderer(format_of(draft.path, kind), plain, kind)
                 self.sinks.append(DataSink(renderer, draft))
             for picture, path in places.items():
                 self.sinks.append(
@@ -114,7 +114,7 @@ class Report(AbstractContextManager["Report"]):
                     PageSink(output.html, many=many, shown=output.open_page, count=self.good)
                 )
             if options.collect is None:
-                renderer = renderer_of(self.format, kind, display)
+                renderer = make_renderer(self.format, display, kind)
                 self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
             else:
                 options.collect.kind = kind
@@ -325,7 +325,7 @@ def _places(
 
 OTHERS = {
     *(entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")),
-    *(*PICTURE_SUFFIXES, ".html", ".htm"),
+    *(*PICTURE_SUFFIXES, *PICTURES, ".html", ".htm"),
 }
 """What a file of rejects is not."""
 PLURALS: dict[DataKind, str] = {

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from attnviz.cli.output import note, write_bytes
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Many, Options, Width
-from attnviz.core.registry import FORMATS, DataKind
+from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display, Renderer, Views
-from attnviz.renderers.reports import Data, as_bytes, format_of, picture_suffix
+from attnviz.renderers.reports import Data, as_bytes, format_of, make_renderer, picture_suffix
 from attnviz.storage.writing import PartialFile, output_errors, write_file
 
 if TYPE_CHECKING:
@@ -59,12 +59,6 @@ def item_of(result: Attention | Data, options: Options) -> Item:
     from attnviz.runs.outputs import views_of
 
     return Item(result, views_of(result, options.choice, options.origin.top))
-
-
-def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
-    """A fresh renderer of a kind of data."""
-    entry = FORMATS[format_name]
-    return (entry.load() if kind == "maps" else entry.load_report())(display)  # type: ignore[no-any-return]
 
 
 class DataSink:
@@ -117,15 +111,16 @@ class PictureSink:
         """Nothing more: every picture is already complete."""
 
     def _drawn(self, item: Item) -> bytes:
-        data = item.data
-        if self.picture not in item.figures and not isinstance(data, Data):
-            from attnviz.runs.outputs import picture_bytes
-
-            return picture_bytes(data, self.picture, self.suffix, item.views, self.width)
         from attnviz.renderers.figures.figure import figure_bytes
 
-        about = data.about if isinstance(data, Data) else ""
-        return figure_bytes(item.figures[self.picture](), self.suffix, about)
+        if self.picture in item.figures:
+            figure = item.figures[self.picture]()
+        else:
+            from attnviz.runs.outputs import draw
+
+            attention: Any = item.data
+            figure = draw(attention, self.picture, item.views, self.width)
+        return figure_bytes(figure, self.suffix, getattr(item.data, "about", ""))
 
 
 class PageSink:
@@ -175,7 +170,8 @@ def check_own(path: Path) -> None:
     """Refuse to write FILE-0, FILE-1, … where somebody else's file has such a name."""
     name = re.compile(rf"{re.escape(path.stem)}-\d+{re.escape(path.suffix)}")
     for item in sorted(path.parent.iterdir()):
-        if name.fullmatch(item.name) and OWN[path.suffix.lower()] not in item.read_bytes():
+        own = OWN[path.suffix.lower()]
+        if name.fullmatch(item.name) and not (item.is_file() and own in item.read_bytes()):
             raise UsageError(
                 f"'{item}' is there, and not by attnviz: name another file than '{path}', of which "
                 "there is one for each text, or give --overwrite"
@@ -271,7 +267,7 @@ def open_resumable(
         return None
 
     def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
-        return renderer_of(name, "maps", Display(width=width, many=True, first=first, begun=begun))
+        return make_renderer(name, Display(width=width, many=True, first=first, begun=begun))
 
     make(0, False)  # noqa: FBT003 - as a callback is called
     return ResumableSink(

@@ -23,16 +23,8 @@ from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
 from attnviz.renderers import Display, Views
-from attnviz.renderers.reports import format_of
-from attnviz.runs.outputs import (
-    as_bytes,
-    draw,
-    make_renderer,
-    page_html,
-    picture_bytes,
-    save_figure,
-    views_of,
-)
+from attnviz.renderers.reports import as_bytes, format_of, make_renderer, rendered
+from attnviz.runs.outputs import draw, page_html, save_figure, views_of
 from attnviz.storage.texts import BadText, Text
 from attnviz.storage.writing import write_file
 
@@ -128,10 +120,8 @@ class Result(Attention):
         Raises:
             UsageError: a suffix that is no format's.
         """
-        path = Path(file)
-        renderer = make_renderer(format_of(path), Display())
-        data = [renderer.add(self, self._views), renderer.finish()]
-        write_file(path, b"".join(map(as_bytes, data)))
+        renderer = make_renderer(format_of(path := Path(file)), Display())
+        write_file(path, rendered(renderer, [(self, self._views)]))
 
     def to_dict(self) -> dict[str, Any]:
         """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""
@@ -179,7 +169,9 @@ class Result(Attention):
         return save_figure(draw(self, picture, self._views, width), file, picture)
 
     def _repr_png_(self) -> bytes:
-        return picture_bytes(self, "heatmap", ".png", self._views)
+        from attnviz.renderers.figures.figure import figure_bytes
+
+        return figure_bytes(self.heatmap(), ".png")
 
     def _notebook_page(self) -> str:
         # What a notebook shows it also saves, so a page in it stays small.

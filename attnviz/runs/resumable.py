@@ -18,8 +18,8 @@ from typing import Any
 from attnviz.core.errors import OutputError
 from attnviz.core.notices import notify
 from attnviz.renderers import Numbering, Renderer, Views
+from attnviz.renderers.reports import as_bytes
 from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
-from attnviz.runs.outputs import as_bytes
 from attnviz.storage.saved import read_from, shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable
 
