@@ -207,7 +207,7 @@ def save_page(path: Path | None, page: bytes, *, shown: bool) -> Path:
 def command_line() -> str:
     """What makes the result again, as a shell reads it; empty where Python called.
 
-    Options that say who does the work, and in how many runs, are no part of a result.
+    Options that decide nothing of a result are left out: who does the work, and in how many runs.
     """
     program = Path(sys.argv[0]).name if sys.argv else ""
     if program not in ("attnviz", "attnviz.exe", "__main__.py"):
