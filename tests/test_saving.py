@@ -92,6 +92,22 @@ def full(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", folder], check=True)
 
 
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("the cat sat\na dog\n")
+    return path
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    """A folder of two samples of a training run."""
+    for step in (1, 2):
+        result = attnviz.from_numpy(np.full((2, 3, 3), 1 / 3))
+        result.save(tmp_path / f"step-{step:08d}.npz")
+    return tmp_path
+
+
 def held(folder: Path) -> dict[str, bytes | None]:
     return {path.name: path.read_bytes() if path.is_file() else None for path in folder.iterdir()}
 
@@ -148,23 +164,30 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
     "options",
     [{"output": "new.json"}, {"overview": "new.png"}, {"atlas": "new.html"}],
 )
-def test_a_corpus_on_a_full_disk_leaves_nothing(options: dict[str, str], full: Path) -> None:
+def test_a_corpus_on_a_full_disk_leaves_nothing(
+    options: dict[str, str], texts: Path, full: Path
+) -> None:
     before = held(full)
     places = {name: full / value for name, value in options.items()}
     with pytest.raises(OutputError, match=r"^cannot write '[^\n]*$"):
-        attnviz.corpus(["the cat sat", "a dog"], mechanism="multi-head", **places)
+        attnviz.corpus(texts, mechanism="multi-head", **places)
     assert held(full) == before
 
 
+def test_a_full_temporary_folder_is_told_in_one_line(
+    full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(full))
+    with pytest.raises(OutputError, match=r"^cannot keep the texts in a temporary file: "):
+        attnviz.corpus(["the cat sat"] * 9, mechanism="multi-head")
+
+
 @pytest.mark.parametrize("option", ["html", "plot", "gif", "output"])
-def test_a_history_on_a_full_disk_leaves_nothing(option: str, tmp_path: Path, full: Path) -> None:
-    for step in (1, 2):
-        result = attnviz.from_numpy(np.full((2, 3, 3), 1 / 3))
-        result.save(tmp_path / f"step-{step:08d}.npz")
+def test_a_history_on_a_full_disk_leaves_nothing(option: str, samples: Path, full: Path) -> None:
     suffix = {"html": ".html", "plot": ".png", "gif": ".gif", "output": ".json"}[option]
     before = held(full)
     with pytest.raises(OutputError, match=r"^cannot write '[^\n]*$"):
-        attnviz.history(tmp_path, **{option: full / f"new{suffix}"})
+        attnviz.history(samples, **{option: full / f"new{suffix}"})
     assert held(full) == before
 
 

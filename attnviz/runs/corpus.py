@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -212,31 +213,39 @@ def read_twice(
     """
     counts, number = WordCounts(), 0
     once = file == "-" or not Path(file).is_file()
-    kept = tempfile.TemporaryFile() if once else None  # noqa: SIM115  # `_kept` closes it
+    with temporary_file_errors():
+        kept = tempfile.TemporaryFile() if once else None  # noqa: SIM115  # `_kept` closes it
     for text in open_texts():
         number += 1
         if isinstance(text, Text):
             counts.add(text.text)
             counts.add(text.target or "")
         if kept is not None:
-            _keep(text, kept)
+            with temporary_file_errors(kept):
+                pickle.dump(text, kept)
     texts = open_texts() if kept is None else _kept(kept)
     return counts.vocabulary(), texts, number
 
 
-def _keep(text: Record, file: IO[bytes]) -> None:
+@contextmanager
+def temporary_file_errors(file: IO[bytes] | None = None) -> Iterator[None]:
+    """Turn what the system says of the temporary file into an OutputError."""
     try:
-        pickle.dump(text, file)
+        yield
     except OSError as error:
+        with suppress(OSError):  # what is still buffered has no room either
+            if file is not None:
+                file.close()
         raise OutputError(
-            f"cannot keep the texts in '{tempfile.gettempdir()}': {error.strerror}; give them as "
-            "a file, or word counts by --frequencies"
+            f"cannot keep the texts in a temporary file: {error.strerror or error}; give them as a "
+            "file, or word counts by --frequencies"
         ) from error
 
 
 def _kept(file: IO[bytes]) -> Iterator[Record]:
-    with file:
+    with temporary_file_errors(file):
         size = file.seek(0, os.SEEK_END)
+    with file:
         file.seek(0)
         while file.tell() < size:
             yield pickle.load(file)
