@@ -39,6 +39,9 @@ CALLED_FROM_OUTSIDE = (
     "on_train_*",
     "on_step_end",
     "control",
+    # a report, which takes the form of data that it writes by name
+    "textgrid",
+    "vtt",
     # io and zipfile, of streams and members
     "readinto",
     "writable",

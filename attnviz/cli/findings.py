@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli.output import write_file
-from attnviz.cli.sinks import Item, renderer_of
+from attnviz.cli.sinks import Item
 from attnviz.core.errors import AttnvizError, UsageError, choose, in_words
 from attnviz.core.registry import DataKind
 from attnviz.renderers import Display
-from attnviz.renderers.reports import Data, as_bytes, format_of, formats_of, picture_suffix
+from attnviz.renderers.reports import Data, format_of, formats_of, make_renderer, rendered
+from attnviz.runs.outputs import save_figure
+from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,12 +81,8 @@ class Findings:
         figures = self.items[0].figures if self.items else {}
         if not figures:
             raise UsageError(f"{self.command} draws no picture")
-        figure = figures[choose(name or next(iter(figures)), figures, "picture")]()
-        if file is not None:
-            from attnviz.renderers.figures.figure import figure_bytes
-
-            write_file(Path(file), figure_bytes(figure, picture_suffix(Path(file), name)))
-        return figure
+        name = choose(name or next(iter(figures)), figures, "picture")
+        return save_figure(figures[name](), file, name)
 
     def save(self, file: str | Path) -> None:
         """Write the data; the suffix names the format.
@@ -102,9 +99,8 @@ class Findings:
         if name not in formats:
             raise UsageError(f"{self.command} gives no {name}, but {in_words(formats)}")
         many = len(self.items) > 1
-        renderer = renderer_of(name, self.kind, display or Display(many=many))
-        parts = [renderer.add(item.data, item.views) for item in self.items]  # type: ignore[arg-type]
-        return b"".join(map(as_bytes, (*parts, renderer.finish())))
+        renderer = make_renderer(name, display or Display(many=many), self.kind)
+        return rendered(renderer, ((item.data, item.views) for item in self.items))
 
     def __str__(self) -> str:
         return self.table()

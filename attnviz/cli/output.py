@@ -20,11 +20,7 @@ from typing import IO, Any
 
 from attnviz.cli.app import SIGNALS, interrupt, legible
 from attnviz.core.errors import OutputError, UsageError
-from attnviz.storage.writing import Draft as Draft
-from attnviz.storage.writing import check_writable as check_writable
-from attnviz.storage.writing import place_of
-from attnviz.storage.writing import write_file as write_file
-from attnviz.storage.writing import write_whole as write_whole
+from attnviz.storage.writing import place_of, write_whole
 
 
 def write_bytes(data: bytes) -> None:
@@ -88,7 +84,8 @@ class Place:
         real = self.real
         stem, suffix = re.escape(_folded(real.stem)), re.escape(_folded(real.suffix))
         file = rf"{stem}-\d+{suffix}" if self.several else f"{stem}{suffix}"
-        hidden = rf"\.{stem}(?:-\d+)?{suffix}\.(?:partial(?:-\d+)?|unfinished|journal)(?:\.new)?"
+        made = rf"{stem}(?:-\d+)?{suffix}\.(?:partial|unfinished|journal)(?:-\d+)?"
+        hidden = rf"\.{made}|\.\.{made}\.partial(?:-\d+)?"  # the draft of what is hidden too
         return re.fullmatch(f"{file}|{hidden}", _folded(name)) is not None
 
     def meets(self, other: Place) -> bool:

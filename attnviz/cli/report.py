@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.app import complain
+from attnviz.cli.inputs import PICTURES
 from attnviz.cli.output import (
-    Draft,
     Place,
     check_apart,
-    check_writable,
     note,
     refuse_binary_on_terminal,
     uninterrupted,
@@ -37,14 +36,14 @@ from attnviz.cli.sinks import (
     item_of,
     numbered,
     open_resumable,
-    renderer_of,
 )
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import joined, kind_of, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
-from attnviz.renderers.reports import format_of, formats_of, picture_suffix
+from attnviz.renderers.reports import format_of, formats_of, make_renderer, picture_suffix
+from attnviz.storage.writing import PARTS, PartialFile, check_writable
 
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
@@ -104,7 +103,7 @@ class Report(AbstractContextManager["Report"]):
             self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
             if draft := self._draft(output.output, resumable):
                 plain = replace(display, colors=None)
-                renderer = renderer_of(format_of(draft.path, kind), kind, plain)
+                renderer = make_renderer(format_of(draft.path, kind), plain, kind)
                 self.sinks.append(DataSink(renderer, draft))
             for picture, path in places.items():
                 self.sinks.append(
@@ -115,15 +114,17 @@ class Report(AbstractContextManager["Report"]):
                     PageSink(output.html, many=many, shown=output.open_page, count=self.good)
                 )
             if options.collect is None:
-                renderer = renderer_of(self.format, kind, display)
+                renderer = make_renderer(self.format, display, kind)
                 self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
             else:
                 options.collect.kind = kind
                 self.sinks.append(options.collect)
             self.open = self.open.pop_all()
 
-    def _draft(self, path: Path | None, taken: object) -> Draft | None:
-        return None if path is None or taken else self.open.enter_context(Draft(path))
+    def _draft(self, path: Path | None, taken: object) -> PartialFile | None:
+        if path is None or taken:
+            return None
+        return self.open.enter_context(PartialFile(path, kinds=PARTS))
 
     def reject(self, lines: bytes, count: int = 1) -> None:
         """Count records that came to nothing, and write their lines to the file of rejects."""
@@ -243,7 +244,7 @@ class Report(AbstractContextManager["Report"]):
             for sink in self.sinks if self.good else []:
                 sink.finish()
             if self.rejects is not None:
-                self.rejects.keep()
+                self.rejects.move()
         self._say_held()
 
     def counted(
@@ -324,7 +325,7 @@ def _places(
 
 OTHERS = {
     *(entry.suffix for entry in FORMATS.values() if entry.suffix not in ("", ".txt", ".jsonl")),
-    *(*PICTURE_SUFFIXES, ".html", ".htm"),
+    *(*PICTURE_SUFFIXES, *PICTURES, ".html", ".htm"),
 }
 """What a file of rejects is not."""
 PLURALS: dict[DataKind, str] = {

@@ -6,16 +6,17 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli.output import Draft, note, write_bytes, write_file
+from attnviz.cli.output import note, write_bytes
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, Width
-from attnviz.core.registry import FORMATS, DataKind
+from attnviz.core.options import Many, Options, Width
+from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display, Renderer, Views
-from attnviz.renderers.reports import Data, as_bytes, format_of, picture_suffix
+from attnviz.renderers.reports import Data, as_bytes, format_of, make_renderer, picture_suffix
+from attnviz.storage.writing import PartialFile, output_errors, write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,17 +61,11 @@ def item_of(result: Attention | Data, options: Options) -> Item:
     return Item(result, views_of(result, options.choice, options.origin.top))
 
 
-def renderer_of(format_name: str, kind: DataKind, display: Display) -> Renderer:
-    """A fresh renderer of a kind of data."""
-    entry = FORMATS[format_name]
-    return (entry.load() if kind == "maps" else entry.load_report())(display)  # type: ignore[no-any-return]
-
-
 class DataSink:
     """Data in a draft, kept once it is complete, or on stdout as soon as each result is done."""
 
     def __init__(
-        self, renderer: Renderer, draft: Draft | None = None, *, alone: bool = True
+        self, renderer: Renderer, draft: PartialFile | None = None, *, alone: bool = True
     ) -> None:
         self.renderer, self.draft, self.alone = renderer, draft, alone
         self.read = True
@@ -86,7 +81,7 @@ class DataSink:
         if self.read:
             self._write(self.renderer.finish())
         if self.draft is not None:
-            self.draft.keep()
+            self.draft.move()
 
     def _write(self, part: str | bytes) -> None:
         try:
@@ -116,15 +111,16 @@ class PictureSink:
         """Nothing more: every picture is already complete."""
 
     def _drawn(self, item: Item) -> bytes:
-        data = item.data
-        if self.picture not in item.figures and not isinstance(data, Data):
-            from attnviz.runs.outputs import picture_bytes
-
-            return picture_bytes(data, self.picture, self.suffix, item.views, self.width)
         from attnviz.renderers.figures.figure import figure_bytes
 
-        about = data.about if isinstance(data, Data) else ""
-        return figure_bytes(item.figures[self.picture](), self.suffix, about)
+        if self.picture in item.figures:
+            figure = item.figures[self.picture]()
+        else:
+            from attnviz.runs.outputs import draw
+
+            attention: Any = item.data
+            figure = draw(attention, self.picture, item.views, self.width)
+        return figure_bytes(figure, self.suffix, getattr(item.data, "about", ""))
 
 
 class PageSink:
@@ -151,14 +147,8 @@ class PageSink:
                 picture=item.picture,
                 shown=None if item.page else item.views,
             )
-        import tempfile
-
-        path = self.path or Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1])
-        if self.many and self.path is not None:
-            path = numbered(path, self.count)
-        write_file(path, as_bytes(page))
-        if self.shown and not self.count:
-            show(path)
+        path = numbered(self.path, self.count) if self.many and self.path else self.path
+        save_page(path, as_bytes(page), shown=self.shown and not self.count)
         self.count += 1
 
     def finish(self) -> None:
@@ -180,31 +170,68 @@ def check_own(path: Path) -> None:
     """Refuse to write FILE-0, FILE-1, … where somebody else's file has such a name."""
     name = re.compile(rf"{re.escape(path.stem)}-\d+{re.escape(path.suffix)}")
     for item in sorted(path.parent.iterdir()):
-        if name.fullmatch(item.name) and OWN[path.suffix.lower()] not in item.read_bytes():
+        own = OWN[path.suffix.lower()]
+        if name.fullmatch(item.name) and not (item.is_file() and own in item.read_bytes()):
             raise UsageError(
                 f"'{item}' is there, and not by attnviz: name another file than '{path}', of which "
                 "there is one for each text, or give --overwrite"
             )
 
 
-def show(path: Path) -> None:
-    """Open a page in the browser, or say where it is."""
-    import webbrowser
-
-    if webbrowser.open(path.absolute().as_uri()):
-        note(f"opened '{path}' in a browser")
+def save_page(path: Path | None, page: bytes, *, shown: bool) -> Path:
+    """Write a page, without a path a temporary one; open it in a browser if it is shown."""
+    if path is not None:
+        write_file(path, page)
     else:
-        note(f"no browser was found: open '{path}'")
+        import tempfile
+
+        with output_errors(Path("a temporary page")):
+            file, name = tempfile.mkstemp(prefix="attnviz-", suffix=".html")
+        os.close(file)
+        path = Path(name)
+        try:
+            write_file(path, page)
+        except BaseException:
+            path.unlink()
+            raise
+    if shown:
+        import webbrowser
+
+        if webbrowser.open(path.absolute().as_uri()):
+            note(f"opened '{path}' in a browser")
+        else:
+            note(f"no browser was found: open '{path}'")
+    return path
 
 
 def command_line() -> str:
-    """What was typed, as a shell reads it; empty where Python called."""
+    """What makes the result again, as a shell reads it; empty where Python called.
+
+    Options that decide nothing of a result are left out: who does the work, and in how many runs.
+    """
     program = Path(sys.argv[0]).name if sys.argv else ""
     if program not in ("attnviz", "attnviz.exe", "__main__.py"):
         return ""
     import shlex
 
-    return shlex.join(["attnviz", *sys.argv[1:]])
+    from attnviz.runs.journal import DECIDING
+
+    words = iter(sys.argv[1:])
+    options = [
+        item.metadata["option"]
+        for item in fields(Many)
+        if item.name not in DECIDING and "watch" not in sys.argv[1:2]  # its program may have such
+    ]
+    takes_value = {name: bool(one.metavar) for one in options for name in one.names}
+    kept = ["attnviz"]
+    for word in words:
+        if word == "--":
+            kept += [word, *words]
+        elif takes_value.get(word):
+            next(words, None)
+        elif word.partition("=")[0] not in takes_value:
+            kept.append(word)
+    return shlex.join(kept)
 
 
 def open_resumable(
@@ -240,7 +267,7 @@ def open_resumable(
         return None
 
     def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
-        return renderer_of(name, "maps", Display(width=width, many=True, first=first, begun=begun))
+        return make_renderer(name, Display(width=width, many=True, first=first, begun=begun))
 
     make(0, False)  # noqa: FBT003 - as a callback is called
     return ResumableSink(

@@ -5,20 +5,18 @@ A command gives its data in some forms; a format writes one of them, whatever th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from attnviz.core.errors import UsageError, did_you_mean
+from attnviz.core.errors import UsageError, choose, did_you_mean
 from attnviz.core.registry import DATA_KINDS, FORMATS, PICTURE_SUFFIXES, DataKind, Format
-from attnviz.renderers import Display, Views
+from attnviz.renderers import Display, Renderer, Views
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
 """What can measure texts, the best first."""
 
 
@@ -41,6 +39,18 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
         f"'{path}' names no data format: end it in {', '.join(known)}."
         f"{did_you_mean(path.suffix, known)}"
     )
+
+
+def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Renderer:
+    """A fresh renderer of a kind of data in a format."""
+    entry = FORMATS[choose(name, FORMATS, "format")]
+    return (entry.load() if kind == "maps" else entry.load_report())(display)  # type: ignore[no-any-return]
+
+
+def rendered(renderer: Renderer, results: Iterable[tuple[Any, Views]]) -> bytes:
+    """All of the results, from the first byte to the last."""
+    parts = [renderer.add(*result) for result in results]
+    return b"".join(map(as_bytes, (*parts, renderer.finish())))
 
 
 def as_bytes(part: str | bytes) -> bytes:
@@ -88,7 +98,13 @@ class Data:
 
 
 class TextReport:
-    """Tables, one below the other."""
+    """Tables, one below the other.
+
+    Attributes:
+        form: the field of the data that is written.
+    """
+
+    form = "text"
 
     def __init__(self, display: Display) -> None:
         self.display, self.count = display, 0
@@ -96,15 +112,44 @@ class TextReport:
     def add(self, data: Data, views: Views) -> str | bytes:
         """What to write for one more."""
         self.count += 1
-        return _form(data.text)(self.display)
+        return self._join(self._made(data))  # type: ignore[no-any-return]
 
     def finish(self) -> str:
         """What to write once all are through."""
         return ""
 
+    def _made(self, data: Data) -> Any:
+        make = getattr(data, self.form)
+        if make is None:
+            raise UsageError("this data cannot be written in this format: choose -f json")
+        return make(self.display) if self.form == "text" else make()
+
+    def _join(self, made: Any) -> Any:
+        """What stands there for it, behind the one before."""
+        return made
+
+
+class JsonReport(TextReport):
+    """One document; of an input that may hold several a list, however many came."""
+
+    form = "document"
+
+    def _join(self, made: str) -> str:
+        if not self.display.many:
+            return made
+        return ("[" if self.count == 1 else ",\n") + made.rstrip("\n")
+
+    def finish(self) -> str:
+        """The list's end."""
+        if not self.display.many:
+            return ""
+        return "]\n" if self.count else "[]\n"
+
 
 class JsonLinesReport(TextReport):
     """A document a line."""
+
+    form = "document"
 
     def add(self, data: Data, views: Views) -> str:
         """The document on one line; or a line for each of its texts."""
@@ -114,49 +159,27 @@ class JsonLinesReport(TextReport):
 
         from attnviz.storage.documents import dump_json
 
-        return dump_json(json.loads(_form(data.document)())) + "\n"
-
-
-class JsonReport(TextReport):
-    """One document; of an input that may hold several a list, however many came."""
-
-    def add(self, data: Data, views: Views) -> str:
-        """The document, behind what joins it to the one before."""
-        self.count += 1
-        document = _form(data.document)()
-        if not self.display.many:
-            return document
-        return ("[" if self.count == 1 else ",\n") + document.rstrip("\n")
-
-    def finish(self) -> str:
-        """The list's end."""
-        if not self.display.many:
-            return ""
-        return "]\n" if self.count else "[]\n"
+        return dump_json(json.loads(self._made(data))) + "\n"
 
 
 class TsvReport(TextReport):
     """Rows, tab-separated, behind one header."""
 
-    def add(self, data: Data, views: Views) -> str:
-        """The rows."""
-        self.count += 1
-        rows = _form(data.rows)()
-        return self._spelt(rows if self.count == 1 else rows.partition("\n")[2])
+    form = "rows"
 
-    def _spelt(self, rows: str) -> str:
-        return rows
+    def _join(self, made: str) -> str:
+        return made if self.count == 1 else made.partition("\n")[2]
 
 
 class CsvReport(TsvReport):
     """Rows, comma-separated, quoted where needed."""
 
-    def _spelt(self, rows: str) -> str:
+    def _join(self, made: str) -> str:
         import csv
         import io
 
         file = io.StringIO()
-        lines = (line.split("\t") for line in rows.split("\n")[:-1])
+        lines = (line.split("\t") for line in super()._join(made).split("\n")[:-1])
         csv.writer(file, lineterminator="\n").writerows(lines)
         return file.getvalue()
 
@@ -164,36 +187,22 @@ class CsvReport(TsvReport):
 class NpzReport(TextReport):
     """One archive."""
 
-    def add(self, data: Data, views: Views) -> bytes:
-        """The archive."""
-        return _form(data.arrays)()
+    form = "arrays"
 
 
 class PharaohReport(TextReport):
     """A line of links a pair: 0-0 2-1."""
 
-    def add(self, data: Data, views: Views) -> str:
-        """The pair's line."""
-        return _form(data.links)()
+    form = "links"
 
 
 class TextGridReport(TextReport):
     """One TextGrid."""
 
-    def add(self, data: Data, views: Views) -> str:
-        """All of it."""
-        return _form(data.textgrid)()
+    form = "textgrid"
 
 
 class VttReport(TextReport):
     """One WebVTT file."""
 
-    def add(self, data: Data, views: Views) -> str:
-        """All of it."""
-        return _form(data.vtt)()
-
-
-def _form(form: Callable[Given, Made] | None) -> Callable[Given, Made]:
-    if form is None:
-        raise UsageError("this data cannot be written in this format: choose -f json")
-    return form
+    form = "vtt"

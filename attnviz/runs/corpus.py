@@ -6,12 +6,14 @@ the aggregates and of how far it has come, replaced as a whole between two chunk
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -31,7 +33,7 @@ from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json, parse_json
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
-from attnviz.storage.writing import beside, output_errors, replace_durably
+from attnviz.storage.writing import beside, write_file
 
 SECONDS = 2.0
 """Between two checkpoints at least: as much work may be done twice."""
@@ -192,8 +194,9 @@ class Checkpoint:
         reached = {name: getattr(state, name) for name in ("records", "failed", "rejects", "notes")}
         document = dump_json({"question": {**self.options}, "reached": reached})
         arrays: dict[str, Any] = {_MEMBER: np.array(document), **state.aggregates.to_arrays()}
-        with output_errors(self.place):
-            replace_durably(self.place, lambda file: np.savez(file, **arrays))
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        write_file(self.place, file.getvalue(), durably=True)
         self.saved_at = time.monotonic()
 
     def discard(self) -> None:
@@ -210,31 +213,39 @@ def read_twice(
     """
     counts, number = WordCounts(), 0
     once = file == "-" or not Path(file).is_file()
-    kept = tempfile.TemporaryFile() if once else None  # noqa: SIM115  # `_kept` closes it
+    with temporary_file_errors():
+        kept = tempfile.TemporaryFile() if once else None  # noqa: SIM115  # `_kept` closes it
     for text in open_texts():
         number += 1
         if isinstance(text, Text):
             counts.add(text.text)
             counts.add(text.target or "")
         if kept is not None:
-            _keep(text, kept)
+            with temporary_file_errors(kept):
+                pickle.dump(text, kept)
     texts = open_texts() if kept is None else _kept(kept)
     return counts.vocabulary(), texts, number
 
 
-def _keep(text: Record, file: IO[bytes]) -> None:
+@contextmanager
+def temporary_file_errors(file: IO[bytes] | None = None) -> Iterator[None]:
+    """Turn what the system says of the temporary file into an OutputError."""
     try:
-        pickle.dump(text, file)
+        yield
     except OSError as error:
+        with suppress(OSError):  # what is still buffered has no room either
+            if file is not None:
+                file.close()
         raise OutputError(
-            f"cannot keep the texts in '{tempfile.gettempdir()}': {error.strerror}; give them as "
-            "a file, or word counts by --frequencies"
+            f"cannot keep the texts in a temporary file: {error.strerror or error}; give them as a "
+            "file, or word counts by --frequencies"
         ) from error
 
 
 def _kept(file: IO[bytes]) -> Iterator[Record]:
-    with file:
+    with temporary_file_errors(file):
         size = file.seek(0, os.SEEK_END)
+    with file:
         file.seek(0)
         while file.tell() < size:
             yield pickle.load(file)

@@ -18,7 +18,7 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options
 from attnviz.storage.documents import dump_json, parse_json
 from attnviz.storage.saved import shard_path
-from attnviz.storage.writing import replace_durably
+from attnviz.storage.writing import write_file
 
 SCHEMA = 1
 SAMPLE = 1 << 20
@@ -70,7 +70,7 @@ class Journal:
     def write(self, path: Path) -> None:
         """Replace the journal at a path as a whole."""
         document = {"schema": SCHEMA, "question": {**self.options}, **asdict(self.progress)}
-        replace_durably(path, lambda file: file.write(dump_json(document).encode() + b"\n"))
+        write_file(path, dump_json(document).encode() + b"\n", durably=True)
 
 
 def read_journal(path: Path) -> Journal | None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.analyses.view import divisions, first_focus, views
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import OutputError, choose
 from attnviz.core.options import Choice, Width
-from attnviz.core.registry import FORMATS, PICTURES
-from attnviz.renderers import Display, Renderer, Views
-from attnviz.renderers.reports import as_bytes as as_bytes
+from attnviz.core.registry import PICTURES
+from attnviz.renderers import Views
+from attnviz.renderers.reports import picture_suffix
+from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 
     from attnviz.core.measures import View
     from attnviz.renderers.page import Patches
-
-
-def make_renderer(format_name: str, display: Display) -> Renderer:
-    """A fresh renderer of a format."""
-    choose(format_name, FORMATS, "format")
-    renderer: Renderer = FORMATS[format_name].load()(display)
-    return renderer
 
 
 def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -> Views:
@@ -172,21 +166,11 @@ def _patches(picture: bytes, item: AttentionMap) -> Patches:
     return Patches(picture, rows, columns, first=len(item.key_tokens) - rows * columns)
 
 
-def picture_bytes(
-    attention: Attention,
-    picture: str,
-    suffix: str,
-    shown: Views | None = None,
-    width: Width | None = None,
-) -> bytes:
-    """A picture of the main map as a file's bytes.
+def save_figure(figure: Figure, file: str | Path | None, picture: str = "") -> Figure:
+    """A picture, also written to a file if one is given."""
+    if file is not None:
+        from attnviz.renderers.figures.figure import figure_bytes
 
-    Raises:
-        OutputError: matplotlib cannot write it, or its labels leave it no room in the width.
-    """
-    from attnviz.renderers.figures.figure import figure_bytes
-
-    try:
-        return figure_bytes(draw(attention, picture, shown, width), suffix)
-    except MemoryError as error:
-        raise OutputError(f"the {picture} does not fit in memory: choose fewer heads") from error
+        path = Path(file)
+        write_file(path, figure_bytes(figure, picture_suffix(path, picture)))
+    return figure

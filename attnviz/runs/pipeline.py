@@ -23,9 +23,10 @@ from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
 from attnviz.renderers import Display, Views
-from attnviz.renderers.reports import format_of, picture_suffix
-from attnviz.runs.outputs import as_bytes, draw, make_renderer, page_html, picture_bytes, views_of
+from attnviz.renderers.reports import as_bytes, format_of, make_renderer, rendered
+from attnviz.runs.outputs import draw, page_html, save_figure, views_of
 from attnviz.storage.texts import BadText, Text
+from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,10 +120,8 @@ class Result(Attention):
         Raises:
             UsageError: a suffix that is no format's.
         """
-        path = Path(file)
-        renderer = make_renderer(format_of(path), Display())
-        data = [renderer.add(self, self._views), renderer.finish()]
-        path.write_bytes(b"".join(as_bytes(part) for part in data))
+        renderer = make_renderer(format_of(path := Path(file)), Display())
+        write_file(path, rendered(renderer, [(self, self._views)]))
 
     def to_dict(self) -> dict[str, Any]:
         """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""
@@ -134,7 +133,7 @@ class Result(Attention):
         """One interactive HTML file with every map, also written to a file if given."""
         html = page_html(self, shown=self._views)
         if file is not None:
-            Path(file).write_text(html, encoding="utf-8")
+            write_file(Path(file), as_bytes(html))
         return html
 
     def widget(self) -> PageWidget:
@@ -167,10 +166,12 @@ class Result(Attention):
         return views_of(self, self.choice)
 
     def _draw(self, picture: str, file: str | Path | None, width: Width | None) -> Figure:
-        return written(draw(self, picture, self._views, width), file, picture)
+        return save_figure(draw(self, picture, self._views, width), file, picture)
 
     def _repr_png_(self) -> bytes:
-        return picture_bytes(self, "heatmap", ".png", self._views)
+        from attnviz.renderers.figures.figure import figure_bytes
+
+        return figure_bytes(self.heatmap(), ".png")
 
     def _notebook_page(self) -> str:
         # What a notebook shows it also saves, so a page in it stays small.
@@ -188,15 +189,6 @@ class Result(Attention):
         except UsageError:
             return None
         return bundle and ({**bundle[0], "text/plain": repr(self)}, bundle[1])
-
-
-def written(figure: Figure, file: str | Path | None, picture: str = "") -> Figure:
-    """A picture, also written to a .png, .svg or .pdf if one is given."""
-    if file is not None:
-        from attnviz.renderers.figures.figure import figure_bytes
-
-        Path(file).write_bytes(figure_bytes(figure, picture_suffix(Path(file), picture)))
-    return figure
 
 
 def from_dict(dataset: Mapping[str, Any]) -> Result:

@@ -18,10 +18,10 @@ from typing import Any
 from attnviz.core.errors import OutputError
 from attnviz.core.notices import notify
 from attnviz.renderers import Numbering, Renderer, Views
+from attnviz.renderers.reports import as_bytes
 from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
-from attnviz.runs.outputs import as_bytes
 from attnviz.storage.saved import read_from, shard_path, shards_of
-from attnviz.storage.writing import PartialFile, beside, check_writable, output_errors
+from attnviz.storage.writing import PartialFile, beside, check_writable
 
 SECONDS = 0.5
 """Between two journals: as much work may be done twice."""
@@ -219,8 +219,7 @@ class ResumableSink:
 
     def _save_as(self, progress: Progress) -> None:
         if self.options is not None:
-            with output_errors(self.journal):
-                Journal(self.options, progress).write(self.journal)
+            Journal(self.options, progress).write(self.journal)
         self.saved, self.saved_at = progress, time.monotonic()
 
     def count_saved(self) -> int | None:

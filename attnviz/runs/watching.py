@@ -11,7 +11,8 @@ import numpy as np
 
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Choice, Width
-from attnviz.runs.pipeline import Result, as_result, written
+from attnviz.runs.outputs import save_figure
+from attnviz.runs.pipeline import Result, as_result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,9 +120,9 @@ class Watched:
         }
         maps = maps.astype(np.float32)
         if maps.shape[:2] == (1, 1):
-            return written(overlay(seen, maps[0, 0], **said), file)
+            return save_figure(overlay(seen, maps[0, 0], **said), file)
         said |= {"layers": tuple(rows), "heads": tuple(columns), "columns": "step"}
-        return written(overlay_grid(seen, maps, **said), file)
+        return save_figure(overlay_grid(seen, maps, **said), file)
 
     def page(self, file: str | Path | None = None) -> str:
         """As `Result.page`."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import select
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from attnviz.core.errors import OutputError
 
@@ -62,27 +61,36 @@ def beside(path: Path, kind: str) -> Path:
     return place.with_name(f".{name}.{kind}")
 
 
-class PartialFile:
+class PartialFile(AbstractContextManager["PartialFile"]):
     """A file of which every byte is in its place as soon as it is written.
 
-    It is hidden beside its own place under one name, so that what a killed run has left is taken up
-    by the next. While it is open, no other run can have it.
+    It is hidden beside its own place and moved there as a whole, or else removed when its context
+    ends. What a killed run has left of it is taken up by the next. While it is open, no other run
+    can have it. Devices and pipes (/dev/null, a process substitution) have no place beside them and
+    are written as they are.
     """
 
     def __init__(self, path: Path, size: int = 0, kinds: Iterable[str] = ("unfinished",)) -> None:
         check_writable(path)
         self.path, self.size = path, size
+        self.draft: Path | None = None
         with output_errors(path):
+            if path.exists() and not path.is_file():
+                self.file = os.open(path, os.O_WRONLY)
+                return
+            old = stat.S_IMODE(path.stat().st_mode) & 0o777 if path.exists() else None
             for kind in kinds:
-                self.draft = beside(path, kind)
-                file = open_alone(self.draft)
+                draft = beside(path, kind)
+                file = open_alone(draft, 0o666 if old is None else old)
                 if file is not None:
                     break
             else:
                 raise OutputError(f"cannot write '{path}': another run is writing it")
-            self.file = file
+            self.draft, self.file = draft, file
+            if old is not None:  # whoever may not read the old file may not read its draft
+                draft.chmod(old)
             if os.fstat(file).st_size < size:
-                raise OutputError(f"'{self.draft}' lacks a part of what was written: remove it")
+                raise OutputError(f"'{draft}' lacks a part of what was written: remove it")
             self.truncate(size)
 
     def write(self, data: bytes) -> None:
@@ -110,14 +118,14 @@ class PartialFile:
     def move(self) -> None:
         """Move it into place; where that fails, what stood there before still does."""
         with output_errors(self.path):
-            place = place_of(self.path)
-            self.draft.chmod(usual_mode(place))
-            self.draft.replace(place)
+            if self.draft is not None:
+                self.draft.replace(place_of(self.path))
             self.close()
 
     def discard(self) -> None:
-        """Remove it."""
-        self.draft.unlink(missing_ok=True)
+        """Remove it, unless it is closed."""
+        if self.draft is not None and self.file >= 0:
+            self.draft.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
@@ -127,12 +135,20 @@ class PartialFile:
             with suppress(OSError):
                 os.close(file)
 
+    def __exit__(self, *error: object) -> None:
+        with suppress(OSError):
+            self.discard()
 
-def open_alone(path: Path) -> int | None:
-    """A file, made where there is none, that nobody else has open so; None where somebody has."""
+
+def open_alone(path: Path, mode: int = 0o666) -> int | None:
+    """A file that nobody else has open so; None where somebody has.
+
+    Where there is none it is made with that mode, less what the umask takes away.
+    """
+    # No link is followed: in a folder that all may write to, somebody could have put one there.
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
     while True:
-        # No link is followed: in a folder that all may write to, somebody could have put one there.
-        file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        file = os.open(path, flags, mode)
         try:
             if not _lock(file):
                 os.close(file)
@@ -158,72 +174,16 @@ def _lock(file: int) -> bool:
     return True
 
 
-class Draft(AbstractContextManager["Draft"]):
-    """A file in the making: written beside its place, moved there whole or not at all.
+def write_file(path: Path, data: bytes, *, durably: bool = False) -> None:
+    """Write a file whole; where that fails, what stood there before still does.
 
-    Devices and pipes (/dev/null, a process substitution) have no place beside them and are written
-    as they are.
+    A power cut may lose what was written last, unless it is written durably, which takes longer.
     """
-
-    def __init__(self, path: Path) -> None:
-        check_writable(path)
-        self.path, self.kept = path, False
-        self.special: BinaryIO | None = None
-        with output_errors(path):
-            if path.exists() and not path.is_file():
-                self.special = path.open("wb")
-            else:
-                self.part = PartialFile(path, kinds=PARTS)
-
-    def write(self, data: bytes) -> None:
-        """Append to the draft."""
-        with output_errors(self.path):
-            (self.special or self.part).write(data)
-
-    def keep(self) -> None:
-        """Move the draft into place; where that fails, what stood there before still does."""
-        with output_errors(self.path):
-            if self.special is not None:
-                self.special.close()
-            else:
-                self.part.move()
-        self.kept = True
-
-    def __exit__(self, *error: object) -> None:
-        with suppress(OSError):
-            if self.special is not None:
-                self.special.close()
-            elif not self.kept:
-                self.part.discard()
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file whole; where that fails, what stood there before still does."""
-    with Draft(path) as draft:
+    with PartialFile(path, kinds=PARTS) as draft:
         draft.write(data)
-        draft.keep()
-
-
-def usual_mode(path: Path) -> int:
-    """The mode of the file that stood there, else what the umask leaves of rw for all."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
-
-
-def replace_durably(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replace a file as a whole, once its new content is on the disk; else the old one stays."""
-    new = path.with_name(f"{path.name}.new")
-    try:
-        with new.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+        if durably:
+            draft.sync()
+        draft.move()
 
 
 def write_whole(file: int, data: bytes) -> None:

@@ -26,7 +26,7 @@ from transformers import AutoModel, AutoTokenizer
 from attnviz.core.options import Choice
 from attnviz.models.hugging_face import load_model
 from attnviz.renderers import Display
-from attnviz.runs.outputs import as_bytes, make_renderer
+from attnviz.renderers.reports import as_bytes, make_renderer
 from attnviz.runs.pipeline import attend_chunk
 from attnviz.storage.texts import Text, chunks
 

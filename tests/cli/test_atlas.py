@@ -115,6 +115,28 @@ def test_resuming_gives_the_same_bytes(
     assert found.read_bytes() == whole.read_bytes()
 
 
+def test_who_did_the_work_is_no_part_of_an_atlas(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AttendChunk, "size", 10)
+    monkeypatch.chdir(tmp_path)
+    how = ["corpus", texts.name, *SMALL, "-f", "none", "--atlas", "a.html"]
+    made = []
+    for more in (["--workers", "1"], ["--workers", "2"], ["--engine", "local"], [], ["--resume"]):
+        monkeypatch.setattr("sys.argv", ["attnviz", *map(str, how), *more])
+        if more == ["--resume"]:
+            with monkeypatch.context() as patch:
+                interrupt_after(2, patch)
+                assert attnviz(*how).status == 130
+        done = attnviz(*how, *more)
+        assert (done.status, "nothing to resume" in done.err) == (0, False), done.err
+        made.append(Path("a.html").read_bytes())
+        Path("a.html").unlink()
+    assert [*Path().iterdir()] == [Path(texts.name)]
+    assert b"attnviz corpus texts.txt" in made[0]
+    assert made == [made[0]] * len(made)
+
+
 def test_a_run_without_an_atlas_is_not_resumed_with_one(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

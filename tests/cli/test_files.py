@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.output import Draft, write_file
 from attnviz.core.errors import OutputError
+from attnviz.storage.writing import PARTS, PartialFile, write_file
 from tests.invoke import OWN, Done, attnviz
 
 
@@ -78,7 +78,7 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path) -> None:
     path.write_text("old")
 
     def half() -> None:
-        with Draft(path) as draft:
+        with PartialFile(path, kinds=PARTS) as draft:
             draft.write(b"half")
             raise KeyboardInterrupt
 
@@ -193,9 +193,9 @@ main()
 def test_what_a_killed_run_has_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     for written in (b"a long first part", b"half"):
-        draft = Draft(path)
+        draft = PartialFile(path, kinds=PARTS)
         draft.write(written)
-        draft.part.close()  # as the system does with what it kills
+        draft.close()  # as the system does with what it kills
         assert [item.name for item in tmp_path.iterdir()] == [".a.json.partial"]
     write_file(path, b"new")
     assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("a.json", b"new")]
@@ -203,14 +203,14 @@ def test_what_a_killed_run_has_left_is_taken_up_by_the_next(tmp_path: Path) -> N
 
 def test_two_runs_at_one_file_leave_one_of_theirs_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    with Draft(path) as first, Draft(path) as second:
+    with PartialFile(path, kinds=PARTS) as first, PartialFile(path, kinds=PARTS) as second:
         first.write(b"first")
         second.write(b"second")
-        first.keep()
+        first.move()
         assert path.read_bytes() == b"first"
-        with Draft(path) as third:
+        with PartialFile(path, kinds=PARTS) as third:
             third.write(b"third, unfinished")
-        second.keep()
+        second.move()
     assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [
         ("a.json", b"second")
     ]

@@ -112,8 +112,8 @@ def descriptors(patch: pytest.MonkeyPatch) -> set[int]:
     held: set[int] = set()
     real_open, real_close = writing.open_alone, PartialFile.close
 
-    def open_alone(path: Path) -> int | None:
-        file = real_open(path)
+    def open_alone(path: Path, mode: int) -> int | None:
+        file = real_open(path, mode)
         held.update([] if file is None else [file])
         return file
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.output import uninterrupted, write_whole
+from attnviz.cli.output import uninterrupted
+from attnviz.storage.writing import write_whole
 
 
 def press() -> None:

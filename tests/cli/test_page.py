@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from attnviz import attend
+from attnviz.cli.sinks import command_line
 from attnviz.core.attention_map import Attention, AttentionMap, Link, Provenance, Token
 from attnviz.core.tokens import patch_tokens
 from attnviz.runs.outputs import page_html
+from attnviz.storage.writing import PartialFile
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
 from tests.invoke import OWN
 from tests.invoke import attnviz as invoke
@@ -91,6 +93,39 @@ def test_open_shows_the_file_or_a_temporary_one(
     shown = next(path for path in tmp_path.iterdir() if path.name.startswith("attnviz-"))
     assert opened[1] == shown.as_uri()
     assert document(shown.read_text("utf-8"))["texts"] == ["one two"]
+
+
+def test_temporary_pages_are_closed_and_one_that_fails_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda url: True)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    counts = set()
+    for _ in range(3):
+        invoke("self", "one two", *OWN, "--open", "-f", "none")
+        counts.add(sum(1 for _ in Path("/dev/fd").iterdir()))
+    assert len(counts) == 1
+    before = {*tmp_path.iterdir()}
+    monkeypatch.setattr(PartialFile, "move", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        invoke("self", "one two", *OWN, "--open", "-f", "none")
+    assert {*tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("self a --workers 2 --engine=ray --html p.html --resume", "self a --html p.html"),
+        ("self --ray-address auto --batch-size 2 -o o", "self --batch-size 2 -o o"),
+        ("self -o o --workers=2 -- --workers 3", "self -o o -- --workers 3"),
+        ("watch --html p.html prog.py --workers 3", "watch --html p.html prog.py --workers 3"),
+    ],
+)
+def test_the_command_that_makes_it_again_says_nothing_of_who_did_the_work(
+    typed: str, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/bin/attnviz", *typed.split()])
+    assert command_line() == f"attnviz {kept}"
 
 
 def test_without_a_browser_the_page_is_named_instead(

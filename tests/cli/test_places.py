@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -221,6 +222,31 @@ def test_numbered_files_replace_only_what_attnviz_made(suffix: str, tmp_path: Pa
     first.write_bytes(made_before + b" ")
     assert attnviz(*asked, option, path).status == 0
     assert len(first.read_bytes()) <= len(made_before)
+
+
+def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path: Path) -> None:
+    asked = ("self", "a b", "c d", *OWN, "-q", "-f", "none", "--html", tmp_path / "pg.html")
+    lost, pipe, zeros, folder = (tmp_path / f"pg-{number}.html" for number in (9, 10, 11, 12))
+    os.mkfifo(pipe)  # which nobody writes to: who reads it waits
+    zeros.symlink_to("/dev/zero")
+    lost.symlink_to(tmp_path / "nowhere" / "a")
+    folder.mkdir()
+    for path in (pipe, zeros, folder, lost):
+        done = attnviz(*asked)
+        assert done.status == 2
+        assert done.mistake.startswith(f"'{path}' is there, and not by attnviz")
+        path.rmdir() if path is folder else path.unlink()
+    assert attnviz(*asked).status == 0
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".html", ".npz"])
+def test_rejects_never_take_the_place_of_a_picture_or_other_data(
+    suffix: str, tmp_path: Path
+) -> None:
+    rejects = tmp_path / f"a{suffix}"
+    rejects.write_bytes(b"precious")
+    done = attnviz("self", "a b", *OWN, "--rejects", rejects)
+    assert (done.status, rejects.read_bytes()) == (2, b"precious")
 
 
 def test_options_say_what_was_given_unless_it_is_written(

@@ -38,8 +38,8 @@ real, written = writing.write_whole, 0
 
 def write_whole(file, data):
     global written
-    written += 1
-    if how != "limit" and written == place:
+    written += (counts := b'"question":' not in data[:30])  # a journal is of the clock
+    if how != "limit" and counts and written == place:
         if how == "SIGKILL":
             real(file, data[: len(data) // 2])
         os.kill(os.getpid(), getattr(signal, how))

@@ -274,7 +274,7 @@ def test_running_out_of_memory_names_what_would_fit(device, dtype, says):
 def lines(attention, format_name):
     from attnviz.analyses.view import views
     from attnviz.renderers import Display
-    from attnviz.runs.outputs import make_renderer
+    from attnviz.renderers.reports import make_renderer
 
     return make_renderer(format_name, Display()).add(attention, lambda: views(attention, top=3))
 

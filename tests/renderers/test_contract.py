@@ -12,14 +12,15 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES, Entry, Format
 from attnviz.renderers import Display
-from attnviz.renderers.reports import format_of, formats_of, picture_suffix
-from attnviz.runs.outputs import (
+from attnviz.renderers.figures.figure import figure_bytes
+from attnviz.renderers.reports import (
     as_bytes,
-    draw,
+    format_of,
+    formats_of,
     make_renderer,
-    picture_bytes,
-    views_of,
+    picture_suffix,
 )
+from attnviz.runs.outputs import draw, views_of
 from attnviz.storage.saved import read_attention
 from tests.samples import attention_of, self_map
 
@@ -147,9 +148,9 @@ def check_picture(name: str, entry: Entry) -> None:
         words = [item.get_text() for item in figure.texts]
         assert any("sample · self" in word.replace("\n", " ") for word in words)
     for suffix in PICTURE_SUFFIXES:
-        data = picture_bytes(TEXTS[0], name, suffix)
+        data = figure_bytes(draw(TEXTS[0], name), suffix)
         assert data[:8].lstrip(b"\x89<?%").lower().startswith((b"png", b"xml", b"pdf"))
-        assert picture_bytes(TEXTS[0], name, suffix, views_of(TEXTS[0])) == data
+        assert figure_bytes(draw(TEXTS[0], name, views_of(TEXTS[0])), suffix) == data
 
 
 @pytest.mark.parametrize("name", PICTURES)

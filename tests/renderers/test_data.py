@@ -23,7 +23,7 @@ from attnviz.renderers.data.maps import (
     escape,
     rows,
 )
-from attnviz.runs.outputs import as_bytes
+from attnviz.renderers.reports import as_bytes
 from attnviz.storage.archive import ArchiveReader
 from attnviz.storage.saved import read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map

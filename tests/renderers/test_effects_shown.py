@@ -20,7 +20,8 @@ from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.figures.links import lines_of, links
 from attnviz.renderers.figures.panels import panels
-from attnviz.runs.outputs import as_bytes, make_renderer, views_of
+from attnviz.renderers.reports import as_bytes, make_renderer
+from attnviz.runs.outputs import views_of
 from attnviz.storage.saved import read_any
 from tests.samples import effects, effects_map, notes_of, same, self_map
 

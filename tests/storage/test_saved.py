@@ -13,7 +13,7 @@ from attnviz.core.attention_map import Attention, Focus
 from attnviz.core.errors import InputError
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display
-from attnviz.runs.outputs import as_bytes
+from attnviz.renderers.reports import as_bytes
 from attnviz.storage import saved as module
 from attnviz.storage.documents import from_document, to_document
 from attnviz.storage.saved import Saved, open_saved, openers, pick, read_all, shard_path, shards_of

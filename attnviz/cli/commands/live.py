@@ -8,10 +8,11 @@ from pathlib import Path
 import typer
 
 from attnviz.cli.options import OUTPUT, with_options
-from attnviz.cli.output import check_writable, note, write_file
-from attnviz.cli.sinks import PAGES, show
+from attnviz.cli.output import note
+from attnviz.cli.sinks import PAGES, save_page
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
+from attnviz.storage.writing import check_writable
 
 
 @with_options(also=["open_page"], report=("said",))
@@ -36,16 +37,8 @@ def live(
     from attnviz.models.pocket.packed import packed
     from attnviz.renderers.page.document import live_page
 
-    if path := output:
-        shown = options.output.open_page
-    else:
-        import tempfile
-
-        path, shown = Path(tempfile.mkstemp(prefix="attnviz-", suffix=".html")[1]), True
     data = live_page("attnviz live", packed()).encode()
-    write_file(path, data)
-    if shown:
-        show(path)
+    path = save_page(output, data, shown=options.output.open_page or output is None)
     if options.output.verbose:
         size, seconds = len(data) / 1e6, time.perf_counter() - started
         note(f"wrote '{path}', {size:.1f} MB, in {seconds:.2f} s")
