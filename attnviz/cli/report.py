@@ -40,7 +40,7 @@ from attnviz.cli.sinks import (
     renderer_of,
 )
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.notices import joined, kind_of, notices_to
+from attnviz.core.notices import hold, kind_of, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
@@ -182,8 +182,7 @@ class Report(AbstractContextManager["Report"]):
 
     def hold(self, text: str) -> None:
         """Say a note when all is done, its numbers as a range over the texts."""
-        kind = kind_of(text)
-        self.held[kind] = joined(self.held.get(kind, text), text)
+        hold(self.held, text)
 
     def _say_held(self) -> None:
         if self.options.collect is not None:

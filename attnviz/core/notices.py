@@ -70,6 +70,12 @@ def joined(text: str, other: str) -> str:
     return _TOLD.sub(lambda match: _range(match[0], next(others, match[0])), text)
 
 
+def hold(held: dict[str, str], text: str) -> None:
+    """Add a notice to those of several texts, by kind: there it becomes one with its like."""
+    kind = kind_of(text)
+    held[kind] = joined(held.get(kind, text), text)
+
+
 def _range(one: str, other: str) -> str:
     if one == other or "'" in one + other:
         return one if one == other else "'…'"
