@@ -28,6 +28,7 @@ from attnviz.cli.rejects import rejected
 from attnviz.cli.sinks import (
     PAGES,
     DataSink,
+    FileSink,
     Item,
     PageSink,
     PictureSink,
@@ -237,6 +238,10 @@ class Report(AbstractContextManager["Report"]):
     def finish(self) -> None:
         """Complete everything; where no record came to anything, the file of rejects only."""
         with uninterrupted():
+            if self.good == 1 and not self.failed:
+                for sink in self.sinks:
+                    if isinstance(sink, FileSink):
+                        sink.rename_only()
             if self.resumable is not None:
                 self.resumable.finish()
             for sink in self.sinks if self.good else []:
@@ -311,9 +316,10 @@ def _places(
     if page is not None and page.suffix.lower() not in PAGES:
         raise UsageError(f"--html '{page}' must end in {' or '.join(PAGES)}")
     sharded = many and options.many.shard_size is not None
-    drawn = [(path, many) for path in pictures.values()]
-    wanted = [(data, sharded), (page, many), (rejects, False), *drawn]
-    places = [Place(path, several) for path, several in wanted if path is not None]
+    places = [Place(path, many, many) for path in (page, *pictures.values()) if path is not None]
+    places += [
+        Place(path, several) for path, several in ((data, sharded), (rejects, False)) if path
+    ]
     for place in places:
         check_writable(place.path)
         if place.several:  # the last of many has the longest name
