@@ -99,7 +99,7 @@ class Report(AbstractContextManager["Report"]):
         )
         self.failed = resumable.failed if resumable else 0
         self.good = self.done - self.failed
-        self.last_failure = ""
+        self.last_failure, self.blanks = "", 0
         self.sinks: list[Sink] = []
         with self.open:  # what fails before the run has begun leaves no draft
             self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
@@ -220,6 +220,16 @@ class Report(AbstractContextManager["Report"]):
                 sink.add(item)
             self.good += 1
 
+    def add_blank(self, result: Data) -> None:
+        """Write what stands for a record that came to nothing, where each keeps its place.
+
+        Files are replaced only where another record came to something.
+        """
+        with uninterrupted():
+            for sink in self.sinks:
+                sink.add(item_of(result, self.options))
+        self.blanks += 1
+
     def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
         """Say why a record came to nothing, and write its line to the file of rejects.
 
@@ -244,11 +254,16 @@ class Report(AbstractContextManager["Report"]):
                         sink.rename_only()
             if self.resumable is not None:
                 self.resumable.finish()
-            for sink in self.sinks if self.good else []:
-                sink.finish()
+            for sink in self.sinks:
+                on_stdout = isinstance(sink, DataSink) and sink.draft is None
+                if self.good or (self.blanks and on_stdout):
+                    sink.finish()
             if self.rejects is not None:
                 self.rejects.keep()
         self._say_held()
+        kept = self.options.output.output
+        if self.failed and not self.good and kept is not None and kept.is_file():
+            self.say(f"'{kept}' is left as it was: no record came to anything")
 
     def counted(
         self, total: Callable[[], int | None] | None

@@ -275,9 +275,8 @@ def attention_of(
         "translated": query.translated,
     }
     guided = model.config["guided"]
-    why = "the alignment head"
-    if source.notes("") or target.notes(""):
-        why += ", outside what it was trained for"
+    beyond = bool(source.notes("") or target.notes(""))
+    why = "the alignment head" + ", outside what it was trained for" * beyond
     focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), why)}
     return Attention(
         maps,
@@ -285,6 +284,7 @@ def attention_of(
         source=source.text,
         target=target.text,
         two_way=True,
+        outside=beyond,
         focus=focus,
     )
 
