@@ -124,7 +124,7 @@ def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGES
         raise InputError(f"the {what} is empty: give at least one word")
     if len(encoding.ids) > longest:
         raise InputError(
-            f"the {what} has {len(encoding.ids)} pieces: the pocket model reads up to {longest}; "
+            f"the {what} has {len(encoding.ids)} pieces: the model reads up to {longest}; "
             "cut it, or use --model"
         )
     spans = encoding.offsets
