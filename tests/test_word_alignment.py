@@ -75,6 +75,17 @@ def test_directions_are_joined_as_asked(how: str, links: set[tuple[int, int]]) -
     assert Aligner(source, source, how).links(PAIR) == links
 
 
+def test_the_score_is_the_agreement_of_both_directions_or_the_mean_weight_of_one() -> None:
+    both, one = fixed(two_way=True), fixed()
+    # 3 and 2 links, of which (0, 0) is both directions'.
+    (found,) = Aligner(both, both).align([PAIR])
+    assert isinstance(found, Aligned)
+    assert (found.score, found.reliable) == (pytest.approx(2 / 5), False)
+    (found,) = Aligner(one, one).align([PAIR])
+    assert isinstance(found, Aligned)
+    assert (found.score, found.reliable) == (pytest.approx((0.9 + 0.8 + 0.6) / 3), True)
+
+
 def test_the_pocket_model_is_read_both_ways_and_others_one_way() -> None:
     pocket, other = fixed(two_way=True), fixed()
     assert Aligner(pocket, pocket).links(PAIR) == {(0, 0)}

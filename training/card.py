@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.models.pocket.card import ATTRIBUTION
-from attnviz.models.pocket.text import FRAGMENTED, LONGEST, USUAL
+from attnviz.models.pocket.text import LONGEST, RELIABLE, UNLIKELY
 
 CLEAR = 1.5
 """How many times the share of uniform attention makes a role."""
@@ -30,7 +30,7 @@ def told(origin: dict[str, Any], folder: Path) -> dict[str, Any]:
         "Objective": _objective(config, origin),
         "Figures": _figures(origin["figures"]),
         "What its heads do": _roles(config, origin["figures"].get("roles")),
-        "Limits": _limits(),
+        "Limits": _limits(origin["figures"].get("limits")),
     }
     kept = {title: lines for title, lines in sections.items() if lines or title != "Figures"}
     return {"summary": summary, "card": kept}
@@ -146,12 +146,34 @@ def _is_led(item: dict[str, Any], led: dict[str, int]) -> bool:
     return item["role"] == LED_ROLE and head == {part: str(led[part]) for part in led}
 
 
-def _limits() -> list[str]:
+def _limits(figures: dict[str, Any] | None) -> list[str]:
     return [
         "short everyday sentences; other languages, rare words and literature are outside what "
         "it was trained for",
-        f"it says so from an unknown piece on, above {FRAGMENTED} pieces a word or above {USUAL} "
-        f"pieces; more than {LONGEST} pieces are refused",
+        f"it says so from an unknown piece on, above {RELIABLE} pieces, and where neither English "
+        f"nor French is likely (above {UNLIKELY} nats a character); more than {LONGEST} pieces are "
+        "refused",
+        *(_measured_limits(figures) if figures else []),
         "its translations are greedy and often wrong; it is here to show attention, not to "
         "translate",
+    ]
+
+
+def _measured_limits(figures: dict[str, Any]) -> list[str]:
+    roles = "; ".join(
+        f"the {name} word's head (encoder layer {layer} head {head}) "
+        + " ".join(f"{share:.2f}" for share in figures[name])
+        for name, layer, head in (("next", 1, 3), ("previous", 3, 5))
+    )
+    lengths = [(f"up to {most}", error) for most, error in figures["lengths"]]
+    lengths[-1] = (f"above {figures['lengths'][-2][0]}", lengths[-1][1])
+    shares = ", ".join(f"{share:.0%} {error}" for share, error in figures["replaced"])
+    unknown = ", ".join(f"{name} {one['unknown']}" for name, one in figures["languages"].items())
+    return [
+        f"by ten positions each, from the beginning of long texts: {roles}",
+        "alignment error in per cent on ALIBI by pieces of the longer side: "
+        + ", ".join(f"{name} {error}" for name, error in lengths),
+        f"alignment error where so many of the English words are {figures['replaced by']} ones: "
+        + shares,
+        f"sentences whose language it calls unknown, in per cent: {unknown}",
     ]

@@ -268,6 +268,12 @@ def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
     megabytes = (folder / "model.safetensors").stat().st_size / 1e6
     shape = f"{sizes.layers} layers × {sizes.heads} heads"
     led = {PREVIOUS: "previous", INDUCTION: "induction"}
+    lengths = [
+        f"layer {PREVIOUS[0]} head {PREVIOUS[1]}, by ten positions each: "
+        + " ".join(f"{share:.2f}" for share in shares)
+        for shares in [figures.get("places")]
+        if shares
+    ]
     heads = []
     for one in figures["heads"]:
         place = one["layer"], one["head"]
@@ -324,6 +330,7 @@ def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
                 f"{outside['unseen']:.1%} of unseen English and {outside['french']:.0%} of French "
                 "sentences",
                 f"trained on {recipe.length} pieces at once; more than {LONGEST - 1} are refused",
+                *lengths,
             ],
         },
     }

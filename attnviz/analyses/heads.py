@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
-from attnviz.core.notices import notify
+from attnviz.core.notices import merged, notify
 from attnviz.core.plugins import said
 from attnviz.core.registry import MEASURES, Measure
 
@@ -104,6 +104,7 @@ class HeadStudy:
     def __init__(self) -> None:
         self.texts = 0
         self.first: Attention | None = None
+        self.notes: tuple[str, ...] = ()
         self._streams: list[_Stream] = []
         self._meanings: dict[str, HeadMeasure] = {}
         self._tops: dict[str, list[float]] = defaultdict(list)
@@ -118,6 +119,7 @@ class HeadStudy:
             check_measurable(item)
         self.first = self.first or attention
         self.texts += 1
+        self.notes = merged((*self.notes, *attention.provenance.notes))
         for place, item in enumerate(attention.maps):
             subject = MeasuredMap(item)
             kinds = None if repeats else False
@@ -164,7 +166,7 @@ class HeadStudy:
             caption=self._caption(),
             measures=tuple(self._meaning(name) for name in SHORT if name in self._meanings),
             rows=tuple(in_order(rows, order)),
-            provenance=self.first.provenance,
+            provenance=replace(self.first.provenance, notes=self.notes),
             texts=self.texts,
             sinks=self._sink_line(),
         )

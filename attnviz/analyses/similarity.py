@@ -6,6 +6,8 @@ plane by classical scaling (Torgerson 1952): as near to one another there as the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,7 @@ from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.measures import SimilarityReport
+from attnviz.core.notices import merged
 
 Square = NDArray[np.float64]
 
@@ -60,6 +63,7 @@ class SimilarityStudy:
     def __init__(self) -> None:
         self.texts = 0
         self.first: Attention | None = None
+        self.notes: tuple[str, ...] = ()
         self.total: Square | float = 0.0
         self.counts: NDArray[np.int64] | int = 0
 
@@ -67,6 +71,7 @@ class SimilarityStudy:
         """Compare the heads on one more text."""
         self.first = self.first or attention
         self.texts += 1
+        self.notes = merged((*self.notes, *attention.provenance.notes))
         found = head_divergences(attention.main)
         self.total = self.total + np.nan_to_num(found)
         self.counts = self.counts + ~np.isnan(found)
@@ -85,6 +90,6 @@ class SimilarityStudy:
             divergences=divergences,
             places=places,
             shown=shown,
-            provenance=self.first.provenance,
+            provenance=replace(self.first.provenance, notes=self.notes),
             texts=self.texts,
         )

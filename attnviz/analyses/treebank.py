@@ -9,6 +9,7 @@ baseline is a fixed distance, the best one for the relation.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import Finding, Relation, TreebankReport
+from attnviz.core.notices import merged
 from attnviz.storage.conllu import ROOT, Sentence
 
 NOTHING = -1
@@ -28,14 +30,14 @@ def strongest_words(
     item: AttentionMap, text: str, words: tuple[Token, ...]
 ) -> tuple[NDArray[np.int64], list[int]]:
     """For each word the other word that it attends to most in each head."""
-    merged = merge_words(item, text, text, words)
+    by_word = merge_words(item, text, text, words)
     places: dict[tuple[int, int], int] = {}
-    for place, token in enumerate(merged.query_tokens):
+    for place, token in enumerate(by_word.query_tokens):
         if not token.special:
             places.setdefault((token.start, token.end), place)
     known = [number for number, word in enumerate(words) if (word.start, word.end) in places]
     at = [places[words[number].start, words[number].end] for number in known]
-    weights = merged.weights[:, :, at][:, :, :, at]
+    weights = by_word.weights[:, :, at][:, :, :, at]
     weights[:, :, range(len(at)), range(len(at))] = 0
     if not at:
         return np.zeros((*weights.shape[:2], 0), dtype=np.int64), known
@@ -49,6 +51,7 @@ class TreebankStudy:
     def __init__(self) -> None:
         self.sentences = 0
         self.first: Attention | None = None
+        self.notes: tuple[str, ...] = ()
         self._right: dict[str, NDArray[np.int64]] = {}
         self._offsets: dict[str, Counter[int]] = defaultdict(Counter)
         self._lost = 0
@@ -57,6 +60,7 @@ class TreebankStudy:
         """Score every head on one more sentence."""
         check_measurable(attention.main)
         self.first = self.first or attention
+        self.notes = merged((*self.notes, *attention.provenance.notes))
         self.sentences += 1
         item = attention.main
         placed = [number for number, word in enumerate(sentence.words) if word.end > word.start]
@@ -96,7 +100,7 @@ class TreebankStudy:
             sentences=self.sentences,
             relations=tuple(relations),
             findings=tuple(findings),
-            provenance=self.first.provenance,
+            provenance=replace(self.first.provenance, notes=self.notes),
             notes=(lost,) if self._lost else (),
         )
 

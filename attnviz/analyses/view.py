@@ -366,6 +366,11 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     return " · ".join(parts)
 
 
+def under_title(attention: Attention, text: str) -> str:
+    """What stands under a picture's title: a text, then what a reader must know of the maps."""
+    return "\n".join((text, *attention.provenance.notes))
+
+
 def orientation(item: AttentionMap) -> str:
     """Who attends to whom, in one line."""
     return _directed(item, ("rows", "columns"), "the row is", "attend")

@@ -67,10 +67,19 @@ def uninterrupted() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file that a run writes; where `several` is true FILE-0, FILE-1, … are called after it."""
+    """A file that a run writes; where `several` is true FILE-0, FILE-1, … are called after it.
+
+    Where FILE is meant for one of them alone, `perhaps` is true as well.
+    """
 
     path: Path
     several: bool = False
+    perhaps: bool = False
+
+    @property
+    def is_itself(self) -> bool:
+        """Whether the run may write the file of that very name."""
+        return self.perhaps or not self.several
 
     @property
     def real(self) -> Path:
@@ -83,7 +92,8 @@ class Place:
         """Whether a file of that name beside it is written by the run, hidden ones included."""
         real = self.real
         stem, suffix = re.escape(_folded(real.stem)), re.escape(_folded(real.suffix))
-        file = rf"{stem}-\d+{suffix}" if self.several else f"{stem}{suffix}"
+        number = rf"(?:-\d+){'?' * self.perhaps}" if self.several else ""
+        file = f"{stem}{number}{suffix}"
         made = rf"{stem}(?:-\d+)?{suffix}\.(?:partial|unfinished|journal)(?:-\d+)?"
         hidden = rf"\.{made}|\.\.{made}\.partial(?:-\d+)?"  # the draft of what is hidden too
         return re.fullmatch(f"{file}|{hidden}", _folded(name)) is not None
@@ -91,7 +101,7 @@ class Place:
     def meets(self, other: Place) -> bool:
         """Whether one file is, or may become, both."""
         mine, theirs = self.real, other.real
-        if same_file(mine, theirs) and not (self.several or other.several):
+        if same_file(mine, theirs) and self.is_itself and other.is_itself:
             return True
         if not same_file(mine.parent, theirs.parent):
             return False
@@ -152,7 +162,7 @@ def check_apart(places: Sequence[Place], given: Iterable[str]) -> None:
                 f"'{place.path}' would replace '{source.path}', which is read: name another"
             )
     stdin, stdout, stderr = map(_descriptor, (sys.stdin, sys.stdout, sys.stderr))
-    written = [place for place in places if not place.several]
+    written = [place for place in places if place.is_itself]
     for stream, said, others in (
         (stdin, "stdin is", written),
         (stdout, "stdout goes to", [*written, *read]),

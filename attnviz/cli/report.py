@@ -27,6 +27,7 @@ from attnviz.cli.rejects import rejected
 from attnviz.cli.sinks import (
     PAGES,
     DataSink,
+    FileSink,
     Item,
     PageSink,
     PictureSink,
@@ -38,7 +39,7 @@ from attnviz.cli.sinks import (
     open_resumable,
 )
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.notices import joined, kind_of, notices_to
+from attnviz.core.notices import hold, kind_of, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
@@ -97,7 +98,7 @@ class Report(AbstractContextManager["Report"]):
         )
         self.failed = resumable.failed if resumable else 0
         self.good = self.done - self.failed
-        self.last_failure = ""
+        self.last_failure, self.blanks = "", 0
         self.sinks: list[Sink] = []
         with self.open:  # what fails before the run has begun leaves no draft
             self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
@@ -183,8 +184,7 @@ class Report(AbstractContextManager["Report"]):
 
     def hold(self, text: str) -> None:
         """Say a note when all is done, its numbers as a range over the texts."""
-        kind = kind_of(text)
-        self.held[kind] = joined(self.held.get(kind, text), text)
+        hold(self.held, text)
 
     def _say_held(self) -> None:
         if self.options.collect is not None:
@@ -221,6 +221,16 @@ class Report(AbstractContextManager["Report"]):
                 sink.add(item)
             self.good += 1
 
+    def add_blank(self, result: Data) -> None:
+        """Write what stands for a record that came to nothing, where each keeps its place.
+
+        Files are replaced only where another record came to something.
+        """
+        with uninterrupted():
+            for sink in self.sinks:
+                sink.add(item_of(result, self.options))
+        self.blanks += 1
+
     def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
         """Say why a record came to nothing, and write its line to the file of rejects.
 
@@ -239,13 +249,22 @@ class Report(AbstractContextManager["Report"]):
     def finish(self) -> None:
         """Complete everything; where no record came to anything, the file of rejects only."""
         with uninterrupted():
+            if self.good == 1 and not self.failed:
+                for sink in self.sinks:
+                    if isinstance(sink, FileSink):
+                        sink.rename_only()
             if self.resumable is not None:
                 self.resumable.finish()
-            for sink in self.sinks if self.good else []:
-                sink.finish()
+            for sink in self.sinks:
+                on_stdout = isinstance(sink, DataSink) and sink.draft is None
+                if self.good or (self.blanks and on_stdout):
+                    sink.finish()
             if self.rejects is not None:
                 self.rejects.move()
         self._say_held()
+        kept = self.options.output.output
+        if self.failed and not self.good and kept is not None and kept.is_file():
+            self.say(f"'{kept}' is left as it was: no record came to anything")
 
     def counted(
         self, total: Callable[[], int | None] | None
@@ -313,9 +332,10 @@ def _places(
     if page is not None and page.suffix.lower() not in PAGES:
         raise UsageError(f"--html '{page}' must end in {' or '.join(PAGES)}")
     sharded = many and options.many.shard_size is not None
-    drawn = [(path, many) for path in pictures.values()]
-    wanted = [(data, sharded), (page, many), (rejects, False), *drawn]
-    places = [Place(path, several) for path, several in wanted if path is not None]
+    places = [Place(path, many, many) for path in (page, *pictures.values()) if path is not None]
+    places += [
+        Place(path, several) for path, several in ((data, sharded), (rejects, False)) if path
+    ]
     for place in places:
         check_writable(place.path)
         if place.several:  # the last of many has the longest name

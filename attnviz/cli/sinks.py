@@ -92,19 +92,38 @@ class DataSink:
             self.read = False
 
 
-class PictureSink:
-    """A picture of each result: FILE for one, FILE-0, FILE-1, … for several."""
+class FileSink:
+    """A file for each result: FILE for one, FILE-0, FILE-1, … for several.
+
+    Where there may be several, the first is FILE-0 until it turns out to be the only one: texts
+    may come slowly, and a run that is resumed must find it.
+    """
+
+    def __init__(self, path: Path | None, *, many: bool, count: int) -> None:
+        self.path, self.many, self.count = path, many, count
+        self.waits = many and path is not None
+
+    def rename_only(self) -> None:
+        """Give the file of the only result the name that was asked for."""
+        if self.path is not None and self.many and (first := numbered(self.path, 0)).exists():
+            write_file(self.path, first.read_bytes())
+            first.unlink()
+            self.many = False
+
+
+class PictureSink(FileSink):
+    """A picture of each result."""
 
     def __init__(
         self, picture: str, path: Path, *, many: bool, count: int = 0, width: Width | None = None
     ) -> None:
-        self.picture, self.path, self.many, self.count = picture, path, many, count
-        self.width = width
+        super().__init__(path, many=many, count=count)
+        self.picture, self.file, self.width = picture, path, width
         self.suffix = picture_suffix(path, picture)
 
     def add(self, item: Item) -> None:
         """Draw the result's picture."""
-        write_file(numbered(self.path, self.count) if self.many else self.path, self._drawn(item))
+        write_file(numbered(self.file, self.count) if self.many else self.file, self._drawn(item))
         self.count += 1
 
     def finish(self) -> None:
@@ -123,16 +142,18 @@ class PictureSink:
         return figure_bytes(figure, self.suffix, getattr(item.data, "about", ""))
 
 
-class PageSink:
-    """A page of each text: FILE for one text, FILE-0, FILE-1, … for several."""
+class PageSink(FileSink):
+    """A page of each text."""
 
     def __init__(self, path: Path | None, *, many: bool, shown: bool, count: int = 0) -> None:
-        self.path, self.many, self.shown, self.count = path, many, shown, count
+        super().__init__(path, many=many, count=count)
+        self.shown = shown
 
     def add(self, item: Item) -> None:
-        """Write the text's page, and show it if it is the first."""
+        """Write the text's page, and show it if it is the first and its name is settled."""
         attention = item.page or item.data
-        if self.path is None and self.count:
+        self.count += 1
+        if self.path is None and self.count > 1:
             return
         if isinstance(attention, Data):
             if attention.page is None:
@@ -147,13 +168,14 @@ class PageSink:
                 picture=item.picture,
                 shown=None if item.page else item.views,
             )
-        path = numbered(self.path, self.count) if self.many and self.path else self.path
-        save_page(path, as_bytes(page), shown=self.shown and not self.count)
-        self.count += 1
+        path = numbered(self.path, self.count - 1) if self.many and self.path else self.path
+        save_page(path, as_bytes(page), shown=self.shown and not self.waits)
 
     def finish(self) -> None:
-        """Say that only one page was shown, where there were more texts."""
-        if self.shown and self.many:
+        """Show the first page, and say that it is the first, where there were more texts."""
+        if self.shown and self.waits and self.path is not None:
+            show(numbered(self.path, 0) if self.many else self.path)
+        if self.shown and self.count > 1:
             note("--open shows the first text; --html FILE writes a page for each")
 
 
@@ -195,13 +217,18 @@ def save_page(path: Path | None, page: bytes, *, shown: bool) -> Path:
             path.unlink()
             raise
     if shown:
-        import webbrowser
-
-        if webbrowser.open(path.absolute().as_uri()):
-            note(f"opened '{path}' in a browser")
-        else:
-            note(f"no browser was found: open '{path}'")
+        show(path)
     return path
+
+
+def show(path: Path) -> None:
+    """Open a page in the browser, or say where it is."""
+    import webbrowser
+
+    if webbrowser.open(path.absolute().as_uri()):
+        note(f"opened '{path}' in a browser")
+    else:
+        note(f"no browser was found: open '{path}'")
 
 
 def command_line() -> str:

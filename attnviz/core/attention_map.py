@@ -375,6 +375,7 @@ class Attention:
         decisive: links between words of little weight and much effect, the largest effect first.
         two_way: True of a model that also reads the target as the source, to translate it back.
         focus: for a stream, the head that the source says to show first.
+        outside: True where a model says that the text lies outside what it was trained for.
         effects: what the output loses without each head (stream, layer, head), in nats.
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
         sheets: of pictures read with a text, for a stream the number of the picture that its
@@ -392,6 +393,7 @@ class Attention:
     decision: str = ""
     lens_name: str = "raw"
     two_way: bool = False
+    outside: bool = False
     measured: tuple[Measured, ...] = ()
     idle: tuple[Measured, ...] = ()
     decisive: tuple[Measured, ...] = ()

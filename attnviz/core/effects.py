@@ -385,7 +385,7 @@ class LensReport:
         rows: a lens each, and random scores last.
         conclusion: which lenses can be trusted, which follows from the rows by the `rule`.
         tokens: of one text each token with what hiding it changes and what each lens says of it.
-        provenance: that of the first text, of several without its notes.
+        provenance: that of the first text, with the notes of all.
     """
 
     caption: str

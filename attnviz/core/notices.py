@@ -7,7 +7,7 @@ listener nothing is shown; the result's provenance holds it all the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -68,6 +68,20 @@ def joined(text: str, other: str) -> str:
     """
     others = iter(_TOLD.findall(other))
     return _TOLD.sub(lambda match: _range(match[0], next(others, match[0])), text)
+
+
+def hold(held: dict[str, str], text: str) -> None:
+    """Add a notice to those of several texts, by kind: there it becomes one with its like."""
+    kind = kind_of(text)
+    held[kind] = joined(held.get(kind, text), text)
+
+
+def merged(texts: Iterable[str]) -> tuple[str, ...]:
+    """The notices of several texts, one of each kind."""
+    held: dict[str, str] = {}
+    for text in texts:
+        hold(held, text)
+    return tuple(held.values())
 
 
 def _range(one: str, other: str) -> str:

@@ -28,6 +28,7 @@ from attnviz.core.effects import (
     HeadOutputs,
 )
 from attnviz.core.errors import UsageError
+from attnviz.core.notices import merged
 from attnviz.core.query import Query
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
@@ -145,11 +146,13 @@ class AblationStudy:
     together: list[Effect] = field(default_factory=list)
     first: AblationReport | None = None
     texts: int = 0
+    notes: tuple[str, ...] = ()
 
     def add(self, report: AblationReport) -> None:
         """Take in the report of one text."""
         self.first = self.first or report
         self.texts += 1
+        self.notes = merged((*self.notes, *report.notes))
         for number, effect in enumerate(report.effects):
             key = effect.label if report.together is None else number
             self.found[key].append(replace(effect, of_outputs=()))
@@ -164,7 +167,8 @@ class AblationStudy:
         names = self.first.explained
         side = self.first.maps.main.query_side
         what = f"all tokens of the {side}" if len(names) > 1 else "one output"
-        title = self.first.maps.provenance.title
+        maps = self.first.maps
+        title = maps.provenance.title
         return replace(
             self.first,
             caption=f"{title} · log p of {what} · mean over {self.texts} texts",
@@ -173,6 +177,8 @@ class AblationStudy:
             predictions=(),
             wrote=None,
             texts=self.texts,
+            notes=self.notes,
+            maps=replace(maps, provenance=replace(maps.provenance, notes=self.notes)),
             explained=(),
         )
 

@@ -47,7 +47,7 @@ def draw(
 
     A heat map may have a spectrogram `above` its columns.
     """
-    from attnviz.analyses.view import describe_run, few_heads, orientation, sides
+    from attnviz.analyses.view import describe_run, few_heads, orientation, sides, under_title
     from attnviz.renderers.figures.figure import fitted
 
     shown = shown or views_of(attention)
@@ -58,21 +58,22 @@ def draw(
             return draw_side_by_side(attention, pictured, width)
         view = pictured[0]
         parts = divisions(attention, view.map)
-        words = {"title": view.caption, "subtitle": view.orientation}
+        words = {"title": view.caption, "subtitle": under_title(attention, view.orientation)}
         return fitted(function, view.map, width, **words, divided=parts, **above)
     if picture == "links":
         item, title = few_heads(attention, shown()[0])
-        return fitted(function, item, width, title=title, subtitle=sides(item))
+        subtitle = under_title(attention, sides(item))
+        return fitted(function, item, width, title=title, subtitle=subtitle)
     item = attention.main
-    words = {"title": describe_run(attention, item), "subtitle": orientation(item)}
-    return fitted(function, item, width, **words)
+    title, subtitle = describe_run(attention, item), under_title(attention, orientation(item))
+    return fitted(function, item, width, title=title, subtitle=subtitle)
 
 
 def draw_side_by_side(
     attention: Attention, shown: Sequence[View], width: Width | None = None
 ) -> Figure:
     """A text through every lens, one panel each."""
-    from attnviz.analyses.view import orientation
+    from attnviz.analyses.view import orientation, under_title
     from attnviz.renderers.figures.figure import fitted
     from attnviz.renderers.figures.panels import panels
 
@@ -81,7 +82,7 @@ def draw_side_by_side(
         [view.map for view in shown],
         width,
         title=f"{attention.provenance.title} · every lens side by side",
-        subtitle=orientation(attention.main),
+        subtitle=under_title(attention, orientation(attention.main)),
         notes=[f"{view.map.stream}: {view.which}, {view.map.unit}" for view in shown],
     )
 

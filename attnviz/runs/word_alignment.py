@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attnviz.analyses.alignment import (
     SYMMETRIZATIONS,
     Links,
@@ -32,12 +35,26 @@ AGAINST = ("input", "output")
 """A decoder's row belongs to the token it has just read, or to the one that it predicts next."""
 
 
+DOUBTFUL = 0.5
+"""Score of two directions below which links are mostly wrong: on ALIBI, and on it with foreign
+words, those pairs have an alignment error of 65 % and more, and pairs above 0.8 of 7 %."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Aligned:
-    """A pair's links, and the target's attention over the source, in words."""
+    """A pair's links, and the target's attention over the source, in words.
+
+    Attributes:
+        score: how sure the links are, from 0 to 1. Read both ways: how far the directions agree,
+            2 × links of both / (links of one + links of the other). One way: their mean weight.
+        reliable: False where the directions hardly agree, or the model says that the pair lies
+            outside what it was trained for.
+    """
 
     links: Links
     forward: Attention
+    score: float
+    reliable: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,8 +113,11 @@ class Aligner:
                 continue
             usual = "intersection" if forward.two_way else "forward"
             how = self.how or usual
+            there = self.matrix(forward)
             if how == "forward":
-                yield Aligned(_one_way(self.matrix(forward)), forward)
+                links, weights = _one_way(there), words_of(there).T
+                score = sum(float(weights[link]) for link in links) / max(len(links), 1)
+                yield Aligned(links, forward, score, not forward.outside)
                 continue
             if backward is None:
                 # A target that the model wrote is known only now.
@@ -108,19 +128,7 @@ class Aligner:
             if isinstance(back, InputError):
                 yield back
             else:
-                yield Aligned(self._joined(how, self.matrix(forward), self.matrix(back)), forward)
-
-    def _joined(self, how: str, forward: AttentionMap, backward: AttentionMap) -> Links:
-        if how == "product":
-            for item in (forward, backward):
-                check_single_tokens(item, "alignment")
-            there, back = (
-                words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
-                for item in (forward, backward)
-            )
-            return mutual(there.T * back)
-        found = frozenset((source, target) for target, source in _one_way(backward))
-        return found if how == "reverse" else symmetrize(_one_way(forward), found, how)
+                yield _joined(how, forward, there, self.matrix(back))
 
     def _read(
         self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
@@ -155,6 +163,23 @@ class Aligner:
 def shifted(item: AttentionMap) -> AttentionMap:
     """The map with each row set against the token that it predicts: the one after it."""
     return item.with_weights(item.weights[:, :, :-1], query_tokens=item.query_tokens[1:])
+
+
+def _joined(how: str, attention: Attention, forward: AttentionMap, back: AttentionMap) -> Aligned:
+    """The links of both directions, and how far these agree."""
+    one = _one_way(forward)
+    other = frozenset((source, target) for target, source in _one_way(back))
+    score = 2 * len(one & other) / max(len(one) + len(other), 1)
+    if how == "product":
+        links = mutual(words_of(forward).T * words_of(back))
+    else:
+        links = other if how == "reverse" else symmetrize(one, other, how)
+    return Aligned(links, attention, score, score >= DOUBTFUL and not attention.outside)
+
+
+def words_of(item: AttentionMap) -> NDArray[np.floating]:
+    """The weights of the first head between words, (query words, key words)."""
+    return words_only(item.weights[0, 0], item.query_tokens, item.key_tokens)
 
 
 def _one_way(item: AttentionMap) -> Links:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.app import run
+from tests.invoke import attnviz
 
 OWN = ["--mechanism", "cross"]
 PAIRS = "a b\tx y z\n\nc ||| z\nno target\n"
@@ -97,3 +98,49 @@ def test_links_go_to_a_file_whole(tmp_path: Path, pairs: Path) -> None:
     file = tmp_path / "links.txt"
     assert cross(["--input", str(pairs), "-f", "pharaoh", "-o", str(file)]) == 1
     assert file.read_text().count("\n") == 4
+
+
+@pytest.mark.parametrize(("name", "printed"), [("pharaoh", b"\n\n"), ("json", None)])
+def test_where_no_pair_could_be_aligned_the_old_file_stays(
+    tmp_path: Path, name: str, printed: bytes | None
+) -> None:
+    pairs, links = tmp_path / "pairs.tsv", tmp_path / "links.txt"
+    pairs.write_text("no target\nnone here either\n")
+    links.write_text("0-0 1-1\n")
+    done = attnviz("align", pairs, "-o", links, "-f", name)
+    assert done.status == 1
+    assert links.read_text() == "0-0 1-1\n"
+    assert f"'{links}' is left as it was: no record came to anything" in done.err
+    if printed is None:
+        assert [pair["links"] for pair in done.json()] == [None, None]
+    else:
+        assert done.out == printed
+    pairs.write_text("no target\nThe dog sleeps.\tLe chien dort.\n")
+    assert attnviz("align", pairs, "-o", links, "-f", "none").status == 1
+    assert links.read_text() == "\n0-0 1-1 2-2\n"
+
+
+def test_each_line_has_a_score_and_lines_that_cannot_be_relied_on_are_named(
+    tmp_path: Path,
+) -> None:
+    pairs, file = tmp_path / "pairs.tsv", tmp_path / "links.json"
+    lines = [
+        "The dog sleeps on the sofa.\tLe chien dort sur le canapé.",
+        "Der Hund schläft heute auf dem Sofa.\tLe chien dort sur le canapé.",
+        "The dog sleeps.\tLe chien dort.",
+        f"{'It is late and I am tired. ' * 8}\tIl est tard et je suis fatigué.",
+    ]
+    pairs.write_text("\n".join(lines), encoding="utf-8")
+    done = attnviz("align", pairs, "-o", file)
+    assert done.text == "".join(f"{line}\n" for line in done.lines)
+    assert len(done.lines) == 4
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert [pair["reliable"] for pair in found] == [True, False, True, False]
+    assert found[0]["score"] > 0.8
+    assert found[1]["score"] < found[0]["score"]
+    assert "its language is unknown" in found[1]["notes"][0]
+    assert "2 of 4 pairs are unreliable" in done.err
+    assert f": line 2, line 4 of '{pairs}'\n" in done.err
+    rows = attnviz("align", pairs, "-f", "tsv").rows
+    assert rows[0][-1] == "score"
+    assert float(rows[1][-1]) == found[0]["score"]

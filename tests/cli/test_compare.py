@@ -110,7 +110,7 @@ def test_a_picture_says_which_head_it_is_of_and_what_the_sides_are(
     assert item.weights.shape == (1, 1, 3, 3)
     assert f"head {item.heads[0]}" in texts["title"]
     one, other = (" · head 1", " · head 2") if head else ("", "")
-    subtitle = f"A: .*{one} · “the cat sat”; B: .*{other} · “the cat sat”"
+    subtitle = f"A: .*{one} · “the cat sat”; B: .*{other} · “the cat sat”\nuntrained: .*"
     assert re.fullmatch(subtitle, texts["subtitle"])
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from attnviz import attend
+from attnviz.cli.report import Report
 from attnviz.cli.sinks import command_line
 from attnviz.core.attention_map import Attention, AttentionMap, Link, Provenance, Token
 from attnviz.core.tokens import patch_tokens
@@ -77,6 +78,72 @@ def test_several_texts_become_a_page_each(tmp_path: Path) -> None:
     pages = sorted(path.name for path in tmp_path.iterdir())
     assert pages == ["page-0.html", "page-1.html"]
     assert document((tmp_path / "page-1.html").read_text("utf-8"))["texts"] == ["three four"]
+
+
+ALL = ("--html", "page.html", "--heatmap", "map.png", "--grid", "grid.svg", "-f", "none")
+
+
+@pytest.mark.parametrize("how", ["file", "pipe", "argument"])
+@pytest.mark.parametrize("command", ["self", "cross"])
+def test_one_text_gets_the_names_that_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "one two" if command == "self" else "one two\tthree"
+    own = (*OWN[:1], "cross") if command == "cross" else OWN
+    (tmp_path / "t.txt").write_text(f"{text}\n")
+    given = {"file": ["-i", "t.txt"], "pipe": ["-"], "argument": text.split("\t")}[how]
+    assert invoke(command, *given, *own, *ALL, stdin=text.encode()).status == 0
+    pages = {path.name for path in tmp_path.iterdir()}
+    assert pages == {"t.txt", "page.html", "map.png", "grid.svg"}
+
+
+def test_one_good_text_of_several_keeps_its_number(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    lines = b'{"text": "one two"}\n{"text": 5}\n'
+    command = ["self", "-", "--input-format", "jsonl", *OWN, "--html", str(file), "-f", "none"]
+    assert invoke(*command, stdin=lines).status == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["page-0.html"]
+
+
+def test_a_run_of_one_text_that_is_resumed_gives_its_page_the_name_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, page = tmp_path / "t.txt", tmp_path / "page.html"
+    texts.write_text("one two\n")
+    command = ("self", "-i", texts, *OWN, "-o", tmp_path / "o.jsonl", "--html", page, "-f", "none")
+    with monkeypatch.context() as patch:
+        patch.setattr(Report, "finish", interrupted)
+        assert invoke(*command).status == 130
+    assert (tmp_path / "page-0.html").exists()
+    assert not page.exists()
+    assert invoke(*command, "--resume").status == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"t.txt", "o.jsonl", "page.html"}
+
+
+def interrupted(report: Report) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_text_alone_replaces_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.html").write_text("one two\n")
+    done = invoke("self", "-i", "in.html", "--input-format", "txt", *OWN, "--html", "in.html")
+    assert done.status == 2
+    assert "'in.html' would replace 'in.html', which is read" in done.mistake
+
+
+def test_of_one_text_from_a_file_open_shows_the_page_by_its_last_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
+    file = tmp_path / "page.html"
+    more = ("--html", str(file), "--open", "-f", "none")
+    invoke("self", "-", *OWN, *more, stdin=b"one two\n")
+    done = invoke("self", "-", *OWN, *more, stdin=b"one two\nthree four\n")
+    assert opened == [file.as_uri(), (tmp_path / "page-0.html").as_uri()]
+    assert "--open shows the first text" in done.err
 
 
 def test_open_shows_the_file_or_a_temporary_one(

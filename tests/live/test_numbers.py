@@ -28,6 +28,8 @@ PAIRS: list[tuple[str, str | None]] = [
     ("Il a passé toute la semaine à travailler sur ce rapport.", None),
     ("I spent the whole week.", "J'ai passé toute la semaine."),
     ("Hi", None),
+    ("Ich weiß nicht, was das bedeutet.", None),
+    ("It is late. " * 20, "Il est tard."),
     ("Tom and Tom said Tom is \x1b[31m \u202eTom 👩‍👩‍👧, d’accord ?", None),
 ]
 SOME = [pytest.param(*pair, marks=[pytest.mark.slow] * (pair is not PAIRS[0])) for pair in PAIRS]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +17,12 @@ from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.models import Source
 from attnviz.models.pocket import Pocket, load_pocket
 from attnviz.models.pocket.model import FOLDER, tidy
+from attnviz.models.pocket.network import decode, encode, predict
+from attnviz.models.pocket.text import END
+from attnviz.models.pocket.text import ENGLISH as ENGLISH_TAG
+from attnviz.models.pocket.text import FRENCH as FRENCH_TAG
 from tests.asked import over_itself, over_source
+from tests.invoke import attnviz
 
 ENGLISH = "The professor who supervised the student published the paper"
 
@@ -158,9 +166,12 @@ def test_a_text_too_long_to_show_is_refused(pocket: Pocket) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("私は学生です。", "unknown"),
-        ("Donaudampfschifffahrtsgesellschaft verschwand unwiederbringlich", "pieces a word"),
-        ("the cat " * 79 + "the cat", "160 pieces"),
+        ("私は学生です。", "unknown to it; its language is unknown"),
+        ("Der Hund schläft heute auf dem Sofa.", "its language is unknown"),
+        ("El perro duerme hoy en la cocina.", "its language is unknown"),
+        ("Pes dnes spí v kuchyni.", "its language is unknown"),
+        ("for i in range(10): print(i)", "its language is unknown"),
+        ("the cat " * 25 + "the", "51 pieces, where its heads keep their roles for 50"),
     ],
 )
 def test_what_lies_outside_its_training_is_answered_with_a_note(
@@ -171,8 +182,45 @@ def test_what_lies_outside_its_training_is_answered_with_a_note(
     assert reason in note
 
 
+def test_a_text_is_judged_by_its_loss_per_character_in_the_likelier_language(
+    pocket: Pocket,
+) -> None:
+    text = pocket.encode_text("Das Haus ist alt.")
+    losses = []
+    for tag in (ENGLISH_TAG, FRENCH_TAG):
+        memory, _ = encode(pocket.weights, pocket.sizes, pocket.embed([END]))
+        states, _, _ = decode(pocket.weights, pocket.sizes, pocket.embed([tag, *text.ids]), memory)
+        scores = np.asarray(predict(pocket.weights, states), np.float64)
+        chances = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        losses.append(-sum(math.log(chances[at, one]) for at, one in enumerate([*text.ids, END])))
+    (judged,) = pocket.judged([text])
+    assert judged.surprise == pytest.approx(min(losses) / (len("Das Haus ist alt.") + 5), rel=1e-5)
+
+
+def test_of_a_long_text_the_part_that_is_read_reliably_is_judged(pocket: Pocket) -> None:
+    german = pocket.encode_text("Der Hund schläft heute auf dem Sofa. " * 20)
+    english = pocket.encode_text("Tom's 3 p.m. bus is late. " + "The dog sleeps. " * 300)
+    short = pocket.encode_text("The dog sleeps on the sofa.")
+    assert [text.is_foreign for text in pocket.judged([german, english, short])] == [1, 0, 0]
+
+
+def test_a_language_that_is_neither_is_called_unknown_and_so_is_the_head(pocket: Pocket) -> None:
+    found = over_source(pocket, "Der Hund schläft heute auf dem Sofa.", None)
+    assert found.provenance.settings["direction"].startswith("unknown to ")
+    assert found.focus["cross"].why == "the alignment head, outside what it was trained for"
+    assert not any("could be" in note for note in found.provenance.notes)
+    given = over_source(pocket, "The dog sleeps.", "Der Hund schläft heute auf dem Sofa.")
+    assert given.provenance.settings["direction"].endswith(" to unknown")
+
+
 def test_plain_english_and_french_get_no_note(pocket: Pocket) -> None:
-    for text in (ENGLISH, "La voiture rouge est plus rapide que la bleue."):
+    for text in (
+        ENGLISH,
+        "La voiture rouge est plus rapide que la bleue.",
+        "cat",
+        "Run!",
+        "Bonjour",
+    ):
         assert over_itself(pocket, text).provenance.notes == ()
 
 
@@ -234,3 +282,43 @@ def test_no_heavy_package_is_imported_and_the_probe_can_fail(extra: str, seen: s
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.stdout.split("\n", 1)[1].strip() == seen
+
+
+def comments(file: Path) -> str:
+    """The words of a picture, which matplotlib writes beside the paths that draw them."""
+    return " ".join(re.findall(r"<!-- (.*?) -->", file.read_text(encoding="utf-8"), re.DOTALL))
+
+
+@pytest.mark.parametrize("picture", ["--heatmap", "--grid", "--links"])
+def test_every_picture_of_a_text_outside_of_its_training_says_so(
+    tmp_path: Path, picture: str
+) -> None:
+    file = tmp_path / "made.svg"
+    head = ["--layer", "2", "--head", "0"]
+    attnviz("cross", "Der Hund schläft heute auf dem Sofa.", picture, str(file), *head)
+    assert "its language is unknown" in " ".join(comments(file).split())
+    attnviz("cross", "The dog sleeps.", "Le chien dort.", picture, str(file), *head)
+    assert "unknown" not in comments(file)
+
+
+def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(
+    tmp_path: Path,
+) -> None:
+    texts, file = tmp_path / "texts.txt", tmp_path / "made.svg"
+    texts.write_text(f"{ENGLISH}\n{'the cat ' * 30}\n{'the cat ' * 40}\n", encoding="utf-8")
+    command = ("heads", "--input", str(texts), "--overview", str(file), "-f", "json", "--no-repeat")
+    (note,) = attnviz(*command).json()["provenance"]["notes"]
+    assert "61–81 pieces, where its heads keep their roles for 50" in note
+    assert "61–81 pieces" in comments(file)
+
+
+@pytest.mark.parametrize("command", ["heads", "ablate", "corpus", "lenses", "heads --similar"])
+def test_documents_about_several_texts_carry_the_notes_of_each(
+    tmp_path: Path, command: str
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("The dog sleeps well.\nDer Hund schläft auf dem Sofa.\n", encoding="utf-8")
+    given = [str(texts)] if command == "corpus" else ["--input", str(texts)]
+    found = attnviz(*command.split(), *given, "-f", "json", "-q").json()
+    notes = found.get("notes") or found["provenance"]["notes"]
+    assert any("its language is unknown" in note for note in notes)

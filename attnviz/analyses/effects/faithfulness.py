@@ -39,6 +39,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.notices import merged
 from attnviz.core.registry import LENSES
 
 DRAWS = 10
@@ -287,7 +288,9 @@ def lens_report(texts: Sequence[TextFaithfulness]) -> LensReport:
         RULE,
         len(texts),
         () if several else first.tokens,
-        replace(first.provenance, notes=()) if several else first.provenance,
+        replace(
+            first.provenance, notes=merged(one for text in texts for one in text.provenance.notes)
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -67,11 +67,17 @@ def run_alignment(
         read = chunks(pairs, ready=more_of_stdin(file))
         found = _counting(with_records(with_shards(work, read, engine, chunk_name)), advance)
         if gold is None:
+            number, doubtful = -1, []
             for number, (record, aligned) in enumerate(found):
                 # One without links gets a line too, so that each stays beside its pair.
+                data = links_data(getattr(record, "id", str(number)), aligned)
                 if isinstance(aligned, AttnvizError):
                     report.skip(record, aligned)
-                report.add(links_data(getattr(record, "id", str(number)), aligned))
+                    report.add_blank(data)
+                else:
+                    report.add(data)
+                    doubtful += [record] * (not aligned.reliable)
+            say_unreliable(doubtful, number + 1, report)
         else:
             write_scores(found, gold, report)
         report.finish()
@@ -85,7 +91,23 @@ def _counting(found: Iterable[Outcome], advance: Callable[[int], None]) -> Itera
         yield outcome
 
 
-COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word")
+COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word", "score")
+MOST_NAMED = 10
+"""Lines that a note names."""
+
+
+def say_unreliable(records: Sequence[Record], done: int, report: Report) -> None:
+    """Name the lines whose links cannot be relied on."""
+    if records:
+        file = records[0].where.partition(" of ")[2]
+        named = [record.where.partition(" of ")[0] for record in records[:MOST_NAMED]]
+        more = len(records) - len(named)
+        where = f": {', '.join(named)}{f' and {more} more' * (more > 0)} of {file}" if file else ""
+        report.say(
+            f"the links of {len(records)} of {done} pair{'s' * (done > 1)} are unreliable (both "
+            "directions hardly agree, or the pair lies outside what the model was trained for)"
+            + where
+        )
 
 
 def links_data(name: str, aligned: Aligned | AttnvizError) -> Data:
@@ -96,12 +118,15 @@ def links_data(name: str, aligned: Aligned | AttnvizError) -> Data:
 
     links: list[tuple[int, int]] | None = None
     texts: tuple[str | None, str | None] = (None, None)
+    score, more = None, dict[str, Any]()
     if not isinstance(aligned, AttnvizError):
-        links = sorted(aligned.links)
+        links, score = sorted(aligned.links), round(aligned.score, 4)
         texts = (aligned.forward.source, aligned.forward.target)
+        more = {"reliable": aligned.reliable, "notes": aligned.forward.provenance.notes}
     source, target = ((text or "").split() for text in texts)
-    rows = [(name, str(s), source[s], str(t), target[t]) for s, t in links or []]
-    document = {"id": name, "source": texts[0], "target": texts[1], "links": links}
+    rows = [(name, str(s), source[s], str(t), target[t], str(score)) for s, t in links or []]
+    document = {"id": name, "source": texts[0], "target": texts[1], "links": links, "score": score}
+    document |= more
     return Data(
         links=lambda: f"{pharaoh(frozenset(links or []))}\n",
         rows=lambda: "".join("\t".join(map(escape, row)) + "\n" for row in [COLUMNS, *rows]),

@@ -136,7 +136,7 @@ def compare(
         first, second = _attentions(sides)
         maps = _matching(first, second)
         found = compare_maps(*maps, top=top)
-        for text in dict.fromkeys((*first.provenance.notes, *second.provenance.notes)):
+        for text in _notes(first, second):
             report.say(text)
         if report.format != "table":
             for text in found.notes:
@@ -256,13 +256,20 @@ def _caption(attention: Attention, item: AttentionMap) -> str:
     return " · ".join([describe_run(attention, item), *which, *([f"“{text}”"] if text else [])])
 
 
-def _as_attention(first: Result, found: Comparison, captions: tuple[str, str]) -> Attention:
+def _notes(first: Result, second: Result) -> tuple[str, ...]:
+    """What a reader must know of either side, each once."""
+    return tuple(dict.fromkeys((*first.provenance.notes, *second.provenance.notes)))
+
+
+def _as_attention(
+    first: Result, found: Comparison, captions: tuple[str, str], notes: tuple[str, ...]
+) -> Attention:
     """The difference as an attention of its own, which renders and saves like any other."""
     provenance = replace(
         first.provenance,
         model="B − A",
         trained=None,
-        notes=(f"A: {captions[0]}", f"B: {captions[1]}", *first.provenance.notes, *found.notes),
+        notes=(f"A: {captions[0]}", f"B: {captions[1]}", *notes, *found.notes),
         steps=(*first.provenance.steps, "difference B − A"),
     )
     return Attention((found.map,), provenance, first.text, first.source, first.target, id=first.id)
@@ -276,13 +283,14 @@ def _data(
     top: int,
     width: Width | None,
 ) -> Data:
-    captions = (_caption(first, maps[0]), _caption(second, maps[1]))
+    captions, notes = (_caption(first, maps[0]), _caption(second, maps[1])), _notes(first, second)
+    under = "\n".join((f"A: {captions[0]}; B: {captions[1]}", *notes, *found.notes))
     sides = tuple(zip(captions, (first.provenance, second.provenance), strict=True))
 
     def archive() -> bytes:
         from attnviz.storage.archive import dump_archive
 
-        return dump_archive([_as_attention(first, found, captions)])
+        return dump_archive([_as_attention(first, found, captions, notes)])
 
     return Data(
         text=lambda display: comparison_table(found, captions, top, display),
@@ -290,15 +298,13 @@ def _data(
         document=lambda: comparison_json(found, sides),
         arrays=archive,
         figures={
-            name: partial(_picture, found, captions, name, width) for name in ("heatmap", "grid")
+            name: partial(_picture, found, under, name, width) for name in ("heatmap", "grid")
         },
         value=found,
     )
 
 
-def _picture(
-    found: Comparison, captions: tuple[str, str], picture: str, width: Width | None
-) -> Figure:
+def _picture(found: Comparison, subtitle: str, picture: str, width: Width | None) -> Figure:
     from attnviz.core.registry import PICTURES
     from attnviz.renderers.figures.figure import fitted
 
@@ -315,5 +321,4 @@ def _picture(
             layers=(item.layers[layer],),
             heads=(item.heads[head],),
         )
-    subtitle = f"A: {captions[0]}; B: {captions[1]}"
     return fitted(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)

@@ -22,7 +22,7 @@ from attnviz.analyses.patches import (
     with_sinks,
 )
 from attnviz.analyses.select import reduce_attention
-from attnviz.analyses.view import describe_run
+from attnviz.analyses.view import describe_run, under_title
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
@@ -246,24 +246,26 @@ def pictures_of(
 ) -> dict[str, Callable[[], Figure]]:
     """The last chosen layer, and every chosen head, over the picture."""
     item = found.maps[-1]
-    words: dict[str, Any] = {"subtitle": said_looks(item), "unit": item.unit, "values": item.values}
+    words: dict[str, Any] = {"unit": item.unit, "values": item.values}
+    looks = said_looks(item)
 
     def one() -> Figure:
         from attnviz.renderers.figures.overlay import Overlaying, overlay
 
         shown, which = one_picture(item)
         title = f"{describe_run(found, item)} · {which}"
-        weights = over_picture(shown)[0, 0]
+        weights, words["subtitle"] = over_picture(shown)[0, 0], under_title(found, looks)
         return overlay(picture(), weights, title=title, how=Overlaying(*how), **words)
 
     def every() -> Figure:
         from attnviz.renderers.figures.overlay import Overlaying, overlay_grid
 
-        heads, told = every_head(found), dict(words)
+        heads, more = every_head(found), ""
         title = describe_run(found, as_one(found.main, heads) if len(found.maps) > 1 else item)
         if len(found.maps) > 1:
-            told["subtitle"] += "; what goes to a coarser patch is shared out over what it covers"
-        return overlay_grid(picture(), **heads, title=title, how=Overlaying(*how), **told)
+            more = "; what goes to a coarser patch is shared out over what it covers"
+        words["subtitle"] = under_title(found, looks + more)
+        return overlay_grid(picture(), **heads, title=title, how=Overlaying(*how), **words)
 
     return {"overlay": one, "grid": every}
 
@@ -291,7 +293,7 @@ def contact_sheets(
             [token.text for token in main.query_tokens],
             [name for name, _ in shown] if len(shown) > 1 else [""],
             title=f"{found.provenance.title} · {which}",
-            subtitle=LOOKS.get(main.query_side, ""),
+            subtitle=under_title(found, LOOKS.get(main.query_side, "")),
             unit=main.unit,
             how=Overlaying(*how),
         )

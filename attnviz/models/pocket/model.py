@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,13 @@ from attnviz.models.pocket.network import (
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (
     END,
+    END_SIZE,
     ENGLISH,
     FRENCH,
     LANGUAGE,
     MASK,
     PAD,
+    SHORT,
     UNKNOWN,
     EncodedQuery,
     EncodedText,
@@ -120,6 +123,20 @@ class PocketModel(StoredModel):
             return inputs, None
         return inputs, self.weights.place(np.arange(ids.shape[1]) < lengths[:, None, None, None])
 
+    def judged(self, texts: Sequence[EncodedText]) -> list[EncodedText]:
+        """The texts, each of short pieces with how unlikely it is in English and in French."""
+        parts = {number: text.beginning() for number, text in enumerate(texts)}
+        short = {
+            number: part for number, part in parts.items() if len(part.text) < SHORT * len(part.ids)
+        }
+        found = list(texts)
+        if short:
+            losses = np.minimum(*(self._losses([*short.values()], name) for name in LANGUAGE))
+            for (number, part), loss in zip(short.items(), losses.tolist(), strict=True):
+                surprise = loss * (len(part.ids) + 1) / (len(part.text) + END_SIZE)
+                found[number] = replace(texts[number], surprise=surprise)
+        return found
+
     def languages(
         self, texts: Sequence[EncodedText], translations: Sequence[EncodedText] | None = None
     ) -> list[tuple[str, list[str]]]:
@@ -187,7 +204,7 @@ class PocketModel(StoredModel):
 
 def _decide(text: EncodedText, sums: dict[str, float]) -> tuple[str, list[str]]:
     language, other = sorted(sums, key=lambda name: sums[name])
-    if sums[other] - sums[language] > MARGIN:
+    if text.is_foreign or sums[other] - sums[language] > MARGIN:
         return language, []
     shown = text.text if len(text.text) <= 40 else f"{text.text[:39].rstrip()}…"
     note = f"'{shown}' was read as {NAMES[language]}, but could be {NAMES[other]}"

@@ -178,6 +178,7 @@ def encode_query(model: PocketModel, query: Query) -> EncodedQuery:
 
 def with_translation(model: PocketModel, source: EncodedText) -> EncodedQuery:
     """A source and the model's own translation."""
+    (source,) = model.judged([source])
     written, language, notes = model.write(source)
     target = model.encode_text(written, "target")
     notes = [*source.notes("the source"), *notes]
@@ -187,6 +188,8 @@ def with_translation(model: PocketModel, source: EncodedText) -> EncodedQuery:
 def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[EncodedQuery]:
     """Texts, or pairs, with the languages of what the decoder reads, guessed in one pass."""
     pairs = len(items[0]) == 2
+    flat = model.judged([text for texts in items for text in texts])
+    items = [*zip(flat[::2], flat[1::2], strict=True)] if pairs else [(text,) for text in flat]
     if not pairs and not model.causal:
         return [EncodedQuery(text, notes=tuple(text.notes("the text"))) for (text,) in items]
     targets = [texts[-1] for texts in items]
@@ -250,7 +253,9 @@ def attention_of(
         only = source or target
         text = only.text if only else ""
         side = "source" if source else "target"
-        settings: dict[str, Any] = {"language": query.language} if target else {}
+        settings: dict[str, Any] = {}
+        if target:
+            settings["language"] = "unknown" if target.is_foreign else query.language
         item = made(stream, side, side)
         return Attention((item,), model.provenance(query.notes, settings), text)
     maps = tuple(
@@ -261,18 +266,25 @@ def attention_of(
             ("decoder", "target", "target"),
         )
     )
+    directions = [
+        "unknown" if text.is_foreign else language
+        for text, language in ((source, OTHER[query.language]), (target, query.language))
+    ]
     settings = {
-        "direction": f"{OTHER[query.language]} to {query.language}",
+        "direction": " to ".join(directions),
         "translated": query.translated,
     }
     guided = model.config["guided"]
-    focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), "the alignment head")}
+    beyond = bool(source.notes("") or target.notes(""))
+    why = "the alignment head" + ", outside what it was trained for" * beyond
+    focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), why)}
     return Attention(
         maps,
         model.provenance(query.notes, settings),
         source=source.text,
         target=target.text,
         two_way=True,
+        outside=beyond,
         focus=focus,
     )
 

@@ -109,7 +109,7 @@ def corpus_json(report: CorpusReport) -> str:
     {"schema", "kind": "corpus", "caption", "texts", "failed", "interval", "streams": [{"stream",
     "tokens", "measures": [{"name", "unit", …}], "offsets", "classes", "paired", "heads": [{"layer",
     "head", "roles", "measures": [{"name", "mean", "sd", "low", "high", "uniform", "texts"}],
-    "positions", "classes", "pairs", "links"}]}], "provenance"}
+    "positions", "classes", "pairs", "links"}]}], "provenance", "notes"}
     """
     streams = [_stream_document(stream) for stream in report.streams]
     return dump_json({**_head(report), **_curve(report.curve), "streams": streams}) + "\n"
@@ -143,6 +143,7 @@ def _head(report: CorpusReport) -> dict[str, Any]:
         "interval": report.interval,
         "fewest": report.fewest,
         "provenance": asdict(report.provenance),
+        "notes": report.notes,
     }
 
 

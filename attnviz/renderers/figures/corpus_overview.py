@@ -73,4 +73,4 @@ def _notes(report: CorpusReport) -> list[str]:
     )
     mass = mass_note(report.streams[0].measures)
     about = about_effects(report.provenance)
-    return [text for text in (told, mass, about, only, failed) if text]
+    return [text for text in (told, mass, about, only, failed, *report.notes) if text]

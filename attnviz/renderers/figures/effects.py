@@ -46,7 +46,7 @@ def effect_bars(report: AblationReport) -> Figure:
     known = [one for one in (*report.every, *report.summed) if not math.isnan(one.effect)]
     shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
     names = [shorten(one.label, _LONGEST_NAME) for one in shown]
-    notes = [READING]
+    notes = [READING, *report.notes]
     if len(shown) < len(known):
         notes.append(f"the {len(shown)} largest of {len(known)}")
     if any(one.interval for one in shown):

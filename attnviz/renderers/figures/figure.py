@@ -296,8 +296,9 @@ def paragraph(
 
 
 def heading(face: Typeface, title: str, subtitle: str, room: int) -> list[Paragraph]:
-    """The title and what is said under it, either of which may be empty."""
-    looks = ((title, TITLE_SIZE, True, INK), (subtitle, TEXT_SIZE, False, FAINT))
+    """The title and what stands under it, in paragraphs; either may be empty."""
+    under = ((text, TEXT_SIZE, False, FAINT) for text in subtitle.split("\n"))
+    looks = ((title, TITLE_SIZE, True, INK), *under)
     return [paragraph(face, *look, room) for look in looks if look[0]]
 
 

@@ -88,9 +88,10 @@ def head_overview(report: HeadReport) -> Figure:
     # What says nothing of this stream, such as a diagonal across two texts, has no tile.
     measures = [item for item in report.measures if np.isfinite(heads.values(item)).any()]
     roles = [name for name in ROLE_COLORS if any(_role(row) == name for row in rows.values())]
-    face = typeface([report.caption, _SUBTITLE, report.sinks, *heads.layers, *heads.heads])
+    notes = _notes(report)
+    face = typeface([report.caption, _SUBTITLE, *notes, *heads.layers, *heads.heads])
     head = heading(face, report.caption, _SUBTITLE, _WIDTH)
-    foot = footing(face, _notes(report), _WIDTH)
+    foot = footing(face, notes, _WIDTH)
     top = _EDGE + height_of(head)
     layout = _lay_out(heads, measures, len(roles) + 1, top)
     canvas = full_canvas(face, _WIDTH, head, foot, layout.bottom + _RAMP)
@@ -220,4 +221,5 @@ def _notes(report: HeadReport) -> list[str]:
     streams = list(dict.fromkeys(row.stream for row in report.rows))
     only = f"stream {streams[0]} of {', '.join(streams)}" if len(streams) > 1 else ""
     told = mass_note(report.measures)
-    return [item for item in (text, told, report.sinks, only) if item]
+    notes = (text, told, report.sinks, only, *report.provenance.notes)
+    return [item for item in notes if item]

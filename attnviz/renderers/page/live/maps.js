@@ -2,7 +2,7 @@
 
 import { focusOf, massNote, measuresOf } from "./measures.js";
 import { SIDES } from "./network.js";
-import { OTHER } from "./pocket.js";
+import { languagesOf } from "./pocket.js";
 import { isSpace, pointsOf, textOf } from "./unicode.js";
 
 /** @typedef {import("./tokenize.js").Piece} Piece */
@@ -162,7 +162,8 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
   /** @type {Map<string, Int16Array>} */
   const codes = new Map();
   const { layer, head } = model.facts.guided;
-  const aligned = [String(layer), String(head), "the alignment head"];
+  const outside = [pair.source, pair.target].some((read) => tokenizer.notes(read, "").length);
+  const aligned = [String(layer), String(head), `the alignment head${outside ? ", outside what it was trained for" : ""}`];
   const maps = found.map((one, number) => {
     const [queries, keys] = SIDES[one.stream];
     const [rows, columns] = [sides[queries].tokens, sides[keys].tokens];
@@ -204,7 +205,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
       ...Object.entries({ source: "pocket", model: "pocket", trained: "yes", device: "browser" }),
       ["precision", "weights of 10 to 12 bits"],
       ["revision", model.facts.revision],
-      ["direction", `${OTHER[pair.language]} to ${pair.language}`],
+      ["direction", languagesOf(pair).join(" to ")],
       ["translated", pair.translated ? "yes" : "no"],
       ...facts,
     ],

@@ -4,7 +4,7 @@
  */
 
 import { createDecoder, encode } from "./network.js";
-import { END, LANGUAGE, createTokenizer } from "./tokenize.js";
+import { END, LANGUAGE, RELIABLE, createTokenizer, isForeign } from "./tokenize.js";
 
 /** @typedef {import("./network.js").Model} Model */
 /** @typedef {import("./network.js").Off} Off */
@@ -24,11 +24,15 @@ import { END, LANGUAGE, createTokenizer } from "./tokenize.js";
  */
 
 /** @type {Record<string, string>} */
-export const OTHER = { en: "fr", fr: "en" };
+const OTHER = { en: "fr", fr: "en" };
 /** @type {Record<string, string>} */
 const NAMES = { en: "English", fr: "French" };
 const MOST_WRITTEN = 128;
 const MARGIN = 0.3;
+/** Characters a piece: texts of longer pieces are English or French. */
+const SHORT = 3;
+/** Characters that the text's end counts as. */
+const END_SIZE = 5;
 /** The commonest pieces, which tell languages apart. */
 const COMMON = 800;
 /** Texts and pairs that are remembered. */
@@ -58,7 +62,7 @@ export function createPocket(model) {
 
   /** Mean nats a piece of a text as one of a language, or at least so many. @param {EncodedText} text @param {string} name @param {boolean} least */
   function loss(text, name, least) {
-    return once(`loss ${least} ${name} ${text.text}`, () => {
+    return once(`loss ${least} ${name} ${text.ids}`, () => {
       const judge = judges[name];
       const expected = [...text.ids, END];
       // What was judged before and begins alike is not read again: a text grows as it is typed.
@@ -67,6 +71,15 @@ export function createPocket(model) {
       const sum = expected.reduce((total, id, place) => total - judge.logProbability(place, id), 0);
       return sum / expected.length;
     });
+  }
+
+  /** The text, if its pieces are short with how unlikely it is in English and in French. @param {EncodedText} read @returns {EncodedText} */
+  function judged(read) {
+    const ids = read.ids.slice(0, RELIABLE);
+    const size = read.tokens[ids.length - 1].end;
+    if (size >= SHORT * ids.length) return read;
+    const least = Math.min(...Object.keys(LANGUAGE).map((name) => loss({ ...read, ids }, name, false)));
+    return { ...read, surprise: (least * (ids.length + 1)) / (size + END_SIZE) };
   }
 
   /**
@@ -86,7 +99,7 @@ export function createPocket(model) {
     if (least[1 - likely] - sumOf(names[likely]) > MARGIN) return [names[likely], []];
     const sums = names.map((name) => sumOf(name));
     const first = sums[1] < sums[0] ? 1 : 0;
-    if (sums[1 - first] - sums[first] > MARGIN) return [names[first], []];
+    if (isForeign(text) || sums[1 - first] - sums[first] > MARGIN) return [names[first], []];
     const whole = text.points.length <= 40;
     const shown = whole ? text.text : `${Array.from(text.text).slice(0, 39).join("").trimEnd()}…`;
     const note = `'${shown}' was read as ${NAMES[names[first]]}, but could be ${NAMES[names[1 - first]]}`;
@@ -124,8 +137,8 @@ export function createPocket(model) {
    */
   function read(text, given, to) {
     return once(`read ${JSON.stringify([text, given, to])}`, () => {
-      const source = tokenizer.encode(text, "source");
-      const known = given === null ? null : tokenizer.encode(given, "target");
+      const source = judged(tokenizer.encode(text, "source"));
+      const known = given === null ? null : judged(tokenizer.encode(given, "target"));
       const [guessed, close] = to ? [to, []] : languageOf(known ?? source, known && source);
       const language = to || known ? guessed : OTHER[guessed];
       const ids = [...source.ids, END];
@@ -158,6 +171,11 @@ export function createPocket(model) {
   const logProbabilities = (pair, decoder) => pair.target.ids.map((id, place) => decoder.logProbability(place, id));
 
   return { model, tokenizer, read, changed, write, logProbabilities };
+}
+
+/** The languages of a source and its target, where they are likely. @param {Read} pair */
+export function languagesOf({ source, target, language }) {
+  return [isForeign(source) ? "unknown" : OTHER[language], isForeign(target) ? "unknown" : language];
 }
 
 /** Whether anything that is switched off is in the encoder. @param {Off} off @param {string} stream */

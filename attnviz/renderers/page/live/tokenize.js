@@ -3,7 +3,7 @@
 import { composed, isAlphanumeric, isSpace, pointsOf, readUnicode, textOf } from "./unicode.js";
 
 /** @typedef {{text: string, start: number, end: number, special?: boolean}} Piece */
-/** @typedef {{text: string, points: number[], ids: number[], tokens: Piece[]}} EncodedText */
+/** @typedef {{text: string, points: number[], ids: number[], tokens: Piece[], surprise?: number}} EncodedText nats a character */
 /** @typedef {ReturnType<typeof createTokenizer>} Tokenizer */
 /** @typedef {import("./unicode.js").Placed} Placed */
 
@@ -14,12 +14,17 @@ export const END = 2;
 export const LANGUAGE = { en: 3, fr: 4 };
 /** Pieces of the longest text that is read here. */
 const LONGEST = 256;
-const USUAL = 120;
-const FRAGMENTED = 1.75;
+/** Positions at which heads do what their roles say. */
+export const RELIABLE = 50;
+/** Nats a character above which a text is neither English nor French. */
+const UNLIKELY = 2.2;
 const MARK = "▁".charCodeAt(0);
 const MARKS = /^▁+/;
 /** Characters of a text that may be short enough. */
 const MOST_CHARACTERS = 10_000;
+
+/** Whether neither English nor French is likely. @param {EncodedText} read */
+export const isForeign = ({ surprise = 0 }) => surprise > UNLIKELY;
 
 /** @param {any} facts see packed.py */
 export function createTokenizer(facts) {
@@ -138,32 +143,19 @@ export function createTokenizer(facts) {
     return own.map((piece, place) => piece.replaceAll("▁", place ? " " : "")).join("");
   }
 
-  /** Where a text is unlike the training text. @param {EncodedText} read @param {string} name */
-  function notes({ points, ids: own, tokens }, name) {
+  /** Where the model is unreliable on a text. @param {EncodedText} read @param {string} name */
+  function notes(read, name) {
     const found = [];
-    const unknown = own.filter((id) => id === UNKNOWN).length;
-    if (unknown) found.push(`${unknown} of ${own.length} pieces are unknown to it`);
-    const rate = tokens.filter((one) => one.text !== "▁").length / wordsOf(points);
-    if (wordsOf(points) > 2 && rate > FRAGMENTED) {
-      // Python rounds 2.25 to the even 2.2.
-      const shown = (4 * rate) % 2 === 1 ? Math.round(5 * rate) / 5 : rate;
-      found.push(`${shown.toFixed(1)} pieces a word, where English and French have 1.1`);
+    const pieces = read.ids.length;
+    const unknown = read.ids.filter((id) => id === UNKNOWN).length;
+    if (unknown) found.push(`${unknown} of ${pieces} pieces are unknown to it`);
+    if (isForeign(read)) {
+      const rate = `${read.surprise?.toFixed(1)} nats a character, where both have fewer than ${UNLIKELY}`;
+      found.push(`its language is unknown, as neither English nor French is likely (${rate})`);
     }
-    if (own.length > USUAL) found.push(`${own.length} pieces, where it was trained on up to ${USUAL}`);
+    if (pieces > RELIABLE) found.push(`${pieces} pieces, where its heads keep their roles for ${RELIABLE}`);
     const told = `${name} lies outside what the pocket model was trained for: ${found.join("; ")}`;
     return found.length ? [told] : [];
-  }
-
-  /** Words and signs. @param {number[]} points */
-  function wordsOf(points) {
-    let count = 0;
-    let inside = false;
-    for (const point of points) {
-      const word = point === 95 || isAlphanumeric(unicode, point);
-      if (word ? !inside : !isSpace(point)) count++;
-      inside = word;
-    }
-    return count;
   }
 
   /** A special piece, which covers no text. @param {number} id @param {number} place @returns {Piece} */

@@ -7,7 +7,7 @@
 import { effectsOf, rollout, slopesOf } from "./backward.js";
 import { gapOf, pageDocument, sidesOf } from "./maps.js";
 import { NOTHING, openModel } from "./network.js";
-import { createPocket, isNothing } from "./pocket.js";
+import { createPocket, isNothing, languagesOf } from "./pocket.js";
 
 /** @typedef {import("./network.js").Off} Off */
 /**
@@ -95,8 +95,8 @@ function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = nu
     Object.assign(changed, { written });
   }
   const answer = {
-    language: pair.language === "en" ? "fr" : "en",
-    to: pair.language,
+    language: languagesOf(pair)[0],
+    to: languagesOf(pair)[1],
     written: pair.written,
     pieces: piecesOf(engine, pair, before),
     changed,

@@ -12,6 +12,8 @@ import { make } from "./surface.js";
 
 /** @type {Record<string, string>} */
 export const LANGUAGES = { en: "English", fr: "French" };
+/** A language in words. @param {string} name */
+const nameOf = (name) => LANGUAGES[name] ?? `language ${name}`;
 /** @type {Record<string, string>} what the shipped models read */
 const READS = { pocket: " in English or French", "pocket-lm": " in English", "pocket-vit": ", to which a picture is added" };
 /** Nats by which a piece's log p may move before that is shown. */
@@ -120,10 +122,9 @@ export function createSentence(pane, store, off) {
       into.hidden = !into.value && !readsTwo(page);
       notes.textContent = page.notes.join("; ");
       if (!answer) return;
-      tongue.textContent = answer.language ? LANGUAGES[answer.language] ?? answer.language : "";
-      other.textContent = answer.to ? `${LANGUAGES[answer.to] ?? answer.to}${store.state[intoName].trim() ? ", as given" : ", written by the model"}` : "";
-      into.lang = answer.to ?? "";
-      text.lang = answer.language ?? "";
+      tongue.textContent = answer.language ? nameOf(answer.language) : "";
+      other.textContent = answer.to ? `${nameOf(answer.to)}${store.state[intoName].trim() ? ", as given" : ", written by the model"}` : "";
+      [into.lang, text.lang] = [answer.to, answer.language].map((name) => (name && name in LANGUAGES ? name : ""));
       showWritten(answer, page);
       showChanged(answer);
       clearTimeout(timer);
