@@ -40,8 +40,6 @@ from attnviz.renderers.printable import printable
 from attnviz.runs.answering import MOST_PICTURE, Answers, Question
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 MOST_BODY = MOST_PICTURE + (1 << 20)
@@ -356,7 +354,7 @@ def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> N
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     settings: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "loop": "asyncio"}
     app = application(Desk(answers), door, page)
-    server = _Server(
+    server = uvicorn.Server(
         uvicorn.Config(
             app,
             **settings,
@@ -364,15 +362,9 @@ def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> N
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            # The first signal ends it, whoever is still connected: from Python 3.12 on, to wait
+            # until the socket is closed is to wait for every client.
+            timeout_graceful_shutdown=0,
         )
     )
     asyncio.run(server.serve([listener]))
-
-
-class _Server(uvicorn.Server):
-    """Ends at the first signal, whoever is still connected."""
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note the signal, which is raised again once nothing is served any more."""
-        self.force_exit = True
-        super().handle_exit(sig, frame)
