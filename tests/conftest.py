@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +22,18 @@ settings.load_profile("without the clock")
 
 
 def pytest_configure() -> None:
-    """What is imported and collected stays: to look through it for garbage costs seconds."""
+    """Hear Ctrl-C, and collect no garbage yet.
+
+    What is imported and collected stays: to look through it for garbage costs seconds.
+    """
+    hear_ctrl_c()
     gc.disable()
+
+
+def hear_ctrl_c() -> None:
+    """Tests send it to themselves and to programs they start; `nohup` and `&` have it ignored."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
