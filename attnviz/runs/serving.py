@@ -354,7 +354,7 @@ def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> N
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     settings: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "loop": "asyncio"}
     app = application(Desk(answers), door, page)
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             app,
             **settings,
@@ -362,9 +362,17 @@ def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> N
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            # The first signal ends it, whoever is still connected: from Python 3.12 on, to wait
-            # until the socket is closed is to wait for every client.
             timeout_graceful_shutdown=0,
         )
     )
     asyncio.run(server.serve([listener]))
+
+
+class _Server(uvicorn.Server):
+    """Ends at the first signal, whoever is still connected."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Leave all clients: from Python 3.12 on a socket is closed once the last of them went."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await super().shutdown(sockets)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.output import uninterrupted, write_whole
+from tests.patience import HUNG
 
 
 def press() -> None:
@@ -81,7 +82,7 @@ def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
     reader = threading.Thread(target=drain)
     reader.start()
     write_whole(write, data)
-    reader.join(timeout=60)
+    reader.join(timeout=HUNG)
     assert got == data
     os.close(read)
     os.close(write)
@@ -130,5 +131,5 @@ def test_other_threads_are_left_alone() -> None:
 
     thread = threading.Thread(target=beside)
     thread.start()
-    thread.join(timeout=60)
+    thread.join(timeout=HUNG)
     assert seen == [signal.default_int_handler]

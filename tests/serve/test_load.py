@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import HUNG
 from tests.samples import ODD
 from tests.serve.server import Server, serving
 
@@ -25,7 +26,7 @@ def raw(server: Server, body: bytes, length: int | None = None) -> socket.socket
     head += f"Content-Length: {len(body) if length is None else length}\r\n\r\n"
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(300)
+    connection.settimeout(HUNG)
     connection.connect(("127.0.0.1", server.port))
     connection.sendall(head.encode() + body)
     return connection
