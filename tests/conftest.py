@@ -5,24 +5,39 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+
+from tests.patience import HUNG
 
 # One thread for each worker of pytest-xdist and each process that a test starts, set before numpy
 # and torch are imported: two threads to a core wait for each other most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# No test fails on the clock, however busy the machine is.
-settings.register_profile("without the clock", deadline=None)
+# No test fails on the clock, however busy the machine is; see also tests/patience.py.
+settings.register_profile(
+    "without the clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("without the clock")
 
 
 def pytest_configure() -> None:
-    """What is imported and collected stays: to look through it for garbage costs seconds."""
+    """Hear Ctrl-C, and collect no garbage yet.
+
+    What is imported and collected stays: to look through it for garbage costs seconds.
+    """
+    hear_ctrl_c()
     gc.disable()
+
+
+def hear_ctrl_c() -> None:
+    """Tests send it to themselves and to programs they start; `nohup` and `&` have it ignored."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
@@ -54,5 +69,13 @@ def browser() -> Iterator[Any]:
         chromium = playwright.chromium.launch(
             executable_path=path, args=["--no-sandbox", "--disable-gpu"]
         )
+        new_context = chromium.new_context
+
+        def patient_context(**options: Any) -> Any:
+            context = new_context(**options)
+            context.set_default_timeout(1000 * HUNG)
+            return context
+
+        chromium.new_context = patient_context  # type: ignore[method-assign]
         yield chromium
         chromium.close()

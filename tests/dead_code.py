@@ -46,10 +46,9 @@ CALLED_FROM_OUTSIDE = (
     "readinto",
     "writable",
     "compress_type",
-    # read by rich, tokenizers, peft and uvicorn off their own objects
+    # read by rich, tokenizers and peft off their own objects
     "modules_to_save",
     "show_header",
-    "force_exit",
     "normalizer",
     "pre_tokenizer",
 )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.cli.app import run
+from tests.patience import HUNG
 
 OWN = ("--mechanism", "multi-head")
 """An origin that stays what it is whatever becomes the default."""
@@ -84,7 +85,7 @@ def fresh(*arguments: Any, stdin: bytes = b"", **variables: str) -> Done:
         input=stdin,
         capture_output=True,
         env=os.environ | variables,
-        timeout=120,
+        timeout=HUNG,
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr.decode())
@@ -114,7 +115,7 @@ def on_terminal(*arguments: Any, columns: int = 80, **variables: str) -> Done:
     assert process.stderr is not None
     err = process.stderr.read().decode()
     process.stderr.close()
-    return Done(process.wait(timeout=60), shown.replace(b"\r\n", b"\n"), err)
+    return Done(process.wait(timeout=HUNG), shown.replace(b"\r\n", b"\n"), err)
 
 
 def imported(*arguments: Any, stdin: bytes = b"") -> tuple[set[str], Done]:
@@ -128,7 +129,7 @@ def imported(*arguments: Any, stdin: bytes = b"") -> tuple[set[str], Done]:
         [sys.executable, "-c", code, *map(str, arguments)],
         input=stdin,
         capture_output=True,
-        timeout=120,
+        timeout=HUNG,
         check=False,
     )
     err, _, loaded = done.stderr.decode().rpartition("loaded:")

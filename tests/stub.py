@@ -42,7 +42,12 @@ def stub() -> str:
 def _function(name: str) -> str:
     signature, told = described(name)
     shown = str(signature.replace(return_annotation=inspect.Signature.empty))
-    shown = re.sub(r"\b(?:pathlib|typing|collections\.abc|attnviz(?:\.\w+)+)\.(?=[A-Z])", "", shown)
+    shown = re.sub(
+        # In Python 3.13 a path's module is called pathlib._local.
+        r"\b(?:pathlib(?:\._local)?|typing|collections\.abc|attnviz(?:\.\w+)+)\.(?=[A-Z])",
+        "",
+        shown,
+    )
     shown = re.sub(r"Optional\[(Literal\[[^]]*\])\]", r"\1 | None", shown)
     returns = signature.return_annotation
     answer = getattr(returns, "__name__", "") if not hasattr(returns, "__args__") else ""

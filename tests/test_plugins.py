@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.patience import HUNG
+
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "docs" / "plugin"
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -39,7 +41,7 @@ def program(*places: Path) -> Run:
             capture_output=True,
             text=True,
             env={**os.environ, "PYTHONPATH": path},
-            timeout=120,
+            timeout=HUNG,
         )
 
     return run

@@ -115,6 +115,14 @@ def test_links_between_pages_lead_somewhere() -> None:
         assert (ROOT / link).exists(), link
 
 
+def test_brackets_one_behind_the_other_stand_in_code() -> None:
+    """Outside it `[layers,] [heads,]` is a link to the heading called "heads,"."""
+    texts = {str(file.relative_to(DOCS)): file.read_text("utf-8") for file in DOCS.rglob("*.md")}
+    for page, text in {**texts, **MADE}.items():
+        prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+        assert not re.findall(r".*\] ?\[.*", prose), page
+
+
 def test_every_command_has_a_manual_page_with_every_option() -> None:
     assert {Path(path).stem for path in MANUAL} == {
         "attnviz",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from attnviz.cli.app import COMMANDS
+from tests.conftest import hear_ctrl_c
 
 CONTRACTS = (
     "tests/cli/test_commands.py",
@@ -52,3 +55,12 @@ def test_what_needs_a_browser_or_ray_is_slow(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("browser") or item.get_closest_marker("ray"):
             assert not is_fast(item), item.nodeid
+
+
+def test_ctrl_c_is_heard_where_whoever_started_the_tests_has_it_ignored() -> None:
+    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        hear_ctrl_c()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, kept)

@@ -40,8 +40,6 @@ from attnviz.renderers.printable import printable
 from attnviz.runs.answering import MOST_PICTURE, Answers, Question
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 MOST_BODY = MOST_PICTURE + (1 << 20)
@@ -364,6 +362,7 @@ def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> N
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            timeout_graceful_shutdown=0,
         )
     )
     asyncio.run(server.serve([listener]))
@@ -372,7 +371,8 @@ def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> N
 class _Server(uvicorn.Server):
     """Ends at the first signal, whoever is still connected."""
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note the signal, which is raised again once nothing is served any more."""
-        self.force_exit = True
-        super().handle_exit(sig, frame)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Leave all clients: from Python 3.12 on a socket is closed once the last of them went."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await super().shutdown(sockets)

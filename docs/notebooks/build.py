@@ -50,7 +50,7 @@ def notebook_of(source: Path, *, answers: bool = False) -> Any:
 def run(notebook: Any) -> Any:
     """The notebook with its outputs; what fails raises, and says in which cell."""
     where = {"metadata": {"path": str(FOLDER)}}
-    return NotebookClient(notebook, timeout=300, resources=where).execute()
+    return NotebookClient(notebook, timeout=900, startup_timeout=900, resources=where).execute()
 
 
 def main(names: list[str]) -> None:

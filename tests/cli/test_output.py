@@ -14,6 +14,7 @@ import pytest
 
 from attnviz.cli.output import uninterrupted
 from attnviz.storage.writing import write_whole
+from tests.patience import HUNG
 
 
 def press() -> None:
@@ -82,7 +83,7 @@ def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
     reader = threading.Thread(target=drain)
     reader.start()
     write_whole(write, data)
-    reader.join(timeout=60)
+    reader.join(timeout=HUNG)
     assert got == data
     os.close(read)
     os.close(write)
@@ -131,5 +132,5 @@ def test_other_threads_are_left_alone() -> None:
 
     thread = threading.Thread(target=beside)
     thread.start()
-    thread.join(timeout=60)
+    thread.join(timeout=HUNG)
     assert seen == [signal.default_int_handler]

@@ -10,14 +10,13 @@ import struct
 import subprocess
 import sys
 import termios
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.invoke import OWN, Done, attnviz
+from tests.patience import HUNG, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +67,7 @@ def dying(how: str, place: int, *arguments: Any, **more: Any) -> Done:
         [sys.executable, "-c", DYING, how, str(place), *map(str, arguments)],
         stdout=more.pop("stdout", subprocess.PIPE),
         stderr=subprocess.PIPE,
-        timeout=120,
+        timeout=HUNG,
         check=False,
     )
     return Done(done.returncode, done.stdout or b"", done.stderr.decode())
@@ -123,7 +122,7 @@ def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path: Path) ->
     process = subprocess.Popen([sys.executable, "-m", "attnviz", *map(str, asked), str(path)])
     wait_until(lambda: process.poll() is not None or records(journal) > 0)
     process.kill()
-    process.wait(timeout=60)
+    process.wait(timeout=HUNG)
     assert attnviz(*asked, path, "--resume").status == 0
     attnviz(*asked, tmp_path / "whole.jsonl")
     assert left(tmp_path / "out") == {"a.jsonl": (tmp_path / "whole.jsonl").read_bytes()}
@@ -164,7 +163,7 @@ def test_ctrl_c_waits_for_the_record_that_is_on_its_way_to_stdout(tmp_path: Path
     room = fcntl.fcntl(pipe, 1032)  # F_GETPIPE_SZ
     wait_until(lambda: waiting_in(pipe) == room)  # a record is larger than a pipe
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=HUNG)
     assert (process.returncode, err) == (130, b"")
     assert len(out) > room
     assert out.endswith(b"}\n")
@@ -221,7 +220,7 @@ def test_a_file_is_written_to_its_end_though_nobody_reads_stdout(
     path = tmp_path / "a.tsv"
     command = f"{sys.executable} -m attnviz self -i {texts} {' '.join(OWN)} -q -f tsv"
     script = f"{command} -o {path} | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, check=False, timeout=120)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=False, timeout=HUNG)
     assert done.stdout.splitlines()[1:] == [b"1"]  # of two bad lines, which are all that is told
     assert done.stderr.count(b"\n") == 2
     attnviz("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", tmp_path / "b.tsv")
@@ -299,7 +298,7 @@ def test_killed_behind_its_end_it_ends_with_the_same_status(
     asked = ("self", "-i", texts, *SMALL, *in_folder(tmp_path / "out", name))
     code = DYING.replace("main()", "writing.PartialFile.keep = lambda _: os._exit(9)\nmain()")
     subprocess.run(
-        [sys.executable, "-c", code, "SIGKILL", "0", *map(str, asked)], check=False, timeout=120
+        [sys.executable, "-c", code, "SIGKILL", "0", *map(str, asked)], check=False, timeout=HUNG
     )
     journal = tmp_path / "out" / f".{name}.journal"
     assert json.loads(journal.read_bytes())["ended"]
@@ -369,18 +368,10 @@ def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path: Path) -> Non
     assert other.stdout is not None
     other.stdout.readline()
     done = attnviz("self", "-i", texts, *SMALL, "-o", path)
-    other.communicate(timeout=60)
+    other.communicate(timeout=HUNG)
     assert done.status == 1
     assert done.mistake == f"cannot write '{path}': another run is writing it"
     assert attnviz("self", "-i", texts, *SMALL, "-o", path).status == 0
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another process does; two minutes are more than it can take."""
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def records(journal: Path) -> int:

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 from attnviz import __version__
 from tests.invoke import OWN, fresh, on_terminal
+from tests.patience import HUNG
 
 SENTENCE = "The professor who supervised the student published the paper"
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -46,7 +47,7 @@ def test_ctrl_c_ends_with_130_and_without_a_traceback() -> None:
     process.stdin.flush()
     process.stdout.readline()  # it is at work
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=HUNG)
     assert process.returncode == 130
     assert err == b""
 
@@ -128,5 +129,5 @@ def test_records_are_flushed_one_by_one() -> None:
     process.stdin.flush()
     os.set_blocking(process.stdout.fileno(), True)
     assert process.stdout.readline().startswith(b'{"schema":1,"id":"0"')
-    process.communicate(timeout=60)
+    process.communicate(timeout=HUNG)
     assert process.returncode == 0

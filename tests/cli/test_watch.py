@@ -14,6 +14,7 @@ import pytest
 import attnviz as package
 from attnviz.cli.app import interrupt
 from tests.invoke import Done, attnviz, fresh
+from tests.patience import HUNG
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 PROBE = """'''A doc.'''
@@ -51,7 +52,7 @@ def script(text: str, name: str = "program.py") -> str:
 def by_python(*words: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
     """What Python makes of a program: the exit status, stdout and stderr."""
     done = subprocess.run(
-        [sys.executable, *words], input=stdin, capture_output=True, check=False, timeout=60
+        [sys.executable, *words], input=stdin, capture_output=True, check=False, timeout=HUNG
     )
     return done.returncode, done.stdout, done.stderr.decode()
 

@@ -25,8 +25,8 @@ from tests.engines.works import (
     odd,
     opened,
     square,
-    wait_for,
 )
+from tests.patience import HUNG, wait_until
 
 
 def alive(process: int) -> bool:
@@ -174,6 +174,7 @@ import sys
 from pathlib import Path
 from attnviz.runs.engines.processes import Processes
 from tests.engines.works import Endless
+from tests.patience import HUNG, wait_until
 if __name__ == "__main__":
     try:
         with Processes(2) as engine:
@@ -204,16 +205,16 @@ def test_workers_end_with_the_program_however_it_ends(
             os.killpg(program.pid, ending)
         else:
             program.kill()
-        _, said = program.communicate(timeout=60)
+        _, said = program.communicate(timeout=HUNG)
     finally:
         if alive(program.pid):
             os.killpg(program.pid, signal.SIGKILL)
-    wait_for(lambda: not any(map(alive, workers)))
+    wait_until(lambda: not any(map(alive, workers)))
     assert said == ""
     assert program.returncode == (130 if ending == signal.SIGINT else -ending)
 
 
 def two_workers(folder: Path) -> list[int]:
     """The numbers of two processes that are at work, once they are."""
-    wait_for(lambda: len(list(folder.glob("*.pid"))) == 2)
+    wait_until(lambda: len(list(folder.glob("*.pid"))) == 2)
     return [int(path.stem) for path in folder.glob("*.pid")]

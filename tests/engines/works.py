@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import InputError
 from attnviz.core.notices import notify
+from tests.patience import wait_until
 
 
 def square(shard: int) -> int:
@@ -27,19 +27,9 @@ class Uneven:
 
     def __call__(self, shard: int) -> int:
         if shard % 2 == 0 and shard < self.last:
-            wait_for((self.folder / str(shard + 1)).exists)
+            wait_until((self.folder / str(shard + 1)).exists)
         (self.folder / str(shard)).touch()
         return shard
-
-
-def wait_for(come: Callable[[], bool]) -> None:
-    """Until something is so; a minute at most, so that a mistake ends too."""
-    pause = threading.Event()
-    for _ in range(6000):
-        if come():
-            return
-        pause.wait(0.01)
-    raise TimeoutError
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,13 @@ from tests.fuzz import world
 from tests.fuzz.invariants import broken
 from tests.fuzz.run import Case, Ran, run, tidy
 from tests.fuzz.strategies import cases
+from tests.patience import HUNG
 
 CHUNK = 250
 """Runs between two lines of the log; each chunk has a seed of its own."""
 ONE_PROCESS = 2500
 """Runs after which a fresh process goes on: libraries keep half a megabyte of each run."""
-SILENT = 300
+SILENT = 2 * HUNG
 """Seconds without a chunk after which a process hangs past every limit."""
 SMALLER = 30
 """Seconds that a failure is made smaller."""

@@ -28,10 +28,10 @@ from typing import Any
 from attnviz.cli import app
 from attnviz.runs.many_texts import kept
 from tests.fuzz.world import home
+from tests.patience import HUNG
 
 CPU_SECONDS = 20
 """Of one run; a tiny input needs hundredths."""
-WALL_SECONDS = 120
 ROOM = 4 << 30
 """Bytes of address space that a run may add to the process."""
 OPENING = {"--model", "-m", "--weights"}
@@ -273,7 +273,7 @@ def _limits() -> Iterator[None]:
     usual = {name: signal.signal(name, stop) for name in (signal.SIGPROF, signal.SIGALRM)}
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, before[1]))
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-    signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, HUNG)
     try:
         yield
     finally:

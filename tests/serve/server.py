@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.patience import HUNG
+
 
 @dataclass
 class Answer:
@@ -53,7 +55,7 @@ class Server:
         return {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=HUNG)
 
     def send(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None

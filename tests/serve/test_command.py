@@ -8,13 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
+from contextlib import closing
+from http.client import RemoteDisconnected
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.invoke import attnviz, imported
+from tests.patience import HUNG, wait_until
 from tests.serve.server import Server, serving
 
 LONG = {"source": "The cat sat on the mat. " * 150}
@@ -35,24 +37,23 @@ def test_a_signal_ends_it_at_once_while_it_computes(number: int, status: int) ->
         own = psutil.Process(server.process.pid)
         client = server.connect()
         client.request("POST", "/ablate", b'{"source":"%s"}' % LONG["source"].encode(), server.own)
-        while not server.send("GET", "/progress").json()["doing"]:
-            pass
+        wait_until(lambda: server.send("GET", "/progress").json()["doing"])
         children = own.children(recursive=True)
         server.process.send_signal(number)
-        out, err = server.process.communicate(timeout=20)
+        out, err = server.process.communicate(timeout=HUNG)
         assert (server.process.returncode, out) == (status, b"")
         assert err.decode().splitlines() == ["note: Ctrl-C ends it"]
         assert children == []
         with pytest.raises(OSError, match="refused"):
-            socket.create_connection(("127.0.0.1", server.port), 1)
-        client.close()
+            socket.create_connection(("127.0.0.1", server.port), HUNG)
+        with closing(client), pytest.raises((RemoteDisconnected, ConnectionResetError)):
+            client.getresponse()  # it did not finish the answer first, which takes minutes
 
 
 def test_a_question_that_is_given_up_is_not_worked_on_further(server: Server) -> None:
     client = server.connect()
     client.request("POST", "/ablate", b'{"source":"%s"}' % LONG["source"].encode(), server.own)
-    while not server.send("GET", "/progress").json()["doing"]:
-        pass
+    wait_until(lambda: server.send("GET", "/progress").json()["doing"])
     client.close()
     # The work would take minutes; that the next answer comes shows that it has ended.
     assert server.ask(source="The cat sat.")["answer"]["written"] == "Le chat s'est assis."
@@ -134,9 +135,7 @@ def test_a_browser_is_given_a_file_and_not_the_token(tmp_path: Path) -> None:
     browser.chmod(0o700)
     with serving("--open", BROWSER=f"{browser} %s") as server:
         server.send("GET", "/models")  # which is answered once the browser was started
-        told = threading.Event()
-        while not seen.exists():
-            told.wait(0.01)
+        wait_until(seen.exists)
         argument = seen.read_text().strip()
         assert server.token not in argument
         assert server.address in (tmp_path / "copy").read_text()

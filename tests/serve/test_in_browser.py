@@ -20,7 +20,6 @@ def tab(browser: Any, server: Server) -> Iterator[Any]:
     """The page, opened by the address that was printed; nothing may be said or refused in it."""
     context = browser.new_context(viewport={"width": 1300, "height": 900})
     opened, said = context.new_page(), list[str]()
-    opened.set_default_timeout(60_000)
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.on("dialog", lambda dialog: said.append(dialog.message))
@@ -144,7 +143,6 @@ def test_where_nothing_is_predicted_nothing_can_be_switched_off(
     with serving("--model", bert(tmp_path)) as server:
         context = browser.new_context()
         tab = context.new_page()
-        tab.set_default_timeout(60_000)
         tab.goto(server.address)
         settled(tab)
         told = tab.locator(".sentence .hint").first.inner_text()

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from importlib.resources import files
+from inspect import cleandoc
 from typing import Any
 
 import jsonschema
@@ -85,7 +86,7 @@ def test_a_question_is_described_as_it_is_checked() -> None:
         for field, told in SCHEMAS[name]["properties"].items():
             described["properties"][field] = {k: v for k, v in told.items() if k != "description"}
             assert told["description"]
-        assert described == {**schema, "description": schema["description"]}
+        assert described == {**schema, "description": cleandoc(schema["description"])}
 
 
 @pytest.mark.parametrize("case", QUESTIONS)

@@ -7,10 +7,12 @@ import random
 import socket
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
+from tests.patience import HUNG, wait_until
 from tests.samples import ODD
 from tests.serve.server import Server, serving
 
@@ -25,7 +27,7 @@ def raw(server: Server, body: bytes, length: int | None = None) -> socket.socket
     head += f"Content-Length: {len(body) if length is None else length}\r\n\r\n"
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(300)
+    connection.settimeout(HUNG)
     connection.connect(("127.0.0.1", server.port))
     connection.sendall(head.encode() + body)
     return connection
@@ -104,8 +106,8 @@ def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat()
             assert done.total() == CLIENTS * REQUESTS
             ends = {"answered", "read slowly", "left", "400", "403", "413", "415", "422"}
             assert set(done) == ends
-            while server.send("GET", "/progress").json()["doing"]:
-                pass  # what was left behind is given up
+            # What was left behind is given up.
+            wait_until(lambda: not server.send("GET", "/progress").json()["doing"])
             held.append(server.memory())
         assert held[-1] < held[1] + (40 << 20), held
         assert server.ask(source="The cat sat.")["answer"]["written"] == "Le chat s'est assis."
@@ -118,15 +120,13 @@ def test_who_waits_too_long_in_line_is_told_so(server: Server) -> None:
 
     long = json.dumps({"source": "The cat sat on the mat. " * 150}).encode()
     waiting = [raw(server, long)]
-    while not server.send("GET", "/progress").json()["doing"]:
-        pass
+    progress = partial(server.send, "GET", "/progress")
+    wait_until(lambda: progress().json()["doing"])
     waiting += [raw(server, long) for _ in range(MOST_WAITING - 1)]
-    while server.send("GET", "/progress").json()["waiting"] < MOST_WAITING - 1:
-        pass
+    wait_until(lambda: progress().json()["waiting"] == MOST_WAITING - 1)
     answer = server.send("POST", "/attend", {"source": "The cat sat."})
     assert (answer.status, answer.error) == (429, "64 questions wait: ask again later")
     for connection in waiting:
         connection.close()
-    while server.send("GET", "/progress").json()["waiting"]:
-        pass
+    wait_until(lambda: not progress().json()["waiting"])
     assert server.ask(source="The cat sat.")["id"] == 0

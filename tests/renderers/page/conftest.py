@@ -29,6 +29,12 @@ class Opened:
     def settle(self, what: str = "#stage") -> None:
         self.tab.wait_for_selector(f'{what}[aria-busy="false"]', state="attached")
 
+    def drawn(self) -> None:
+        """Wait until the page has drawn what was done to it."""
+        self.tab.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+        )
+
     def choose(self, switch: str, value: str) -> None:
         self.tab.locator(f'[data-switch="{switch}"]').select_option(value)
 
@@ -66,7 +72,6 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         context = browser.new_context(viewport=viewport, **options)
         opened = Opened(context.new_page())
         contexts.append((context, opened))
-        opened.tab.set_default_timeout(10_000)
         opened.tab.on("console", lambda message: opened.said.append(message.text))
         opened.tab.on("pageerror", lambda error: opened.said.append(str(error)))
         opened.tab.on("dialog", lambda dialog: opened.said.append(dialog.message))

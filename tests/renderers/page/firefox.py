@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.patience import HUNG
+
 FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
 
 
@@ -24,7 +26,7 @@ class Marionette:
         self.connection, self.count = connection, 0
         self._receive()  # what it is
         self.call("WebDriver:NewSession", capabilities={"alwaysMatch": {}})
-        self.call("WebDriver:SetTimeouts", script=60_000, pageLoad=60_000)
+        self.call("WebDriver:SetTimeouts", script=1000 * HUNG, pageLoad=1000 * HUNG)
 
     def call(self, command: str, **parameters: Any) -> Any:
         """The value that a command answers."""
@@ -65,6 +67,6 @@ def firefox(folder: Path) -> Iterator[Marionette]:
         # It says when it listens.
         said = next((line for line in process.stdout if "Listening on port" in line), "")
         assert said, "Firefox did not start"
-        with socket.create_connection(("127.0.0.1", port), timeout=90) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=HUNG) as connection:
             yield Marionette(connection)
         process.terminate()

@@ -26,9 +26,7 @@ def atlas(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def heading(opened: Opened) -> str:
     """The head that is shown, once the page has drawn."""
-    opened.tab.evaluate(
-        "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
-    )
+    opened.drawn()
     return str(opened.tab.locator("#head h2").inner_text())
 
 

@@ -8,6 +8,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -153,7 +154,7 @@ def test_the_cell_under_the_pointer_shows_its_weight_its_row_and_its_column(
     weights = encoder().weights[0, 0]
     for x in range(130, 420, 60):
         opened.tab.mouse.move(box["x"] + x, box["y"] + x)
-        opened.tab.wait_for_timeout(50)
+        opened.drawn()
         link = opened.text("#readout .link")
         found = re.fullmatch(r".+ (\d) attends to .+ (\d) (\S+)", link)
         if not found:
@@ -172,23 +173,25 @@ def test_zoom_keeps_the_numbers_right_and_is_remembered(open_page: Open) -> None
     opened = open_page(page(attention))
     opened.tab.locator(".plot canvas").last.focus()
     opened.key("+", 3)
-    opened.tab.wait_for_timeout(400)
+    opened.tab.wait_for_function("() => parseFloat(location.hash.split('zoom=')[1]) > 3.3")
     assert float(opened.fragment()["zoom"].split(",")[0]) == pytest.approx(1.5**3, rel=0.01)
     box = opened.tab.locator(".plot canvas").last.bounding_box()
     opened.tab.mouse.move(box["x"] + 300, box["y"] + 300)
-    opened.tab.wait_for_timeout(60)
+    opened.drawn()
     before = opened.text("#readout .link")
     row, column = map(int, re.findall(r" (\d+) ", before + " ")[:2])
     assert abs(pointed_at(opened) - attention.weights[0, 0, row, column]) <= CLOSE
+    zoomed = opened.fragment()["zoom"]
     opened.tab.mouse.down()
     opened.tab.mouse.move(box["x"] + 200, box["y"] + 240, steps=4)
     opened.tab.mouse.up()
-    opened.tab.wait_for_timeout(400)
+    opened.tab.wait_for_function(
+        "was => !location.hash.includes(was)", arg=urlencode({"zoom": zoomed})
+    )
     assert opened.fragment()["zoom"].split(",")[1:] != ["0", "0"]
     opened.tab.locator(".plot canvas").last.focus()
     opened.key("0")
-    opened.tab.wait_for_timeout(400)
-    assert "zoom" not in opened.fragment()
+    opened.tab.wait_for_function("() => !location.hash.includes('zoom')")
 
 
 def test_words_add_what_their_pieces_receive_and_average_what_they_give(open_page: Open) -> None:

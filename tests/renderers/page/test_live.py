@@ -41,7 +41,7 @@ def answered(opened: Opened) -> Opened:
 
 def measured(opened: Opened) -> Opened:
     """The page once the effects of its heads are there."""
-    opened.tab.wait_for_selector("#overview .legend:has-text('Bars:')", timeout=60_000)
+    opened.tab.wait_for_selector("#overview .legend:has-text('Bars:')")
     return opened
 
 
