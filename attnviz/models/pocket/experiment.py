@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, Token
-from attnviz.core.effects import Change, HeadOutputs, Output, put_out
+from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, put_out
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_token
 from attnviz.core.query import ALL_OUTPUTS, Query
@@ -40,6 +41,7 @@ class StoredExperiment(ABC):
     """A shipped model and what it reads; fulfils `attnviz.core.effects.Experiment`."""
 
     outputs: tuple[Output, ...]
+    sinks: SinkShares = MappingProxyType({})  # no shipped model has any
 
     def __init__(self, model: StoredModel, given: Any, attention: Attention) -> None:
         self.model, self.given, self.attention = model, given, attention
@@ -86,7 +88,7 @@ class StoredExperiment(ABC):
             item.with_weights(np.stack([seen[item.stream, layer] for layer in item.layers]))
             for item in self.attention.maps
         )
-        return self.attention.with_maps(tuple(change.seen_in(item) for item in maps))
+        return self.attention.with_maps(tuple(change.seen_in(item, self.sinks) for item in maps))
 
     @property
     @abstractmethod
