@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import Attention, AttentionMap, Provenance
+    from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 By = Literal["zero", "mean", "resample"]
 """What takes the place of a head's output: nothing, its mean over positions, or what it put out at
@@ -169,6 +169,15 @@ class Output:
     number: int
     name: str
     position: int | None = None
+
+
+def label_of(output: Output, tokens: Sequence[Token]) -> str:
+    """What an output is called with its place among the tokens: "dogs (token 3)"."""
+    if output.position is None:
+        return output.name
+    place = f"token {output.position}" if output.position < len(tokens) else "next token"
+    inside = output.name.endswith(")")  # "B-PER (Ann)"
+    return f"{output.name[:-1]}, {place})" if inside else f"{output.name} ({place})"
 
 
 class Experiment(Protocol):

@@ -76,9 +76,8 @@ class TokenScores:
 
     @property
     def output(self) -> str:
-        """What is explained: a name in quotes, or all tokens."""
-        experiment, output = self.explained.experiment, self.explained.output
-        return f"'{output}'" if experiment and len(experiment.outputs) == 1 else output
+        """What is explained: a name, or all tokens."""
+        return self.explained.output
 
     def correlation(self, scores: Numbers, knocked: Numbers) -> float:
         """The rank correlation of sizes, the mean over sides that have one."""

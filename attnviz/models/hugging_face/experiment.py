@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, put_out
+from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, label_of, put_out
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.models.hugging_face.capture.capture import as_captured
@@ -137,7 +137,8 @@ class _Explained:
         chance = None
         if self.is_choice:
             chance = self.chances(self.rows)[0, 0, output.number].exp().item()
-        return AttentionGradients(self.attention, gradients, rows, output.name, chance)
+        label = label_of(output, self.attention.main.query_tokens)
+        return AttentionGradients(self.attention, gradients, rows, label, chance)
 
     def spell(self, number: int) -> str:
         """What a choice is called."""
