@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -87,7 +87,7 @@ def outside(name: str, model: str, found: list[str]) -> list[str]:
 
 def special(number: int, place: int) -> Token:
     """A special piece as a token that covers no text."""
-    return Token(SPECIALS[number], place, place, special=True)
+    return Token(SPECIALS[number], place, place, special=True, piece=(number, SPECIALS[number]))
 
 
 @cache
@@ -111,8 +111,8 @@ def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGES
     spans = encoding.offsets
     shared = {span for before, span in pairwise(spans) if before == span}
     tokens = tuple(
-        token(text, piece, span, shares_character=span in shared)
-        for piece, span in zip(encoding.tokens, spans, strict=True)
+        replace(token(text, piece, span, shares_character=span in shared), piece=(number, piece))
+        for number, piece, span in zip(encoding.ids, encoding.tokens, spans, strict=True)
     )
     return EncodedText(text, list(encoding.ids), tokens)
 
