@@ -186,12 +186,15 @@ class Experiment(Protocol):
     Attributes:
         attention: the raw maps of every layer, of the model as it is.
         outputs: what is explained.
-        sinks: what sinks take of each row, of layers that have some.
     """
 
     attention: Attention
     outputs: tuple[Output, ...]
-    sinks: SinkShares
+
+    @property
+    def sinks(self) -> SinkShares:
+        """What sinks take of each row, of layers that have some."""
+        ...
 
     def run(
         self, changes: Sequence[Change], instead: HeadOutputs | None = None

@@ -88,8 +88,8 @@ def ablate_text(
     parts = asked.parts(attention)
     instead = None
     if asked.by != "zero":
-        queries = {item.stream: item.weights.shape[2] for item in attention.maps}
-        instead = replacements(asked.by, banks or [experiment.head_outputs()], queries, asked.seed)
+        own = banks or [experiment.head_outputs()]
+        instead = replacements(asked.by, own, attention, asked.seed)
     both = [together(parts)] if asked.joint else []
     effects = tuple(measured_parts(experiment, [*parts, *both], instead))
     names = tuple(output.name for output in experiment.outputs)

@@ -110,7 +110,8 @@ class EffectChunk(AttendChunk):
             explained = f"every token of the {experiment.attention.main.query_side}"
         if self.by == "zero":
             return experiment, explained, None
-        return experiment, explained, replacements(self.by, [experiment.head_outputs()], {})
+        own = [experiment.head_outputs()]
+        return experiment, explained, replacements(self.by, own, experiment.attention)
 
 
 @dataclass(frozen=True, slots=True)

@@ -432,7 +432,8 @@ class EagerExperiment(_Explained):
     def __init__(self, asked: ExperimentRequest, reason: str) -> None:
         import torch
 
-        self.reason, self.sinks = reason, dict[tuple[str, str], Any]()
+        self.reason = reason
+        self.sinks: SinkShares = {}
         self.eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
         with quiet(), running(asked.model, asked.what), torch.enable_grad():
             output, self.attention, self.layers = run_eager(self.eager)
