@@ -12,7 +12,11 @@ import pytest
 
 import attnviz
 from attnviz import Findings
+from attnviz.analyses.effects.ablation import replacements
 from attnviz.core.errors import UsageError
+from attnviz.core.query import Query
+from attnviz.models.lens import open_experiment
+from attnviz.models.pocket.source import load_pocket
 from tests.invoke import attnviz as run
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
@@ -84,6 +88,23 @@ def test_means_and_positions_come_from_other_texts(tmp_path: Path) -> None:
         done = run("ablate", *PAIR, "--head", "2.0", *how)
         assert found.value.effects[0].effect == done.json()["effects"][0]["effect"]
     assert found.value.effects != attnviz.ablate(*PAIR, heads="2.0", by="mean").value.effects
+
+
+def test_positions_are_drawn_in_the_order_of_the_table() -> None:
+    source = load_pocket()
+    bank = open_experiment(
+        source, Query("I love cats.", "J'aime les chats.", "cross")
+    ).head_outputs()
+    attention = next(source.attend([Query(*PAIR, "cross")]))
+    found = replacements("resample", [dict(reversed(bank.items()))], attention, seed=3)
+    assert found is not None
+    generator = np.random.default_rng(3)
+    rows = attnviz.ablate(*PAIR, each="heads").value.effects
+    for stream, layer in dict.fromkeys((one.place["stream"], one.place["layer"]) for one in rows):
+        queries = next(one for one in attention.maps if one.stream == stream).weights.shape[2]
+        own = bank[stream, layer]
+        drawn = own[:, generator.integers(own.shape[1], size=queries)]
+        np.testing.assert_array_equal(found[stream, layer], drawn)
 
 
 @pytest.mark.parametrize(

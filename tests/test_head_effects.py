@@ -16,6 +16,7 @@ from attnviz.core.effects import Change, Effect, HeadAt, PruneCurve, log_probabi
 from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
 from attnviz.models.pocket import load_pocket
+from attnviz.models.pocket_lm.source import load_pocket_lm
 from attnviz.renderers.figures.prune_curve import prune_curve
 from attnviz.runs import effects
 from attnviz.runs.ablation import mean_effect
@@ -54,6 +55,19 @@ def test_the_effects_of_a_pairs_heads_are_those_of_ablating_each(by: str) -> Non
     assert found == pytest.approx(ablated, abs=1e-5)
     ordered = [*found.values()]
     assert ordered == sorted(ordered, reverse=True)
+
+
+def test_the_effects_of_a_texts_heads_are_the_same_by_every_command() -> None:
+    text = ("Tom has a red car and a red", "--model", "pocket-lm")
+    found = attnviz("heads", *text, "--effect", "--no-repeat", "-f", "tsv")
+    ablated = attnviz("ablate", *text, "--each", "heads", "-f", "tsv")
+    effects = by_head(ablated.rows, "effect_nats")
+    assert len(effects) == 15
+    assert by_head(found.rows, "effect") == pytest.approx(effects, abs=1e-5)
+    experiment = open_experiment(load_pocket_lm(), Query(text[0]))
+    assert len(experiment.outputs) == 8
+    lenses = attnviz("lenses", *text, "-f", "json").json()
+    assert "all 8 tokens" in lenses["caption"]
 
 
 def test_each_stream_has_its_own_line_of_what_uniform_attention_gives() -> None:

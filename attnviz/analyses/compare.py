@@ -1,6 +1,7 @@
 """What changed between two attentions: link by link, and head by head in one number.
 
-Tokens are paired by an edit script (Ratcliff and Obershelp's, as in difflib). Rows are the queries
+Tokens are paired by an edit script (Ratcliff and Obershelp's, as in difflib), by their pieces where
+both sides have one vocabulary, else (in saved maps too) by their spelling. Rows are the queries
 that both have, columns the keys of either, so that what went to a key that the other text lacks
 counts as a change. Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
 """
@@ -36,7 +37,7 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
     """
     _check(first, second)
     queries, keys = (
-        pair_tokens([token.text for token in a], [token.text for token in b])
+        pair_tokens(*_spellings(a, b))
         for a, b in (
             (first.query_tokens, second.query_tokens),
             (first.key_tokens, second.key_tokens),
@@ -71,6 +72,22 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
         _changes(difference, before, after, top),
         (*_pairing_notes(queries, keys), *notes),
     )
+
+
+def _spellings(first: Sequence[Token], second: Sequence[Token]) -> tuple[list[str], list[str]]:
+    """What tokens are paired by: their pieces where both have one vocabulary, else their text.
+
+    A vocabulary may not tell what texts do, such as case. Spaces before words do not count.
+    """
+    numbers = [{t.piece[1]: t.piece[0] for t in side if t.piece and not t.special}
+               for side in (first, second)]  # fmt: skip
+    common = numbers[0].keys() & numbers[1].keys()
+    alike = bool(common) and all(numbers[0][piece] == numbers[1][piece] for piece in common)
+
+    def spelt(token: Token) -> str:
+        return (token.piece[1].lstrip("Ġ▁") if alike and token.piece else "") or token.text
+
+    return [spelt(token) for token in first], [spelt(token) for token in second]
 
 
 def compare_effects(first: SavedEffects, second: SavedEffects) -> EffectComparison:

@@ -38,6 +38,7 @@ class Token:
     Attributes:
         special: True for marks that stand for no text ([CLS], <eos>, a summary).
         label: what a person or a model calls it ("B-PER"), if anything.
+        piece: its number in the model's vocabulary and how it is spelt there, where that is known.
     """
 
     text: str
@@ -45,6 +46,7 @@ class Token:
     end: int = 0
     special: bool = False
     label: str | None = None
+    piece: tuple[int, str] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

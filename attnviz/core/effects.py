@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import Attention, AttentionMap, Provenance
+    from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 By = Literal["zero", "mean", "resample"]
 """What takes the place of a head's output: nothing, its mean over positions, or what it put out at
@@ -25,8 +25,12 @@ HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
 """For a stream and a layer what each head put out, before the output projection: shape (heads,
 queries, head size)."""
 
+SinkShares = Mapping[tuple[str, str], "NDArray[np.floating]"]
+"""For a stream and a layer that has sinks, which are no keys, what they take of each row: shape
+(heads, queries)."""
+
 SINK = 1e-3
-"""What a row's weights lack of 1 is a sink's above this, and rounding below."""
+"""Where no sink is known, what rows lack of 1 is a sink's above this, and rounding below."""
 
 HOW: Mapping[By, str] = {
     "zero": "zeros",
@@ -124,10 +128,10 @@ class Change:
                 cells[:, others, token.position] = True
         return cells if cells.any() else None
 
-    def seen_in(self, item: AttentionMap) -> AttentionMap:
+    def seen_in(self, item: AttentionMap, sinks: SinkShares) -> AttentionMap:
         """A map without what is hidden in it: the rest of a row takes over its weight.
 
-        A row of which nothing is left is 0.
+        A row of which nothing is left is 0. What a sink takes is no key's weight, and stays.
         """
         weights, sides = item.weights.copy(), (item.query_side, item.key_side)
         for own, layer in zip(weights, item.layers, strict=True):
@@ -137,8 +141,9 @@ class Change:
             whole = own.sum(-1, keepdims=True)
             own[cells] = 0
             left = own.sum(-1, keepdims=True)
-            # What is no key's weight is a sink's, which stays.
-            sink = np.where(1 - whole > SINK, 1 - whole, 0)
+            known = sinks.get((item.stream, layer))
+            lost = np.where(1 - whole > SINK, 1 - whole, 0)
+            sink = lost if known is None else known[..., None]
             own *= np.divide(whole + sink, left + sink, out=np.zeros_like(left), where=left > 0)
         return item.with_weights(weights)
 
@@ -166,6 +171,15 @@ class Output:
     position: int | None = None
 
 
+def label_of(output: Output, tokens: Sequence[Token]) -> str:
+    """What an output is called with its place among the tokens: "dogs (token 3)"."""
+    if output.position is None:
+        return output.name
+    place = f"token {output.position}" if output.position < len(tokens) else "next token"
+    inside = output.name.endswith(")")  # "B-PER (Ann)"
+    return f"{output.name[:-1]}, {place})" if inside else f"{output.name} ({place})"
+
+
 class Experiment(Protocol):
     """A model with a text before it, to be run again and again with something switched off.
 
@@ -176,6 +190,11 @@ class Experiment(Protocol):
 
     attention: Attention
     outputs: tuple[Output, ...]
+
+    @property
+    def sinks(self) -> SinkShares:
+        """What sinks take of each row, of layers that have some."""
+        ...
 
     def run(
         self, changes: Sequence[Change], instead: HeadOutputs | None = None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnviz.core.attention_map import Attention, Token, check_finite
-from attnviz.core.errors import is_number
+from attnviz.core.errors import UsageError, in_words, is_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,22 +91,68 @@ def inner_products(
     return found
 
 
-def find_token(tokens: Sequence[Token], wanted: str, first: int = 0) -> int | None:
-    """A token by its text, of several the last, or by its position; None where there is none.
+NEXT = "next:"
+"""What stands before a word that is explained as the token to come, whatever the text holds."""
+_NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
+
+
+def find_token(tokens: Sequence[Token], wanted: str, first: int = 0, also: str = "") -> int | None:
+    """A token by its text, its text and position ("red[3]") or its position; None: there is none.
 
     `first` is 1 for a model that predicts the next token: it does not predict the first one it
-    reads, but one after the last.
+    reads, but one after the last. `also` is how to name what else may be meant by the word.
+
+    Raises:
+        UsageError: several things may be meant.
     """
-    named = [
+    places = [
         place
         for place, token in enumerate(tokens)
         if wanted in (token.text, token.text.removeprefix("##")) and place >= first
     ]
-    if named:
-        return named[-1]
+    if len(places) + bool(places and also) > 1:
+        stands = f"stands {len(places)} times" if len(places) > 1 else "stands"
+        names = [f"{wanted}[{place}]" for place in places] + [also] * bool(also)
+        more = ", and something else may be meant by it" if also else ""
+        more = ", and it may be what comes next" if also.startswith(NEXT) else more
+        raise UsageError(
+            f"--target '{wanted}' {stands} in the text{more}: write "
+            + in_words(f"--target '{name}'" for name in names)
+        )
+    if places:
+        return places[0]
+    numbered = _NUMBERED.fullmatch(wanted)
+    if numbered and find_token(tokens[int(numbered[2]) :][:1], numbered[1]) is not None:
+        return int(numbered[2]) if int(numbered[2]) >= first else None
     if is_number(wanted) and first <= int(wanted) < len(tokens) + first:
         return int(wanted)
     return None
+
+
+def place_to_explain(
+    tokens: Sequence[Token],
+    wanted: str,
+    first: int,
+    number_of: Callable[[str], int | None],
+    open_place: tuple[str, int],
+) -> tuple[int, int | None] | None:
+    """Where a model's prediction is wanted, and of what piece of its vocabulary; None: nowhere.
+
+    A piece of None is the token that stands there, or else the likeliest. `number_of` answers which
+    piece a word is, if it is one. The open place is what a word that the text does not hold is
+    explained at, with what names it: ("next:", 7); "" where a word of the text can only be that.
+    """
+    name, end = open_place
+    if name and wanted.startswith(name):
+        word = wanted.removeprefix(name)
+        number = number_of(word) if word else None
+        return (end, number) if number is not None or not word else None
+    number = None if is_number(wanted) else number_of(wanted)
+    also = f"{name}{wanted}" if name and number is not None else ""
+    found = find_token(tokens, wanted, first, also)
+    if found is not None:
+        return found, None
+    return None if number is None else (end, number)
 
 
 def last_word(tokens: Sequence[Token]) -> int:

@@ -213,8 +213,9 @@ class Choice:
     explain: str | None = opt(
         "explain",
         "--target WHAT",
-        "What --lens gradient and effect explain: a class, a token (by text or number from 0), or "
-        "for effect 'all' tokens that are predicted one after the other.",
+        "What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD "
+        "for what could come next, or 'all' tokens, each predicted from those before it, the "
+        "default of effects.",
     )
     check: int = opt(
         "explain",

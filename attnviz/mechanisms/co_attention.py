@@ -206,6 +206,8 @@ def _direction(working: Working, name: str, other: str) -> Working:
     in_heads: set[str] = set()
 
     def named(part: re.Match[str]) -> str:
+        if part[0] == "mask":  # as it was given
+            return f"{other}_mask"
         called = f"{part[0]}_heads" if part[0] in in_heads else part[0]
         return f"{called}_{other if part[1] else name}"
 

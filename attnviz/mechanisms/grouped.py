@@ -87,6 +87,9 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
         keys), rows summing to 1.
     """
     xp = namespace(query)
+    shown = "query @ w_turned_query"
+    asked_place = yield Part("position_query", query @ w_turned_query, shown, "qf")
+    place = yield Part("position_key", key @ w_turned_key, "key @ w_turned_key", "kf")
     folded, shown = key @ w_latent, "key @ w_latent"
     of_value = folded if value is key else value @ w_latent
     if latent_scale is not None:
@@ -98,10 +101,9 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
     values = yield Part("value", of_value @ w_up_value, "latent @ w_up_value", "kf")
     asked = yield Part("query", query @ w_query, "query @ w_query", "qf")
     asked, unfolded, values = yield from in_heads(asked, unfolded, values, heads)
-    asked_place = split_heads(query @ w_turned_query, heads)
-    asked_place, place = yield from turned(
-        asked_place, split_heads(key @ w_turned_key, 1), 10000.0, pairs
-    )
+    asked_place, place = split_heads(asked_place, heads), split_heads(place, 1)
+    names = f"position_query{f' in {heads} heads' if heads > 1 else ''}", "position_key"
+    asked_place, place = yield from turned(asked_place, place, 10000.0, pairs, names)
     scores = yield Part("scores", asked @ transpose(unfolded), "query @ keyᵀ")
     shown = "turned_query @ turned_keyᵀ"
     more = yield Part("position_scores", asked_place @ transpose(place), shown)

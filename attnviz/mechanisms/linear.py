@@ -66,14 +66,16 @@ def linear(
     Raises:
         ValueError: a mask that differs from query to query; its sums cannot be shared.
     """
-    asked, seen = yield from _mapped(query, key, mask)
+    asked, seen, empty = yield from _mapped(query, key, mask)
     summed = yield Part("state", transpose(seen) @ value, "mapped_keyᵀ @ value", "ff")
     total = asked @ namespace(query).sum(seen, axis=-2)[..., None]
     total = yield Part("total", total, "mapped_query @ the sum of mapped_key's rows", "qn")
     if need_weights:
         weights = implied_weights(query, key, mask)
-        yield Part("weights", weights, "mapped_query @ mapped_keyᵀ / total, only for drawing")
-    yield Part("output", _shares(asked @ summed, total), "mapped_query @ state / total", "qf")
+        shown = f"mapped_query @ mapped_keyᵀ / total{empty}, only for drawing"
+        yield Part("weights", weights, shown)
+    shown = f"mapped_query @ state / total{empty}"
+    yield Part("output", _shares(asked @ summed, total), shown, "qf")
 
 
 def _mapped(query: Array, key: Array, mask: Array | None) -> Generator[Part, Array, Any]:
@@ -81,7 +83,7 @@ def _mapped(query: Array, key: Array, mask: Array | None) -> Generator[Part, Arr
     hidden = "" if mask is None else ", 0 where mask hides it"
     seen = seen_keys(feature_map(key), mask, "linear attention")
     seen = yield Part("mapped_key", seen, f"elu(key) + 1{hidden}", "kf")
-    return asked, seen
+    return asked, seen, "" if mask is None else " (0 where total is 0)"
 
 
 @Formula
@@ -112,7 +114,7 @@ def causal_linear(
     if query.shape[-2] != key.shape[-2]:
         raise ValueError("causal linear attention needs as many queries as keys")
     xp = namespace(query)
-    asked, seen = yield from _mapped(query, key, mask)
+    asked, seen, empty = yield from _mapped(query, key, mask)
     sums = xp.cumulative_sum(seen[..., :, None] * value[..., None, :], axis=-3)
     shown = "the running sum of mapped_key's row × value's row"
     sums = yield Part("state", sums, shown, "qff")
@@ -122,7 +124,8 @@ def causal_linear(
     if need_weights:
         triangle = both(mask, causal_mask(query, query.shape[-2], key.shape[-2]))
         weights = implied_weights(query, key, triangle)
-        shown = "mapped_query @ mapped_keyᵀ / total up to the diagonal, only for drawing"
+        shown = f"mapped_query @ mapped_keyᵀ / total{empty} up to the diagonal, only for drawing"
         yield Part("weights", weights, shown)
     output = (asked[..., None, :] @ sums)[..., 0, :]
-    yield Part("output", _shares(output, total), "mapped_query's row @ its state / total", "qf")
+    shown = f"mapped_query's row @ its state / total{empty}"
+    yield Part("output", _shares(output, total), shown, "qf")

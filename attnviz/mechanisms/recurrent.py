@@ -60,7 +60,7 @@ def retention(
     past = -distances(query.shape[-2], key.shape[-2])
     powers = placed(query, np.maximum(past, 0).astype(np.float64))
     decay = xp.where(placed(query, past >= 0), keep[:, None, None] ** powers, 0 * powers)
-    shown = f"{', '.join(f'{float(one):.4g}' for one in keep)} ^ distance, 0 for later keys"
+    shown = f"{', '.join(f'{float(one):.9g}' for one in keep)} ^ distance, 0 for later keys"
     decay = yield Part("decay", decay, shown)
     hidden = "" if mask is None else ", 0 where mask hides it"
     weights = transpose(seen_keys(transpose(scores * decay), mask, "retention"))
@@ -114,28 +114,34 @@ def gated_delta_rule(
     """
     xp = namespace(query)
     query, key, value = yield from in_heads(query, key, value, heads)
-    query = yield Part("unit_query", _unit(query), "query / its length", "qf")
-    key = yield Part("unit_key", _unit(key), "key / its length", "kf")
+    query = yield Part("unit_query", _unit(query), f"query{UNIT}", "qf")
+    key = yield Part("unit_key", _unit(key), f"key{UNIT}", "kf")
     lower = causal_mask(query, query.shape[-2], key.shape[-2])
+    hidden = ("", "") if mask is None else (" (0 where mask hides it)", " (1 where mask hides it)")
     beta = seen_keys(xp.matrix_transpose(beta)[..., None], mask, "the delta rule")
     fade, shown = xp.astype(lower, query.dtype), LOWER
     if alpha is not None:
         alpha = seen_keys(xp.matrix_transpose(alpha)[..., None], mask, "the delta rule", 1.0)
         logs = xp.cumulative_sum(xp.log(alpha), axis=-2)
         fade = fade * xp.exp(xp.where(lower, logs - transpose(logs), 0 * transpose(logs)))
-        shown = "alpha multiplied up, from behind the key position to the query position"
+        shown = (
+            f"alpha{hidden[1]} multiplied up, from behind the key position to the query position"
+        )
     fade = yield Part("decay", fade, shown)
     size = query.shape[-1]
     scores = query @ transpose(key) / size**0.5 * fade
     scores = yield Part("scores", scores, f"unit_query @ unit_keyᵀ / √{size} · decay")
     earlier = xp.tril(xp.ones_like(fade), k=-1)
     known = beta * (key @ transpose(key)) * fade * earlier
-    shown = "beta · (unit_key @ unit_keyᵀ) · decay, below the diagonal"
+    shown = f"beta{hidden[0]} · (unit_key @ unit_keyᵀ) · decay, below the diagonal"
     known = yield Part("known", known, shown, "kk")
     writes = _solved(known, beta)
-    writes = yield Part("writes", writes, "(identity + known)⁻¹ · beta", "kk")
+    writes = yield Part("writes", writes, f"(identity + known)⁻¹ · beta{hidden[0]}", "kk")
     weights = yield Part("weights", scores @ writes, "scores @ writes")
     yield from mixed(weights @ value)
+
+
+UNIT = " / √(Σ its squares + 10⁻⁶)"
 
 
 def _unit(vectors: Array) -> Array:

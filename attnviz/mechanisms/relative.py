@@ -143,7 +143,7 @@ def alibi(
     query, key, value = yield from in_heads(query, key, value, heads)
     away = -np.abs(distances(query.shape[-2], key.shape[-2])).astype(np.float64)
     slopes = slopes_of(heads)
-    shown = f"−|distance| × slope {', '.join(f'{slope:.3g}' for slope in slopes)}"
+    shown = f"−|distance| × slope {', '.join(f'{slope:.9g}' for slope in slopes)}"
     penalty = yield Part("penalty", placed(query, slopes[:, None, None] * away), shown)
     scores = yield from scaled_scores(query, key)
     scores = yield Part("biased_scores", scores + penalty, "scaled_scores + penalty")
@@ -185,9 +185,13 @@ def rotary(
 
 
 def turned(
-    query: Array, key: Array, base: float, pairs: Pairs
+    query: Array,
+    key: Array,
+    base: float,
+    pairs: Pairs,
+    names: tuple[str, str] = ("query", "key"),
 ) -> Generator[Part, Array, tuple[Array, Array]]:
-    """Queries and keys (…, positions, head size) turned by their positions."""
+    """Queries and keys (…, positions, head size), which go by these names, turned by position."""
     size = key.shape[-1]
     if size % 2:
         raise UsageError(f"turning features in pairs needs an even head size, not {size}")
@@ -195,8 +199,8 @@ def turned(
     shown = f"position / {base:g}^(2·pair/{size})"
     angle = yield Part("angle", placed(key, waves), shown, "kf")
     own = angle[key.shape[-2] - query.shape[-2] :]
-    query = yield Part("turned_query", turn(query, own, pairs), f"{TURNED} of query", "qf")
-    key = yield Part("turned_key", turn(key, angle, pairs), f"{TURNED} of key", "kf")
+    query = yield Part("turned_query", turn(query, own, pairs), f"{TURNED} of {names[0]}", "qf")
+    key = yield Part("turned_key", turn(key, angle, pairs), f"{TURNED} of {names[1]}", "kf")
     return query, key
 
 

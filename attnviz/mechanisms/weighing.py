@@ -128,7 +128,7 @@ def sigmoid(
         mask = xp.broadcast_to(mask, scores.shape)
         count = xp.astype(xp.sum(mask, axis=-1, keepdims=True), scores.dtype)
         scores = scores - xp.log(xp.where(count > 0, count, xp.ones_like(count)))
-        shown = "scaled_scores − ln(keys that the row's mask shows)"
+        shown = "scaled_scores − ln(keys that the row's mask shows, or 1)"
     scores = yield Part("biased_scores", scores, shown)
     weights, shown = logistic(scores), "sigmoid(biased_scores)"
     if mask is not None:
@@ -180,7 +180,7 @@ def differential(
     weights = yield Part("weights", found[0] - taken * found[1], shown)
     output = yield Part("mixed", weights @ value, "weights @ value", "qf")
     square = xp.mean(output * output, axis=-1, keepdims=True)
-    shown = f"mixed / √(its mean square) · {1 - start:.3g}"
+    shown = f"mixed / √(its mean square + 10⁻⁵) · {1 - start:.3g}"
     yield from mixed(output / (square + 1e-5) ** 0.5 * (1 - start), shown)
 
 
@@ -251,11 +251,13 @@ def online(
     maxima, totals, outputs = (list(column) for column in zip(*kept, strict=True))
     shown = f"the largest of scaled_scores{seen} so far, {tile} keys a tile; 0 before any is seen"
     yield Part("running_maximum", xp.concat(maxima, axis=-1), shown, "qt")
-    shown = "what it was · exp(−rise of running_maximum) + Σ exp(scaled_scores − running_maximum)"
+    shown = f"Σ exp(scaled_scores{seen} − running_maximum)"
+    shown = f"what it was · exp(−rise of running_maximum) + {shown}"
     yield Part("running_sum", xp.concat(totals, axis=-1), shown, "qt")
     shown = "as running_sum, with each exp(…) times value's row"
     yield Part("running_output", xp.stack(outputs, axis=-3), shown, "tqf")
     total = xp.where(total > 0, total, xp.ones_like(total))
-    shown = "exp(scaled_scores − the last running_maximum) / the last running_sum"
-    yield Part("weights", xp.exp(scores - maxima[-1]) / total, shown)
-    yield from mixed(output / total, "the last running_output / the last running_sum")
+    shown, empty = "the last running_sum", "" if mask is None else ", 0 where that is 0"
+    weights = f"exp(scaled_scores{seen} − the last running_maximum) / {shown}{empty}"
+    yield Part("weights", xp.exp(scores - maxima[-1]) / total, weights)
+    yield from mixed(output / total, f"the last running_output / {shown}{empty}")

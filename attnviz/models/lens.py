@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attnviz.core.attention_map import AGREEMENT, Attention
-from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
-from attnviz.core.lens_inputs import AttentionGradients
+from attnviz.core.effects import label_of
+from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
+from attnviz.core.lens_inputs import NEXT, AttentionGradients
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Experimenting, Explaining, Source, Transforming
@@ -173,26 +174,39 @@ def ask_source(
 
 
 def open_experiment(source: Source, query: Query, wanted: str | None = None) -> Experiment:
-    """The model with a query before it; of a given target every token is explained by default.
+    """The model with a query before it, and what is explained of it.
+
+    By default that is every token that the model predicts from those before it, of a given target
+    or of a text; of a model that predicts no such thing its masked word or its class.
 
     Raises:
         UsageError: the source predicts nothing.
+        InputError: the text has no token behind another.
     """
     if not isinstance(source, Experimenting):
         raise UsageError("nothing here predicts anything whose change could be measured")
-    if wanted is None and query.kind == "cross":
-        wanted = ALL_OUTPUTS
-    return source.experiment(query, wanted)
+    if wanted is not None or query.kind not in ("self", "cross"):
+        return source.experiment(query, wanted)
+    try:
+        found = source.experiment(query, ALL_OUTPUTS)
+    except UsageError:  # it predicts one thing
+        return source.experiment(query)
+    if not found.outputs:
+        raise InputError(
+            f"the model predicts nothing of so short a text: --target {NEXT} explains what comes "
+            "after it"
+        )
+    return found
 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:
     """How the outputs of an experiment change with each weight."""
-    outputs = experiment.outputs
+    outputs, tokens = experiment.outputs, experiment.attention.main.query_tokens
     return AttentionGradients(
         experiment.attention,
         experiment.gradients(),
         tuple(dict.fromkeys(output.row for output in outputs)),
-        outputs[0].name if len(outputs) == 1 else f"all {len(outputs)} tokens",
+        label_of(outputs[0], tokens) if len(outputs) == 1 else f"all {len(outputs)} tokens",
         experiment=experiment,
     )
 

@@ -19,6 +19,7 @@ from attnviz.models.own import OneByOne, split_words
 from attnviz.storage.matrices import read_matrices
 
 if TYPE_CHECKING:
+    from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
     from attnviz.models.hugging_face.capture.region import Region
 
 SETTINGS = ("scale", "causal", "window", "soft_cap", "heads", "groups")
@@ -96,7 +97,7 @@ class QueriesAndKeys(OneByOne):
             ) from error
 
     def _attend_one(self, query: Query) -> Attention:
-        from attnviz.models.hugging_face.capture.exact_links import links_note
+        from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, links_note
         from attnviz.models.hugging_face.capture.region import (
             DEFAULT_SIZE,
             grids_of,
@@ -112,7 +113,9 @@ class QueriesAndKeys(OneByOne):
         sides = {kind: (rows, columns)}
         grid = grids_of(sides, self.region, self.region.max_size or DEFAULT_SIZE)[kind]
         count = self.region.links if grid.is_pooled else 0
-        layers = [self._layer(number, grid, count) for number in range(len(self.query))]
+        first = (0,) if kind == "causal" else ()
+        ignored = IgnoredPositions(keys=first, itself=kind != "cross")
+        layers = [self._layer(number, grid, count, ignored) for number in range(len(self.query))]
         item = AttentionMap(
             kind,
             grid.queries.tokens(queries),
@@ -128,7 +131,7 @@ class QueriesAndKeys(OneByOne):
                 for head, weight, row, column in found
             ),
         )
-        notes = (region_note(grid, sides[kind]), links_note(count) if count else "")
+        notes = (region_note(grid, sides[kind]), links_note(count, ignored) if count else "")
         settings: dict[str, Any] = {"scale": self.scale, "causal": self.causal}
         settings |= {n: x for n, x in self.numbers.items() if n in {"window", "soft_cap"}}
         settings |= {name: "given" for name in ARRAYS if name in self.found}
@@ -161,7 +164,7 @@ class QueriesAndKeys(OneByOne):
         return tokens
 
     def _layer(
-        self, layer: int, grid: Any, count: int
+        self, layer: int, grid: Any, count: int, ignored: IgnoredPositions
     ) -> tuple[NDArray[np.float32], list[tuple[str, float, int, int]]]:
         """The weights of a layer in blocks, (heads, query blocks, key blocks), and links."""
         heads = self.query.shape[1]
@@ -178,7 +181,7 @@ class QueriesAndKeys(OneByOne):
                     whole = grid.queries.spans[block]
                     pooled[head, block] += own.sum(axis=0) / (whole[1] - whole[0])
                 if count:
-                    found = best[head] + self._strongest(weights, head, first, count)
+                    found = best[head] + self._strongest(weights, head, first, count, ignored)
                     best[head] = sorted(found, key=lambda link: -link[1])[:count]
         return pooled, [link for links in best for link in links]
 
@@ -217,16 +220,21 @@ class QueriesAndKeys(OneByOne):
         return found
 
     def _strongest(
-        self, weights: NDArray[np.float64], head: int, first: int, count: int
+        self,
+        weights: NDArray[np.float64],
+        head: int,
+        first: int,
+        count: int,
+        ignored: IgnoredPositions,
     ) -> list[tuple[str, float, int, int]]:
-        """The strongest links of some rows, but to oneself and, where causal, to the first key."""
+        """The strongest links of some rows that count."""
         rows, columns = weights.shape
         weights = weights.copy()
         own = np.arange(rows) + first + self.key.shape[2] - self.query.shape[2]
         inside = (own >= 0) & (own < columns)
-        weights[np.arange(rows)[inside], own[inside]] = 0
-        if self.causal:
-            weights[:, 0] = 0
+        if ignored.itself:
+            weights[np.arange(rows)[inside], own[inside]] = 0
+        weights[:, list(ignored.keys)] = 0
         places = np.argpartition(weights.ravel(), -min(count, weights.size))[-count:]
         return [
             (str(head), float(weights.flat[place]), first + place // columns, place % columns)

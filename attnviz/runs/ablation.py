@@ -26,6 +26,7 @@ from attnviz.core.effects import (
     Change,
     Effect,
     HeadOutputs,
+    label_of,
 )
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import merged
@@ -48,7 +49,7 @@ class Ablation:
         tokens: "red", or "red[3]" where there are several.
         each: what to switch off one by one instead.
         by: what takes the place of a head's output.
-        wanted: the output to explain; None: all of a given target, else one.
+        wanted: the output to explain; None: every token that is predicted, else one output.
         seed: of what --by resample draws.
     """
 
@@ -88,15 +89,16 @@ def ablate_text(
     parts = asked.parts(attention)
     instead = None
     if asked.by != "zero":
-        queries = {item.stream: item.weights.shape[2] for item in attention.maps}
-        instead = replacements(asked.by, banks or [experiment.head_outputs()], queries, asked.seed)
+        own = banks or [experiment.head_outputs()]
+        instead = replacements(asked.by, own, attention, asked.seed)
     both = [together(parts)] if asked.joint else []
     effects = tuple(measured_parts(experiment, [*parts, *both], instead))
     names = tuple(output.name for output in experiment.outputs)
     every = f"all {len(names)} tokens of the {attention.main.query_side}"
+    place = label_of(experiment.outputs[0], attention.main.query_tokens).removeprefix(names[0])
     found = AblationReport(
         caption=f"{attention.provenance.title} · log p of "
-        + (every if len(names) > 1 else f"'{names[0]}'"),
+        + (every if len(names) > 1 else f"'{names[0]}'{place}"),
         by=asked.by,
         effects=effects[: len(parts)],
         together=effects[-1] if both else None,

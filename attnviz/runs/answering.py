@@ -23,7 +23,7 @@ from attnviz.core.effects import Change, Experiment, HeadAt, LinkAt, TokenAt, lo
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import pause
 from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
-from attnviz.core.query import ALL_OUTPUTS, Picture, Query
+from attnviz.core.query import Picture, Query
 from attnviz.core.registry import LENSES
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, open_experiment
@@ -158,7 +158,7 @@ class Answers:
         with self.hooks:
             begun = time.perf_counter()
             asked = self._asked(question)
-            experiment = _experiment(asked)
+            experiment = open_experiment(asked.source, asked.query)
             off = _change(experiment.attention, question.off)
             streams, done = list[dict[str, Any]](), 0
             parts = [change for _, change in each_part(experiment.attention, "heads")]
@@ -267,7 +267,7 @@ class Answers:
         changes = [Change()]
         try:
             self._stage("predicting")
-            experiment = _experiment(asked)
+            experiment = open_experiment(asked.source, asked.query)
             if off.heads or off.links or off.tokens:
                 changes.append(_change(experiment.attention, off))
             rows = log_probabilities(experiment, changes)
@@ -307,12 +307,6 @@ class Answers:
 
 class WrongPlaceError(UsageError):
     """Something to switch off that is not there."""
-
-
-def _experiment(asked: QuestionResult) -> Experiment:
-    """The model with the text before it; every token is explained where each is predicted."""
-    every = asked.query.kind == "self" and getattr(asked.source, "can_generate", False)
-    return open_experiment(asked.source, asked.query, ALL_OUTPUTS if every else None)
 
 
 def _change(attention: Attention, off: Off) -> Change:

@@ -22,9 +22,8 @@ from attnviz.core.effects import (
     PruneCurve,
     log_probabilities,
 )
-from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.measures import about_effects
-from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.runs.engines.shards import Engine
@@ -103,20 +102,16 @@ class EffectChunk(AttendChunk):
 
         That is every token which the model can predict from those before it, else one output.
         """
-        source, query = self.open(), query_of(text, self.command)
-        try:
-            experiment = open_experiment(source, query, ALL_OUTPUTS)
-            explained = f"every token of the {'target' if query.kind == 'cross' else 'text'}"
-        except UsageError:
-            experiment = open_experiment(source, query)
-            output = experiment.outputs[0]
-            masked = output.row == output.position
-            explained = "its last word where it is masked" if masked else "the likeliest output"
-        if not experiment.outputs:
-            raise InputError("the model predicts nothing of so short a text")
+        experiment = open_experiment(self.open(), query_of(text, self.command))
+        output, explained = experiment.outputs[0], "the likeliest output"
+        if output.row == output.position:
+            explained = "its last word where it is masked"
+        elif output.position is not None:
+            explained = f"every token of the {experiment.attention.main.query_side}"
         if self.by == "zero":
             return experiment, explained, None
-        return experiment, explained, replacements(self.by, [experiment.head_outputs()], {})
+        own = [experiment.head_outputs()]
+        return experiment, explained, replacements(self.by, own, experiment.attention)
 
 
 @dataclass(frozen=True, slots=True)

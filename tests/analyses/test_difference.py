@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,6 +8,8 @@ from hypothesis import strategies as st
 from attnviz.analyses.compare import compare_maps, pair_tokens
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
+from tests.hugging_face.tiny_models import BUILDERS
+from tests.invoke import attnviz
 from tests.samples import checked, weights_of
 
 words = st.lists(st.sampled_from("abcd"), min_size=1, max_size=7)
@@ -162,3 +166,31 @@ def test_a_difference_is_named_after_both_in_layers_and_unit():
     found = compare_maps(a, b.with_weights(b.weights, layers=("0", "7"))).map
     assert found.layers == ("0", "1→7")
     assert (found.stream, found.unit) == ("self", "B − A, in shares of a row's attention")
+
+
+def spelt(*pieces):
+    """Tokens of a text, each with its number in a vocabulary."""
+    made = [Token(text, piece=(number, text.lower())) for text, number in pieces]
+    weights = np.full((1, 1, len(made), len(made)), 1 / len(made), np.float32)
+    return AttentionMap("self", tuple(made), tuple(made), weights)
+
+
+def test_tokens_of_one_vocabulary_are_paired_by_their_numbers_in_it():
+    upper, lower = [("The", 5), ("car", 8)], [("the", 5), ("red", 7), ("car", 8)]
+    found = compare_maps(spelt(*upper), spelt(*lower)).map
+    assert [token.text for token in found.key_tokens] == ["The→the", "+red", "car"]
+    other = [("the", 6), ("red", 7), ("car", 9)]
+    found = compare_maps(spelt(*upper), spelt(*other)).map
+    assert [token.text for token in found.key_tokens] == ["−The", "+the", "+red", "car"]
+    saved = replace(spelt(*lower), key_tokens=(Token("the"), Token("red"), Token("car")))
+    found = compare_maps(spelt(*upper), saved).map
+    assert [token.text for token in found.key_tokens] == ["−The", "+the", "+red", "car"]
+
+
+def test_a_model_that_does_not_tell_case_sees_no_difference_in_it(tmp_path):
+    folder = BUILDERS["bert"](tmp_path)
+    texts = "The professor published the red paper", "the red Professor published the red paper"
+    told = attnviz("compare", *texts, "--model", folder, "-f", "json").json()
+    assert "keys only in A: 0, only in B: 1; compared with nothing" in told["notes"]
+    same = attnviz("compare", texts[0], texts[0].upper(), "--model", folder, "-f", "json").json()
+    assert same["links"] == []

@@ -91,7 +91,7 @@ def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outpu
     assert saved["kind"].tolist() == ["head", "token", "together"]
     assert (saved["head"].tolist(), saved["position"].tolist()) == ([0, -1, -1], [-1, 1, -1])
     before, after = (sum(one[when] for one in document["outputs"]) for when in ("before", "after"))
-    assert before - after == pytest.approx(document["together"]["effect"], abs=1e-6)
+    assert before - after == pytest.approx(document["together"]["effect"], abs=1e-5)
     shown = {f"{one['effect']:+.2f}".replace("-", "−") for one in effects}
     assert shown <= set(found["table"].text.split())
 
@@ -169,6 +169,66 @@ def test_what_is_not_there_is_told_in_one_line(words: tuple[str, ...], told: str
     done = attnviz("ablate", *PAIR, *words)
     assert (done.status, done.out, len(done.err.splitlines())) == (2, b"", 1)
     assert told in done.mistake
+
+
+TWICE = ("Tom has a red car and a red", "--model", "pocket-lm", "--head", "2.3", "-f", "json")
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "spellings"),
+    [
+        (("The dogs bark at the", "--causal"), "dogs", ("dogs[2]", "next:dogs")),
+        ((TWICE[0], "--model", "pocket-lm"), "red", ("red[4]", "red[8]", "next:red")),
+        (("the red car saw the car",), "car", ("car[2]", "car[5]")),
+    ],
+)
+def test_a_target_that_may_mean_several_things_is_asked_back(
+    words: tuple[str, ...], target: str, spellings: tuple[str, ...]
+) -> None:
+    for command in (("ablate", "--head", "2.0"), ("self", "--lens", "gradient"), ("lenses",)):
+        done = attnviz(command[0], *words, *command[1:], "--target", target)
+        assert (done.status, done.out, len(done.err.splitlines())) == (2, b"", 1)
+        for spelt in spellings:
+            assert f"--target '{spelt}'" in done.mistake
+
+
+@pytest.mark.parametrize(
+    ("target", "row", "word", "heading"),
+    [
+        ("red[4]", 3, "red", "'red' (token 4)"),
+        ("8", 7, "red", "'red' (token 8)"),
+        ("next:red", 8, "red", "'red' (next token)"),
+        ("dog", 8, "dog", "'dog' (next token)"),
+        ("next:", 8, "", "(next token)"),
+        ("all", None, "", "all 8 tokens of the text"),
+        (None, None, "", "all 8 tokens of the text"),
+    ],
+)
+def test_the_heading_names_the_place_of_what_is_measured_there(
+    target: str | None, row: int | None, word: str, heading: str
+) -> None:
+    import torch
+    from transformers import AutoTokenizer, LlamaForCausalLM
+
+    from attnviz.models.pocket_lm.source import FOLDER
+
+    document = ablated(*TWICE, *([] if target is None else ["--target", target])).json()
+    assert document["caption"].startswith("pocket-lm · log p of ")
+    assert document["caption"].endswith(heading)
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+    own = LlamaForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
+    ids = [0, *tokenizer(TWICE[0], add_special_tokens=False)["input_ids"]]
+    ids[0] = own.config.bos_token_id or own.config.eos_token_id
+    with torch.no_grad():
+        scores = own(torch.tensor([ids])).logits[0].log_softmax(-1)
+    if row is None:
+        expected = [scores[place - 1, ids[place]].item() for place in range(1, len(ids))]
+    elif word:
+        (number,) = tokenizer(word, add_special_tokens=False)["input_ids"]
+        expected = [scores[row, number].item()]
+    else:
+        expected = [scores[row].max().item()]
+    assert [one["before"] for one in document["outputs"]] == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_token_that_occurs_twice_is_named_by_its_position() -> None:

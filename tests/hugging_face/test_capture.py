@@ -293,6 +293,26 @@ def test_what_would_fill_the_strongest_links_is_left_out_of_them():
     assert ignored_positions(first, causal=True).keys == (0,)
 
 
+@pytest.mark.parametrize(
+    ("ignored", "told"),
+    [
+        (IgnoredPositions(), ""),
+        (IgnoredPositions(itself=True), "links of a token to itself"),
+        (
+            IgnoredPositions((1,), (1,), itself=True),
+            "links from and to special tokens and links of a token to itself",
+        ),
+        (
+            IgnoredPositions((1,), (1, 0)),
+            "links from and to special tokens and links to the first token, on which heads of "
+            "causal models rest",
+        ),
+    ],
+)
+def test_a_note_says_which_links_do_not_count_among_the_strongest(ignored, told):
+    assert links_note(3, ignored).partition("; not counted among them: ")[2] == told
+
+
 def test_notes_tell_of_a_second_pass_of_blocks_and_of_the_most_links():
     whole = PooledGrid(each_token(4), each_token(4))
     blocks = PooledGrid(Axis(0, 4, 2), Axis(0, 4, 2))
@@ -304,7 +324,8 @@ def test_notes_tell_of_a_second_pass_of_blocks_and_of_the_most_links():
         captured(ones, "causal", blocks),
     ]
     sides = {"self": (4, 4), "causal": (4, 4)}
-    assert capture_notes(items, sides) == (SECOND_PASS, region_note(blocks, (4, 4)), links_note(3))
+    note = links_note(3, IgnoredPositions())
+    assert capture_notes(items, sides) == (SECOND_PASS, region_note(blocks, (4, 4)), note)
     assert capture_notes(items[:1], sides) == ()
 
 

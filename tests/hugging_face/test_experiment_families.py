@@ -17,7 +17,8 @@ import torch
 from transformers.modeling_utils import AttentionInterface
 from transformers.pytorch_utils import Conv1D
 
-from attnviz.analyses.lenses.effect import SINK, effects
+from attnviz.analyses.effects.links import effects_of
+from attnviz.analyses.lenses.effect import SINK, effect, effects
 from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
@@ -27,6 +28,7 @@ from attnviz.models.hugging_face.experiment import (
     experiment_of,
 )
 from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.lens import explained_by
 from tests.hugging_face.tiny_families import FAMILIES
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make
 from tests.precision import allowed, apart, exact, in_float64
@@ -237,6 +239,60 @@ def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softma
         assert np.isfinite(expected).all()
         np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-10)
     assert np.abs(found[-1] - found[0]).max() > 1e-6
+
+
+def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
+    """Float32 against float64 with the link masked by hand before the softmax, the sink kept."""
+    model = make("gpt_oss")
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "q_proj.weight" in name:
+                weights.mul_(11)
+    double, own = exact(model), exact(eager(model))
+    experiment = KernelExperiment(asked("gpt_oss", model))
+    (item,), estimated = experiment.attention.maps, effect(explained_by(experiment)).maps[0]
+    links = [
+        LinkAt(item.stream, query, int(item.weights[layer, head, query].argmax()), name, head)
+        for layer, name in enumerate(item.layers)
+        for head in range(4)
+        for query in (5, 8, 10)
+    ]
+    changes = [Change(links=(link,)) for link in links]
+    found = effects_of(experiment, changes).sum(axis=1)
+    numbers = [output.number for output in experiment.outputs]
+    with in_float64():
+        question = asked("gpt_oss", double)
+        true, shapes = KernelExperiment(question), shapes_of(double, question)
+        handed = handed_over(own, question, true, shapes, log=True)
+        truth, rows = [], []
+        for link in (None, *links):
+
+            def hide(number, given, link=link):
+                if link is not None and true.places[number] == (link.stream, link.layer):
+                    given = given.clone()
+                    given[0, link.head, link.query, link.key] = -torch.inf
+                    rows.append(given[0, link.head, link.query].softmax(-1)[:-1].numpy())
+                return given
+
+            with scores_changed(shapes, hide):
+                truth.append(said(question, own, true.outputs)[[0, 1], numbers].sum())
+    assert item.weights.sum(-1).max() >= 1  # what a row lacks of 1 is nothing but rounding
+    known = np.isfinite(found)  # float32 holds nothing of what is left of the others
+    assert known.sum() > 15
+    expected = truth[0] - np.array(truth[1:])
+    np.testing.assert_allclose(found[known], expected[known], rtol=1e-4, atol=1e-4)
+    for link, row in zip(np.array(links)[known], np.array(rows)[known], strict=True):
+        place = item.layers.index(link.layer), link.head, link.query
+        changed = experiment.changed(Change(links=(link,))).maps[0].weights[place]
+        assert not changed.any() or changed == pytest.approx(row, rel=1e-3, abs=1e-5)
+        weights, slopes = (one[place[1:]] for one in handed[link.stream, link.layer])
+        others = np.arange(len(weights)) != link.key
+        if (rest := 1 - weights[link.key]) < 1e-11:  # too little for float64 too
+            continue
+        mean = (weights * slopes)[others].sum() / rest
+        by_hand = weights[link.key] * (slopes[link.key] - mean)
+        shown = estimated.weights[(*place, link.key)]
+        np.testing.assert_allclose(shown, by_hand, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.usefixtures("doubled")

@@ -208,8 +208,8 @@ def test_a_label_is_explained_at_its_token(explaining):
     model = explaining("BertForTokenClassification")
     explained = gradients(model, TEXT, "professor")
     assert explained.positions == (2,)
-    assert explained.output.endswith(" (professor)")
-    assert gradients(model, TEXT).output.endswith(" (paper)")
+    assert explained.output.endswith(" (professor, token 2)")
+    assert " (paper, token " in gradients(model, TEXT).output
     assert gradients(model, TEXT, "fine").output.startswith("fine (")
     with pytest.raises(UsageError, match=r"neither a token of the text .* nor a label: dull, fair"):
         gradients(model, TEXT, "student")
@@ -220,9 +220,13 @@ def test_the_masked_word_is_explained_and_another_in_its_place(explaining):
     masked = "The professor published the [MASK] paper"
     explained = gradients(model, masked)
     assert explained.positions == (5,)
-    assert gradients(model, masked, "car").output == "car"
+    assert gradients(model, masked, "car").output == "car (token 5)"
     assert gradients(model, masked, "car").positions == (5,)
-    assert gradients(model, masked, "professor").positions == (2,)
+    with pytest.raises(UsageError, match=r"'professor\[2\]' or --target 'mask:professor'"):
+        gradients(model, masked, "professor")
+    assert gradients(model, masked, "professor[2]").positions == (2,)
+    in_place = gradients(model, masked, "mask:professor")
+    assert (in_place.output, in_place.positions) == ("professor (token 5)", (5,))
     with pytest.raises(UsageError, match="nor one piece of the model's vocabulary"):
         gradients(model, masked, "walrus")
 
@@ -233,8 +237,8 @@ def test_a_decoder_explains_what_it_would_write_or_why_it_reads_a_token(explaini
     count = len(explained.attention.tokens)
     assert explained.positions == (count - 1,)
     assert gradients(model, TEXT, "2").positions == (1,)
-    assert gradients(model, TEXT, "2").output == explained.attention.tokens[2]
-    assert gradients(model, TEXT, "car").output == "car"
+    assert gradients(model, TEXT, "2").output == f"{explained.attention.tokens[2]} (token 2)"
+    assert gradients(model, TEXT, "car").output == "car (next token)"
     assert gradients(model, TEXT, "car").positions == (count - 1,)
     with pytest.raises(UsageError, match=f"by its text, or 1 to {count}"):
         gradients(model, TEXT, "0")
@@ -244,7 +248,7 @@ def test_a_pair_explains_the_last_token_or_the_named_one(explaining):
     model = explaining("bart")
     explained = model.gradients(Query(*PAIR, "cross"))
     tokens = explained.attention.tokens
-    assert explained.output == tokens[-1]
+    assert explained.output == f"{tokens[-1]} (token {len(tokens) - 1})"
     assert explained.positions == (len(tokens) - 2,)
     assert model.gradients(Query(*PAIR, "cross"), "3").positions == (2,)
 

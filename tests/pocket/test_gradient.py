@@ -44,7 +44,7 @@ def nudged(monkeypatch: pytest.MonkeyPatch, call: int, place: tuple[int, ...], b
 def test_a_gradient_is_what_a_nudge_of_the_weight_changes(
     stream: str, layer: int, call: int, pocket: Pocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    explained = pocket.gradients(PAIR, "rouge")
+    explained = pocket.gradients(PAIR, "rouge[3]")
     inputs = encode_query(pocket, PAIR)
     (row,) = explained.positions
     at = [item.stream for item in explained.attention.maps].index(stream)
@@ -67,22 +67,22 @@ def test_a_gradient_is_what_a_nudge_of_the_weight_changes(
 
 
 def test_rouge_is_written_because_of_red(pocket: Pocket) -> None:
-    result = gradient(pocket.gradients(PAIR, "rouge"))
+    result = gradient(pocket.gradients(PAIR, "rouge[3]"))
     keys = [token.text for token in result.main.key_tokens]
     assert keys[int(result.weights[0, 0, 0].argmax())] == "red"
-    assert result.main.query_tokens[0].text.startswith("→ rouge .")
+    assert result.main.query_tokens[0].text.startswith("→ rouge (token 3) .")
     assert [item.stream for item in result.maps] == ["cross", "decoder"]
     assert [token.text for token in result.maps[1].key_tokens] == ["<fr>", "La", "voiture"]
 
 
 def test_the_last_piece_of_a_translation_is_explained_by_default(pocket: Pocket) -> None:
-    assert pocket.gradients(PAIR).output == "rapide"
-    assert pocket.gradients(PAIR, "1").output == "La"
+    assert pocket.gradients(PAIR).output == "rapide (token 5)"
+    assert pocket.gradients(PAIR, "1").output == "La (token 1)"
 
 
 def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket: Pocket) -> None:
     explained = pocket.gradients(TEXT_QUERY, "car")
-    assert (explained.output, explained.positions) == ("car", (2,))
+    assert (explained.output, explained.positions) == ("car (token 2)", (2,))
     assert explained.attention.tokens[2] == "<mask>"
     assert (
         "'car' was masked, for the attribution to its prediction"
@@ -92,7 +92,7 @@ def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket: Pocket) 
     masked = [MASK if place == 2 else number for place, number in enumerate(ids)]
     _, shares = model.encode(pocket.weights, pocket.sizes, pocket.embed(masked))
     np.testing.assert_allclose(explained.attention.weights, np.stack(shares), atol=1e-6)
-    assert pocket.gradients(TEXT_QUERY).output == "fast"
+    assert pocket.gradients(TEXT_QUERY).output == "fast (token 4)"
 
 
 def test_a_decoder_says_what_it_would_write_next() -> None:
@@ -100,7 +100,7 @@ def test_a_decoder_says_what_it_would_write_next() -> None:
     explained = causal.gradients(Query("The cat sat on the"))
     assert explained.positions == (len(explained.attention.tokens) - 1,)
     assert not explained.output.startswith("<")
-    assert causal.gradients(Query("The cat sat on the"), "cat").output == "cat"
+    assert causal.gradients(Query("The cat sat on the"), "cat[2]").output == "cat (token 2)"
 
 
 @pytest.mark.parametrize("wanted", ["walrus", "99", "<eos>"])

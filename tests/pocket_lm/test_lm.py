@@ -110,7 +110,7 @@ def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(
     model: CausalPocket,
 ) -> None:
     ids, attention = model.read(Query(TEXT))
-    experiment = model.experiment(Query(TEXT), "cat")
+    experiment = model.experiment(Query(TEXT), "cat[9]")
     (output,) = experiment.outputs
     last = len(ids) - 1
     copied = model.experiment(Query(TEXT), str(last))

@@ -179,7 +179,7 @@ def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path: Path) 
         if one["lens"] in told
     }
     assert [*told] == ["raw", *LENSES]
-    assert f"note: {AGREEMENT} (log p of 'mat'): raw {told['raw']:.2f}, rollout" in done.err
+    assert f"note: {AGREEMENT} (log p of mat (token 5)): raw {told['raw']:.2f}, rollout" in done.err
     shown = " ".join(attnviz("render", tmp_path / "a.json").text.split())
     for lens, value in told.items():
         number = f"{value:.2f}".replace("-", "−")

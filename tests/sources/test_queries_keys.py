@@ -103,6 +103,9 @@ def test_long_dumps_are_pooled_with_exact_links(
     whole = attnviz.attend("", qk=path, causal=causal).weights
     monkeypatch.setattr("attnviz.models.queries_keys.TILE", 280)  # seven rows at a time
     pooled = attnviz.attend("", qk=path, causal=causal, max_size=6, top=5)
+    (note,) = (note for note in pooled.provenance.notes if "exact single weights" in note)
+    assert "not counted among them: links of a token to itself" in note
+    assert ("links to the first token" in note) is causal
     wanted = np.zeros((1, 3, 6, 6))
     for row in range(40):
         for column in range(40):
@@ -119,6 +122,9 @@ def test_long_dumps_are_pooled_with_exact_links(
             link.weight == pytest.approx(whole[0, head, link.query_position, link.key_position])
             for link in links
         )
+    between = attnviz.attend("", "", qk=path, causal=causal, max_size=6, top=1).main
+    assert between.stream == "cross"  # where no place is a token's own
+    assert [link.weight for link in between.links] == pytest.approx(whole.max((2, 3)).ravel())
     part = attnviz.attend("", qk=path, causal=causal, rows="10-12").weights
     np.testing.assert_array_equal(part, whole[:, :, 10:13])
 

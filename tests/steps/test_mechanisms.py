@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,23 +107,275 @@ def evaluated(formula: str, steps: Steps) -> np.ndarray | None:
     return eval(code, known) if names <= {*known} else None
 
 
-@pytest.mark.parametrize("name", SOLO)
-@pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("causal", [False, True])
-def test_a_formula_is_what_is_computed(name: str, heads: int, causal: bool) -> None:
+def joined(values: np.ndarray) -> np.ndarray:
+    """Heads, (heads, positions, features), side by side."""
+    return np.concatenate(list(np.atleast_3d(values.T).T), axis=-1)
+
+
+def kept(values: np.ndarray, mask: np.ndarray, instead: float = 0.0) -> np.ndarray:
+    """Numbers of each key, (heads, keys, 1), with those of hidden keys replaced."""
+    return np.where(mask[0][:, None], values.T[..., None], instead)
+
+
+def over(values: np.ndarray, total: np.ndarray) -> np.ndarray:
+    return np.divide(
+        values, total, out=np.zeros(np.broadcast(values, total).shape), where=total != 0
+    )
+
+
+def turned(values: np.ndarray, angle: np.ndarray) -> np.ndarray:
+    a, b = values[..., ::2], values[..., 1::2]
+    pairs = a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)
+    return np.stack(pairs, -1).reshape(values.shape)
+
+
+def running(values: np.ndarray, mask: object, take: Callable[[np.ndarray], object]) -> np.ndarray:
+    """Something of scaled_scores after each tile of two keys, behind the other axes."""
+    scores = values if mask is None else np.where(mask, values, -np.inf)
+    stops = range(2, scores.shape[-1] + 2, 2)
+    return np.stack([take(scores[..., :stop]) for stop in stops], -1)
+
+
+def largest(scores: np.ndarray) -> np.ndarray:
+    most = scores.max(-1)
+    return np.where(np.isfinite(most), most, 0)
+
+
+def exponentials(scores: np.ndarray) -> np.ndarray:
+    return np.exp(scores - largest(scores)[..., None])
+
+
+class Reader:
+    """The formulas that are words, read out in numpy; `m` are the matrices by name.
+
+    Each is a pattern and what it means. Names of matrices are groups.
+    """
+
+    def __init__(self, steps: Steps, given: Given) -> None:
+        self.m = {matrix.name: matrix.values for matrix in steps}
+        self.mask = self.m.get("mask", self.m.get("second_mask"))
+        self.given = np.ones((1, 1), bool) if given.mask is None else given.mask
+        self.padding = np.arange(len(steps.key_tokens)) < len(steps.key_tokens) - given.padding
+        queries, keys = len(steps.query_tokens), len(steps.key_tokens)
+        self.apart = np.arange(keys) - np.arange(queries)[:, None] - (keys - queries)
+        self.first = steps.matrices[0].values
+
+    def seen(self, formula: str) -> np.ndarray:
+        """A mask, the parts of which are joined by "and"."""
+        shown = np.ones(self.apart.shape, bool)
+        for part in formula.split(", and "):
+            if part == "as given":
+                shown = shown & self.given & self.padding
+            elif match := re.fullmatch(r"1 where \|distance\| ≤ (\d+)( or .* below 1)?", part):
+                near = np.abs(self.apart) <= int(match[1])
+                if match[2]:
+                    near[0] = near[:, 0] = True
+                shown = shown & near
+            else:
+                lower = "1 where key position ≤ query position"
+                assert part == lower or part.endswith("which are padding"), part
+                shown = shown & (self.apart <= 0 if part == lower else self.padding)
+        return shown[:1] if "second_mask" in self.m else shown
+
+    def read(self, formula: str) -> object:
+        """What a formula in words says."""
+        m, apart, mask = self.m, self.apart, self.mask
+        masked = mask if "mask" in formula else None
+        numbers = [float(one) for one in re.findall(r"(?<![\w·/])\d+\.?\d*", formula)]
+        meaning = {
+            r"(\w+) in (\d+) .* of \d+ features": lambda one, n: np.moveaxis(
+                m[one].reshape(len(m[one]), int(n), -1), 1, 0
+            ),
+            r"(\w+), head beside head": lambda one: joined(m[one]),
+            r"1 where .*|0 for the last \d+, which are padding": lambda: self.seen(formula),
+            r"elu\((\w+)\) \+ 1.*": lambda one: np.where(
+                masked[:1].T if masked is not None else True,
+                np.where(m[one] > 0, m[one] + 1, np.exp(np.minimum(m[one], 0))),
+                0,
+            ),
+            r"mapped_query @ the sum of .*": lambda: m["mapped_query"] @ m["mapped_key"].sum(0),
+            r"mapped_query @ mapped_keyᵀ / total( \(0 where total is 0\))?, only for drawing": (
+                lambda _: over(m["mapped_query"] @ m["mapped_key"].T, m["total"])
+            ),
+            r"mapped_query @ mapped_keyᵀ / total( \(0 .*\))? up to the diagonal, only .*": (
+                lambda _: np.tril(over(m["mapped_query"] @ m["mapped_key"].T, m["total"]))
+            ),
+            r"mapped_query @ state / total \(0 where total is 0\)": lambda: over(
+                m["mapped_query"] @ m["state"], m["total"]
+            ),
+            r"the running sum of mapped_key's row × value's row": lambda: np.cumsum(
+                m["mapped_key"][:, :, None] * m["value"][:, None], 0
+            ),
+            r"mapped_query · the running sum of mapped_key's rows": lambda: (
+                m["mapped_query"] * m["mapped_key"].cumsum(0)
+            ).sum(1),
+            r"mapped_query's row @ its state / total( \(0 where total is 0\))?": lambda _: over(
+                np.einsum("qf,qfg->qg", m["mapped_query"], m["state"]), m["total"]
+            ),
+            r"tanh\(row of (\w+) \+ (\w+)\)": lambda one, two: np.tanh(
+                m[one][..., :, None, :] + m[two][..., None, :, :]
+            ),
+            r"key position − query position, −2 to 2": lambda: np.clip(apart, -2, 2),
+            r"(\w+) · relative_key's row for the distance": lambda one: np.take_along_axis(
+                m[one] @ m["relative_key"].T,
+                np.broadcast_to(np.clip(apart, -2, 2) + 2, (*m[one].shape[:-1], apart.shape[1])),
+                -1,
+            ),
+            r"Σ weights · relative_value's row": lambda: np.einsum(
+                "...qk,qkf->...qf", m["weights"], m["relative_value"][np.clip(apart, -2, 2) + 2]
+            ),
+            r"the range of key position − query position": lambda: np.where(
+                apart > 0, 16 + apart, -apart
+            ),
+            r"bias's number for the range": lambda: np.moveaxis(
+                m["bias"].reshape(32, -1)[m["range"].astype(int)], -1, 0
+            ),
+            r"−\|distance\| × slope .*": lambda: -np.abs(apart) * np.array(numbers)[:, None, None],
+            r"position / 10000\^\(2·pair/(\d+)\)": lambda n: (
+                np.arange(apart.shape[1])[:, None] / 10000 ** (np.arange(0, int(n), 2) / int(n))
+            ),
+            r"\(a·cos .* by angle, of each pair \(a, b\) of (\w+)( in 2 heads)?": (
+                lambda one, split: turned(
+                    np.stack(np.split(m[one], 2, -1)) if split else m[one], m["angle"]
+                )
+            ),
+            r"softmax\(scaled_scores.*, and sink\), .*": lambda: self.sink(masked, formula),
+            r"the (first|second) half of (\w+) @ (\w+)ᵀ / √(\d+)": lambda which, one, two, n: (
+                np.split(m[one], 2, -1)[which == "second"]
+                @ transpose(np.split(m[two], 2, -1)[which == "second"])
+                / int(n) ** 0.5
+            ),
+            r"exp\(balance's rows 0 · 1\) − exp\(rows 2 · 3\) \+ 0\.2": lambda: (
+                np.exp(m["balance"][0] @ m["balance"][1])
+                - np.exp(m["balance"][2] @ m["balance"][3])
+                + 0.2
+            ),
+            r"mixed / √\(its mean square \+ 10⁻⁵\) · 0\.8": lambda: (
+                m["mixed"] / ((m["mixed"] ** 2).mean(-1, keepdims=True) + 1e-5) ** 0.5 * 0.8
+            ),
+            r"scaled_scores − ln\(keys that the row's mask shows, or 1\)": lambda: (
+                m["scaled_scores"] - np.log(np.maximum(mask.sum(-1, keepdims=True), 1))
+            ),
+            r"sigmoid\(biased_scores\) where mask": lambda: sigmoid(m["biased_scores"]) * mask,
+            r"the largest of scaled_scores.* so far, 2 keys a tile; 0 before .*": lambda: running(
+                m["scaled_scores"], masked, largest
+            ),
+            r"what it was · .* Σ exp\(scaled_scores.* − running_maximum\)": lambda: running(
+                m["scaled_scores"], masked, lambda one: exponentials(one).sum(-1)
+            ),
+            r"as running_sum, with each exp\(…\) times (\w+)'s row": lambda one: np.moveaxis(
+                running(
+                    m["scaled_scores"],
+                    mask,
+                    lambda scores: exponentials(scores) @ m[one][..., : scores.shape[-1], :],
+                ),
+                -1,
+                0,
+            ).swapaxes(0, m[one].ndim - 2),
+            r"exp\(scaled_scores.* − the last running_maximum\) / the last running_sum.*": (
+                lambda: over(
+                    np.exp(
+                        (
+                            m["scaled_scores"]
+                            if masked is None
+                            else np.where(mask, m["scaled_scores"], -np.inf)
+                        )
+                        - m["running_maximum"][..., -1:]
+                    ),
+                    m["running_sum"][..., -1:],
+                )
+            ),
+            r"the last running_output / the last running_sum.*": lambda: over(
+                m["running_output"].reshape(
+                    -1, 3, *m["output"].shape[:1], m["running_output"].shape[-1]
+                )[:, -1],
+                m["running_sum"].reshape(-1, len(m["output"]), 3)[..., -1:],
+            ),
+            r"(.*) \^ distance, 0 for later keys": lambda shares: np.where(
+                apart <= 0, np.array(eval(f"[{shares}]"))[:, None, None] ** np.abs(apart), 0
+            ),
+            r"scores · decay, 0 where mask hides it": lambda: m["scores"] * m["decay"] * mask[:1],
+            r"(\w+) / √\(Σ its squares \+ 10⁻⁶\)": lambda one: (
+                m[one] / ((m[one] ** 2).sum(-1, keepdims=True) + 1e-6) ** 0.5
+            ),
+            r"alpha.* multiplied up, from behind the key position to the query position": lambda: (
+                self.faded(masked)
+            ),
+            r"beta.* · \(unit_key @ unit_keyᵀ\) · decay, below the diagonal": lambda: np.tril(
+                self.beta(masked) * (m["unit_key"] @ transpose(m["unit_key"])) * m["decay"], -1
+            ),
+            r"\(identity \+ known\)⁻¹ · beta.*": lambda: (
+                np.linalg.inv(np.eye(apart.shape[1]) + m["known"])
+                * self.beta(masked).swapaxes(-1, -2)
+            ),
+            r"tanh\(mapped_first @ secondᵀ\), 0 where second_mask hides it": lambda: (
+                np.tanh(m["mapped_first"] @ m["second"].T) * mask
+            ),
+        }
+        for pattern, meant in meaning.items():
+            if match := re.fullmatch(pattern, formula):
+                return meant(*match.groups())
+        raise AssertionError(f"no test reads '{formula}'")
+
+    def sink(self, mask: np.ndarray | None, formula: str) -> np.ndarray:
+        scores = self.m["scaled_scores"]
+        shares = np.exp(scores if mask is None else np.where(mask, scores, -np.inf))
+        sink = np.exp(self.m["sink"].reshape(-1, 1, 1))
+        total = shares.sum(-1, keepdims=True) + sink
+        return (sink if formula.endswith("column") else shares) / total
+
+    def beta(self, mask: np.ndarray | None) -> np.ndarray:
+        beta = self.m["beta"]
+        return kept(beta, np.ones((1, len(beta)), bool) if mask is None else mask)
+
+    def faded(self, mask: np.ndarray | None) -> np.ndarray:
+        alpha = self.m["alpha"]
+        shown = np.ones(len(alpha), bool) if mask is None else mask[0]
+        found = np.zeros((alpha.shape[1], len(alpha), len(alpha)))
+        for head, query, key in np.ndindex(found.shape):
+            between = [alpha[n, head] for n in range(key + 1, query + 1) if shown[n]]
+            found[head, query, key] = np.prod(between) if key <= query else 0
+        return found
+
+
+ONE_ROW = ("linear", "causal-linear", "retention", "delta-rule", "gated-delta-rule")
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    "hidden", ["nothing", "a key", "the first key", "padding", "later", "rows"]
+)
+def test_a_formula_is_what_is_computed(name: str, hidden: str) -> None:
+    """Every one, in words too, worked out from the matrices that it names."""
     row = MECHANISMS[name]
-    heads = heads if row.many_heads else 1
-    given = seeded_sentence(TEXT, 8, 0, row=row, heads=heads)
-    found = arithmetic(given, mechanism=name, heads=heads, causal=causal and "self" in row.commands)
-    checked = []
-    for matrix in found:
-        values = evaluated(matrix.formula, found) if matrix.formula else None
-        if values is not None:
-            values = values.reshape(matrix.values.shape)
-            np.testing.assert_allclose(values, matrix.values, rtol=1e-9, atol=1e-12)
-            checked.append(matrix.name)
-    in_words = name == "causal-linear" or (name == "linear" and causal)  # a state a position
-    assert in_words or {"weights", "output", "scores"} & {*checked}, [m.formula for m in found]
+    second = "A dog is in it" if name in CO else None
+    if (second and hidden in ("later", "rows")) or (hidden == "rows" and name in ONE_ROW):
+        return
+    for heads in (1, 2) if row.many_heads else (1,):
+        given = seeded_sentence(TEXT, 8, 0, second, row, heads)
+        mask = np.ones((5, len(given.key_value_input) if second else 5), bool)
+        mask[:, {"a key": 2, "the first key": 0}.get(hidden, [])] = False
+        if hidden == "rows":
+            mask[1, 2] = mask[3, :2] = mask[2] = False
+        shown = None if hidden in ("nothing", "padding", "later") else mask
+        given = replace(given, mask=shown, padding=2 * (hidden == "padding"))
+        found = arithmetic(given, mechanism=name, heads=heads, causal=hidden == "later")
+        reader = Reader(found, given)
+        for matrix in found:
+            if matrix.formula:
+                values = evaluated(matrix.formula, found)
+                values = reader.read(matrix.formula) if values is None else values
+                shape = matrix.values.shape
+                values = np.asarray(values)
+                values = (
+                    values.reshape(shape)
+                    if values.size == matrix.values.size
+                    else np.broadcast_to(values, shape)
+                )
+                told = f"{matrix.name} = {matrix.formula}"
+                np.testing.assert_allclose(
+                    values, matrix.values, rtol=1e-8, atol=1e-12, err_msg=told
+                )
 
 
 def by_loops(name: str, found: dict[str, np.ndarray], heads: int) -> dict[str, np.ndarray]:

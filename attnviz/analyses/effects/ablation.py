@@ -156,18 +156,19 @@ def _likeliest(
 
 
 def replacements(
-    by: By, banks: Sequence[HeadOutputs], queries: dict[str, int], seed: int = 0
+    by: By, banks: Sequence[HeadOutputs], attention: Attention, seed: int = 0
 ) -> HeadOutputs | None:
     """What takes the place of heads: their means over the positions of texts, or positions drawn.
 
-    `queries` says how many rows each stream needs.
+    One generator draws a position for each query of a layer, which its heads share, layer after
+    layer in the order of the attention's maps, which is that of the table of all heads.
 
     Raises:
         InputError: no text has a stream.
     """
     if by == "zero":
         return None
-    for stream in queries:
+    for stream in dict.fromkeys(item.stream for item in attention.maps):
         if not any(place[0] == stream for bank in banks for place in bank):
             raise InputError(
                 f"the texts of --reference have no stream '{stream}' to take from: give pairs for "
@@ -180,11 +181,14 @@ def replacements(
     if by == "mean":
         return {place: rows.mean(axis=1, keepdims=True) for place, rows in joined.items()}
     generator = np.random.default_rng(seed)
-    return {
-        place: rows[:, generator.integers(rows.shape[1], size=queries[place[0]])]
-        for place, rows in joined.items()
-        if place[0] in queries
-    }
+    drawn = {}
+    for item in attention.maps:
+        for layer in item.layers:
+            rows = joined[item.stream, layer]
+            drawn[item.stream, layer] = rows[
+                :, generator.integers(rows.shape[1], size=item.weights.shape[2])
+            ]
+    return drawn
 
 
 def _head(attention: Attention, name: str) -> Part:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import effects_of, rank_correlation
-from attnviz.analyses.lenses.effect import effects
+from attnviz.analyses.lenses.effect import effects_of_maps
 from attnviz.analyses.lenses.flow import flows
 from attnviz.analyses.lenses.layered import layered
 from attnviz.analyses.measures.intervals import means_over
@@ -77,9 +77,8 @@ class TokenScores:
 
     @property
     def output(self) -> str:
-        """What is explained: a name in quotes, or all tokens."""
-        experiment, output = self.explained.experiment, self.explained.output
-        return f"'{output}'" if experiment and len(experiment.outputs) == 1 else output
+        """What is explained: a name, or all tokens."""
+        return self.explained.output
 
     def correlation(self, scores: Numbers, knocked: Numbers) -> float:
         """The rank correlation of sizes, the mean over sides that have one."""
@@ -165,8 +164,8 @@ def _scores(lens: str, explained: AttentionGradients, values: Callable[[], Value
     needs = "weights" if lens == "raw" else LENSES[lens].needs
     if needs == "effects":
         found: Scores = {}
-        for item, slopes in zip(attention.maps, explained.gradients, strict=True):
-            links = _others(item, effects(item.weights, slopes))
+        for item, every in zip(attention.maps, effects_of_maps(explained), strict=True):
+            links = _others(item, every)
             found[item.key_side] = found.get(item.key_side, 0.0) + np.nansum(links, axis=(0, 1, 2))
         return found
     if lens == "flow":

@@ -9,6 +9,7 @@ that is no key stays in the denominator, and all of it holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from attnviz.core.lens_inputs import AttentionGradients
 
 UNIT = "effect on log p of the output, nats (first order)"
 SINK = 1e-5
-"""Rows that sum to less than 1 by more than this have a sink that is no key."""
+"""Where no sink is known, rows that lack more than this of 1 have one."""
 
 
 def effect(explained: AttentionGradients) -> Attention:
@@ -31,10 +32,8 @@ def effect(explained: AttentionGradients) -> Attention:
     """
     attention = explained.attention
     maps = tuple(
-        item.with_weights(
-            effects(item.weights, gradients).astype(np.float32), values="signed", unit=UNIT
-        )
-        for item, gradients in zip(attention.maps, explained.gradients, strict=True)
+        item.with_weights(found.astype(np.float32), values="signed", unit=UNIT)
+        for item, found in zip(attention.maps, effects_of_maps(explained), strict=True)
     )
     facts: dict[str, Any] = {"output": explained.output, "read from": [*explained.positions]}
     if explained.probability is not None:
@@ -42,17 +41,29 @@ def effect(explained: AttentionGradients) -> Attention:
     return through_lens("effect", attention, maps, (), facts)
 
 
+def effects_of_maps(explained: AttentionGradients) -> Iterator[NDArray[np.float64]]:
+    """The first-order effect of each link in nats, for each map of the shape of its weights."""
+    sinks = {} if explained.experiment is None else explained.experiment.sinks
+    for item, slopes in zip(explained.attention.maps, explained.gradients, strict=True):
+        layers = zip(item.layers, item.weights, slopes, strict=True)
+        yield np.stack([effects(w, g, sinks.get((item.stream, at))) for at, w, g in layers])
+
+
 def effects(
-    weights: NDArray[np.floating[Any]], gradients: NDArray[np.floating[Any]]
+    weights: NDArray[np.floating[Any]],
+    gradients: NDArray[np.floating[Any]],
+    sinks: NDArray[np.floating[Any]] | None = None,
 ) -> NDArray[np.float64]:
     """The first-order effect of each link in nats, of the weights' shape (…, queries, keys).
 
-    NaN where the query sees nothing else.
+    NaN where the query sees nothing else. `sinks` is what a sink takes of each row, (…, queries);
+    None: what the row lacks of 1, if that is no rounding.
     """
     weights = np.asarray(weights, dtype=np.float64)
     slopes = np.asarray(gradients, dtype=np.float64)
     totals = weights.sum(axis=-1, keepdims=True)
-    sink = np.where(totals < 1 - SINK, 1 - totals, 0.0)
+    lost = np.where(totals < 1 - SINK, 1 - totals, 0.0)
+    sink = lost if sinks is None else sinks[..., None]
     pulls = weights * slopes
     # What is left beside a row's largest weight is added up, so that it is exact however little.
     top = weights.argmax(axis=-1)[..., None]

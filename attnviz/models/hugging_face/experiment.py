@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.core.effects import Change, HeadOutputs, Output, put_out
+from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, label_of, put_out
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.models.hugging_face.capture.capture import as_captured
@@ -29,6 +29,7 @@ from attnviz.models.hugging_face.capture.passes import (
     read_call,
     stream_at,
 )
+from attnviz.models.hugging_face.capture.probe import sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.eager import (
     EagerInputs,
@@ -57,8 +58,6 @@ TOKENS = 4096
 """Tokens that go through the model at once, of all runs of a batch together."""
 SCORES = 1 << 26
 """Scores that exist at once, 256 MB of them."""
-ROUNDED = 64
-"""Rows whose weights sum to less than 1 by more than this many roundings have a sink, no key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +137,8 @@ class _Explained:
         chance = None
         if self.is_choice:
             chance = self.chances(self.rows)[0, 0, output.number].exp().item()
-        return AttentionGradients(self.attention, gradients, rows, output.name, chance)
+        label = label_of(output, self.attention.main.query_tokens)
+        return AttentionGradients(self.attention, gradients, rows, label, chance)
 
     def spell(self, number: int) -> str:
         """What a choice is called."""
@@ -167,7 +167,7 @@ class KernelExperiment(_Explained):
         self._keeps_rows = "logits_to_keep" in input_names(self.model)
         self.passed: tuple[Any, list[Call], list[Block]] | None = self._pass()
         output, calls, self._noted = self.passed
-        self.attention, self.places = self._read(calls, output)
+        self.attention, self.places, self.sinks = self._read(calls, output)
         self.sides = {one.stream: (one.query_side, one.key_side) for one in self.attention.maps}
         self.numbers = defaultdict[str, list[int]](list)
         for number, call in enumerate(calls):
@@ -210,8 +210,8 @@ class KernelExperiment(_Explained):
 
         with self._running(), torch.no_grad(), watch_kernels(look):
             output = self.model(**self.asked.inputs)
-        attention, _ = self._read(calls, output)
-        return attention.with_maps(tuple(map(change.seen_in, attention.maps)))
+        attention, _, sinks = self._read(calls, output)
+        return attention.with_maps(tuple(change.seen_in(item, sinks) for item in attention.maps))
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
         """How a score of the logits changes with each weight of each map.
@@ -296,8 +296,11 @@ class KernelExperiment(_Explained):
 
     def _read(
         self, calls: Sequence[Call], output: Any
-    ) -> tuple[Attention, list[tuple[str, str] | None]]:
-        """The raw maps of every layer, and the stream and layer of each call; None: of no map."""
+    ) -> tuple[Attention, list[tuple[str, str] | None], SinkShares]:
+        """The raw maps of every layer, the stream and layer of each call, and what sinks take.
+
+        None stands for a call of no map.
+        """
         import torch
 
         part, sides = self.encoded.part, self.encoded.sides
@@ -333,7 +336,14 @@ class KernelExperiment(_Explained):
             for item, made in zip(captured, attention.maps, strict=True)
             for layer in item.layers
         }
-        return attention, [places.get(id(item)) for item in read]
+        named = [places.get(id(item)) for item in read]
+        with torch.no_grad():
+            sinks = {
+                place: sink_shares(call)[0, ..., 0].T.double().cpu().numpy()
+                for place, call in zip(named, calls, strict=True)
+                if place is not None and sink_logits(call) is not None
+            }
+        return attention, named, sinks
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -423,6 +433,7 @@ class EagerExperiment(_Explained):
         import torch
 
         self.reason = reason
+        self.sinks: SinkShares = {}
         self.eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
         with quiet(), running(asked.model, asked.what), torch.enable_grad():
             output, self.attention, self.layers = run_eager(self.eager)
@@ -507,10 +518,7 @@ def without_keys(
         for number, cells in hidden.items()
     }
     value = call.value
-    whole = call.mix(torch.ones_like(value))[..., :1]
-    lost = 1 - whole
-    rounded = ROUNDED * torch.finfo(lost.dtype).eps if call.options.get("s_aux") is None else 0
-    sink = lost.where(lost > rounded, 0)
+    whole, sink = call.mix(torch.ones_like(value))[..., :1], sink_shares(call)
     for turn in range(max(map(len, patterns.values()))):
         shown = np.ones((batch, value.shape[2]), dtype=np.bool_)
         rows = np.zeros(call.output.shape[:3], dtype=np.bool_)
@@ -521,7 +529,10 @@ def without_keys(
         seen = torch.as_tensor(shown, device=value.device)[:, None, :, None]
         left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
         share = (left + sink) / (whole + sink)
-        yield torch.as_tensor(rows, device=value.device), call.mix(value * seen) / share
+        # Below its smallest normal number a type has few digits: as far as it goes nothing is left.
+        known = share.where(share >= torch.finfo(value.dtype).tiny, torch.nan)
+        kept = (call.mix(value * seen) / known).to(value.dtype)
+        yield torch.as_tensor(rows, device=value.device), kept
 
 
 @contextmanager

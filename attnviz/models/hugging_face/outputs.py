@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.effects import Output
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, is_number
-from attnviz.core.lens_inputs import find_token, last_word
+from attnviz.core.lens_inputs import NEXT, find_token, last_word, place_to_explain
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
@@ -14,6 +15,9 @@ from attnviz.models.hugging_face.model import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+MASK, LABEL = "mask:", "label:"
+"""What stands before a word in place of a mask, and before a label that is a word of the text."""
 
 
 def check_head(loaded: LoadedModel, kind: str) -> None:
@@ -78,11 +82,12 @@ def _chosen_label(
     """A label of one token: of the named one, of the one most like the named label, or the last."""
     tokens = encoded.tokens["text"]
     names = _label_names(loaded.model.config, logits.shape[-1])
-    position = _default_position(encoded) if wanted is None else find_token(tokens, wanted)
+    also, label = f"{LABEL}{wanted}" * (wanted in names), (wanted or "").removeprefix(LABEL)
+    position = _default_position(encoded) if wanted is None else find_token(tokens, wanted, 0, also)
     if position is not None:
         number = int(logits[position].argmax())
-    elif wanted in names:
-        number = names.index(str(wanted))
+    elif label in names:
+        number = names.index(label)
         position = int(logits[:, number].argmax())
     else:
         raise UsageError(
@@ -104,19 +109,21 @@ def _chosen_word(
     side = next(iter(encoded.axes.values()))[0]
     tokens, ids = encoded.tokens[side], list(encoded.ids(side))
     ahead = 0 if loaded.family == "encoder-only" else 1
-    position = _default_position(encoded, ahead, loaded.tokenizer.mask_token_id)
+    mask = loaded.tokenizer.mask_token_id
+    position = _default_position(encoded, ahead, mask)
     number = None
     if wanted is not None:
-        found = find_token(tokens, wanted, ahead)
-        number = _vocabulary_number(loaded, wanted) if found is None else None
-        if found is None and number is None:
+        # Behind a target with its end, and where nothing is masked, no place is open.
+        name = NEXT * (not tokens[-1].special) if ahead else MASK * (mask in ids)
+        place = name, len(tokens) if ahead else position
+        number_of = partial(_vocabulary_number, loaded)
+        found = place_to_explain(tokens, wanted, ahead, number_of, place)
+        if found is None:
             raise UsageError(
                 f"--target '{wanted}' is neither a token of the {side} (by its text, or "
                 f"{ahead} to {len(tokens) - 1 + ahead}) nor one piece of the model's vocabulary"
             )
-        # Another word than the text's own stands where the model would continue.
-        end = len(tokens) if ahead else position
-        position = end if found is None else found
+        position, number = found
     row = position - ahead
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
@@ -139,8 +146,6 @@ def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = 
 
 
 def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
-    if wanted.isdecimal():
-        return None  # A position that does not exist.
     unknown = loaded.tokenizer.unk_token_id
     for text in (f" {wanted}", wanted):
         ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]

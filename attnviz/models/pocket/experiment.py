@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, Token
-from attnviz.core.effects import Change, HeadOutputs, Output, put_out
+from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, label_of, put_out
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, find_token
+from attnviz.core.lens_inputs import NEXT, AttentionGradients, ValueVectors, place_to_explain
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
@@ -34,12 +35,14 @@ SCORES = 1 << 24
 """Scores of choices that exist at once, 64 MB of them."""
 POSITIONS = 2048
 """Positions that go through the layers at once."""
+Place = TypeVar("Place")
 
 
 class StoredExperiment(ABC):
     """A shipped model and what it reads; fulfils `attnviz.core.effects.Experiment`."""
 
     outputs: tuple[Output, ...]
+    sinks: SinkShares = MappingProxyType({})  # no shipped model has any
 
     def __init__(self, model: StoredModel, given: Any, attention: Attention) -> None:
         self.model, self.given, self.attention = model, given, attention
@@ -86,7 +89,7 @@ class StoredExperiment(ABC):
             item.with_weights(np.stack([seen[item.stream, layer] for layer in item.layers]))
             for item in self.attention.maps
         )
-        return self.attention.with_maps(tuple(change.seen_in(item) for item in maps))
+        return self.attention.with_maps(tuple(change.seen_in(item, self.sinks) for item in maps))
 
     @property
     @abstractmethod
@@ -122,7 +125,8 @@ class StoredExperiment(ABC):
         gradients, probability = self.slopes(log=False)
         attention = self.attention.with_maps(self.attention.maps, notes=[NOTE])
         (output,) = self.outputs
-        return AttentionGradients(attention, gradients, (output.row,), output.name, probability)
+        label = label_of(output, attention.main.query_tokens)
+        return AttentionGradients(attention, gradients, (output.row,), label, probability)
 
     def slopes(self, *, log: bool) -> tuple[tuple[NDArray[np.floating], ...], float]:
         """Gradients by each map's weights of the outputs' log p or scores, and the first's p."""
@@ -224,6 +228,12 @@ class PieceExperiment(StoredExperiment):
             return SPECIALS[number]
         return str(load_tokenizer(self.model.tokenizer).decode([number])).strip() or "␣"
 
+    def piece_of(self, word: str) -> int | None:
+        """The number of a word that is one piece, as it begins a word or as it is."""
+        vocabulary = load_tokenizer(self.model.tokenizer)
+        numbers = (vocabulary.token_to_id(piece) for piece in (f"▁{word}", word))
+        return next((int(number) for number in numbers if number is not None), None)
+
     def following(
         self, tokens: tuple[Token, ...], ids: list[int], wanted: str | None, side: str, usual: int
     ) -> tuple[Output, ...]:
@@ -232,7 +242,7 @@ class PieceExperiment(StoredExperiment):
         Args:
             tokens: what it reads, a special one first.
             ids: their numbers.
-            wanted: a token by text or position, or "all"; None: the usual one.
+            wanted: a token by text or position, "next:WORD", or "all"; None: the usual one.
             side: what messages call its text.
             usual: a position; behind the last one, it is the piece that the model would go on with.
         """
@@ -241,7 +251,13 @@ class PieceExperiment(StoredExperiment):
                 Output(place - 1, ids[place], tokens[place].text, place)
                 for place in range(1, len(tokens))
             )
-        position = usual if wanted is None else find(tokens, wanted, side, 1)
+        position, number = usual, None
+        if wanted is not None:
+            place = NEXT * (not tokens[-1].special or len(tokens) == 1), len(tokens)
+            named = place_to_explain(tokens, wanted, 1, self.piece_of, place)
+            position, number = there(named, tokens, wanted, side, 1)
+        if number is not None:
+            return (Output(position - 1, number, self.spell(number), position),)
         if position < len(tokens):
             return (Output(position - 1, ids[position], tokens[position].text, position),)
         # Tags, masks and the unknown are never written.
@@ -250,15 +266,17 @@ class PieceExperiment(StoredExperiment):
         return (Output(position - 1, number, self.spell(number), position),)
 
 
-def find(tokens: tuple[Token, ...], wanted: str, side: str, first: int) -> int:
-    """The place of the token that is wanted, or a usage error that says what is allowed."""
-    found = find_token(tokens, wanted, first)
-    if found is None:
+def there(
+    place: Place | None, tokens: Sequence[Token], wanted: str, side: str, first: int
+) -> Place:
+    """The place of what is wanted, or a usage error that says what is allowed."""
+    if place is None:
+        also = " nor one piece of the model's vocabulary" * first
         raise UsageError(
-            f"--target '{wanted}' is no token of the {side}: name one by its text, or by its "
+            f"--target '{wanted}' is no token of the {side}{also}: name one by its text, or by its "
             f"position, {first} to {len(tokens) - 1 + first}"
         )
-    return found
+    return place
 
 
 def tensor(array: Any) -> Tensor:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Change, HeadOutputs, Output
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import ValueVectors, last_word
+from attnviz.core.lens_inputs import ValueVectors, find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
-from attnviz.models.pocket.experiment import PieceExperiment, find, stacked
+from attnviz.models.pocket.experiment import PieceExperiment, stacked, there
 from attnviz.models.pocket.lens_inputs import value_vectors
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.text import MASK, SPECIALS, EncodedQuery
@@ -61,7 +61,9 @@ class PocketExperiment(PieceExperiment):
                 "--target all needs a model that predicts every token from those before it: the "
                 "encoder predicts one masked word, so name it, or use 'cross' or --causal"
             )
-        position = last_word(tokens) if wanted is None else find(tokens, wanted, "text", 0)
+        position = last_word(tokens)
+        if wanted is not None:
+            position = there(find_token(tokens, wanted), tokens, wanted, "text", 0)
         word = tokens[position]
         if word.special:
             if wanted is None:

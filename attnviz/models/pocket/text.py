@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -106,7 +107,7 @@ def outside(name: str, model: str, found: list[str]) -> list[str]:
 
 def special(number: int, place: int) -> Token:
     """A special piece as a token that covers no text."""
-    return Token(SPECIALS[number], place, place, special=True)
+    return Token(SPECIALS[number], place, place, special=True, piece=(number, SPECIALS[number]))
 
 
 @cache
@@ -130,8 +131,8 @@ def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGES
     spans = encoding.offsets
     shared = {span for before, span in pairwise(spans) if before == span}
     tokens = tuple(
-        token(text, piece, span, shares_character=span in shared)
-        for piece, span in zip(encoding.tokens, spans, strict=True)
+        replace(token(text, piece, span, shares_character=span in shared), piece=(number, piece))
+        for number, piece, span in zip(encoding.ids, encoding.tokens, spans, strict=True)
     )
     return EncodedText(text, list(encoding.ids), tokens)
 

@@ -264,9 +264,10 @@ def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
         note = region_note(kept.grid, kept.sides)
         if note:
             yield note
-    most = max((len(head) for kept in own for head in kept.links), default=0)
-    if most:
-        yield links_note(most)
+    for ignored in dict.fromkeys(kept.ignored for kept in own):
+        some = [kept.links for kept in own if kept.ignored == ignored]
+        if most := max((len(head) for links in some for head in links), default=0):
+            yield links_note(most, ignored)
     dropped = sum(kept.dropped for kept in own)
     if dropped:
         yield (

@@ -102,6 +102,7 @@ class Kept:
     grid: PooledGrid
     weights: NDArray[np.float32]
     links: tuple[Strongest, ...]
+    ignored: IgnoredPositions  # what does not count among the links
     off: float | None
     route: str
     same_input: bool
@@ -327,8 +328,11 @@ class Watching(TorchFunctionMode):
         sides = call.query.shape[2], call.key.shape[2]
         region = self.wanted.region
         grid = grids_of({"": sides}, region, region.max_size)[""]
-        ignored = IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1])
-        spec = CaptureSpec(grid, region.links if grid.is_pooled else 0, ignored)
+        spec = CaptureSpec(
+            grid,
+            region.links if grid.is_pooled else 0,
+            IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1]),
+        )
         found = read_call(path, call, spec)
         if found.broken is not None:
             raise AttentionError(f"head {found.broken} is NaN or infinite")
@@ -339,6 +343,7 @@ class Watching(TorchFunctionMode):
             grid,
             found.weights[0],
             found.links,
+            spec.ignored,
             off=None if facts["dropped"] else _off(call, grid, found.weights),
             dtype=str(call.output.dtype).removeprefix("torch."),
             device=call.output.device.type,

@@ -318,7 +318,10 @@ class _Working:
             raise UsageError(f"{error}: --mask of one row, or --padding") from error
 
     def _part(self, part: Part) -> None:
-        self.add(part.name, part.value, part.formula, part.axes)
+        formula, before = part.formula, self.found.get("mask")
+        if part.name == "mask" and before is not None and before.formula:
+            formula = formula.replace("as given", before.formula)
+        self.add(part.name, part.value, formula, part.axes)
         side = part.name.removesuffix("_heads")
         if side in self.called:
             self.called[side] = part.name

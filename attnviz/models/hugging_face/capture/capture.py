@@ -31,6 +31,7 @@ from attnviz.models.hugging_face.capture.implied import (
 )
 from attnviz.models.hugging_face.capture.kernel import layer_names
 from attnviz.models.hugging_face.capture.passes import (
+    NOTHING,
     CallWeights,
     CaptureSpec,
     Sides,
@@ -70,6 +71,7 @@ class Captured:
     projections: Projections | None = None
     heads: tuple[str, ...] = ()  # their names; none: they are counted
     note: str = ""  # what a reader must know besides
+    ignored: IgnoredPositions = NOTHING  # what does not count among the links
 
 
 def capture(
@@ -97,16 +99,20 @@ def capture(
         )
     if not mixing:
         check_family(model.config, max(max(side) for side in sides.values()))
+    left_out = {
+        stream: (ignored or {}).get(stream, IgnoredPositions(itself=stream != "cross"))
+        for stream in sides
+    }
     if grids is None:
         grids = choose_grids(model, sides, region)
         if region.keep_qk:
             check_grids(grids, sides)
-        _announce(grids, sides, region)
+        _announce(grids, sides, region, left_out)
     specs = {
         stream: CaptureSpec(
             grid,
             region.links if grid.is_pooled else 0,
-            (ignored or {}).get(stream, IgnoredPositions(itself=stream != "cross")),
+            left_out[stream],
             region.keep_qk,
         )
         for stream, grid in grids.items()
@@ -136,13 +142,18 @@ def _implied(others: Implied, grid: PooledGrid) -> list[Captured]:
     return [replace(item, heads=heads[item.layers[0]]) for item in found]
 
 
-def _announce(grids: Mapping[str, PooledGrid], sides: Sides, region: Region) -> None:
+def _announce(
+    grids: Mapping[str, PooledGrid],
+    sides: Sides,
+    region: Region,
+    ignored: Mapping[str, IgnoredPositions],
+) -> None:
     for stream, grid in grids.items():
         left_out = region_note(grid, sides[stream])
         if left_out:
             notify(left_out)
-    if region.links and any(grid.is_pooled for grid in grids.values()):
-        notify(links_note(region.links))
+        if region.links and grid.is_pooled:
+            notify(links_note(region.links, ignored[stream]))
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,6 +183,7 @@ def as_captured(
         {name: layer.weights[0] for name, layer in layers.items()},
         {name: layer.links for name, layer in layers.items() if layer.links},
         grid=spec.grid,
+        ignored=spec.ignored,
         route=f"{model.config._attn_implementation}, probed",
         projections=stacked(projected, model.config.model_type) if projected else None,
     )
@@ -188,7 +200,8 @@ def _eager(
             arrays[name] = pool_array(weights, spec.grid)
             if spec.links:
                 links[name] = tuple(strongest_in(weights, spec.ignored, spec.links))
-        found[stream] = group(stream, arrays, links, grid=spec.grid, route=EAGER_ROUTE)
+        facts = {"grid": spec.grid, "ignored": spec.ignored, "route": EAGER_ROUTE}
+        found[stream] = group(stream, arrays, links, **facts)
     return found
 
 

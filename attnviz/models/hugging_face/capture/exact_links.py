@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.errors import in_words
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import key_columns, row_weights
 from attnviz.models.hugging_face.capture.region import PooledGrid
@@ -164,12 +165,20 @@ def foremost(values: Any, count: int) -> Any:
     return (bits - places).topk(min(count, values.shape[1]), 1).indices
 
 
-def links_note(count: int) -> str:
+def links_note(count: int, ignored: IgnoredPositions) -> str:
     """What a reader is told of them, before they are looked for and after."""
-    return (
+    left_out = [
+        *["links from and to special tokens"] * bool(ignored.queries),
+        *["links of a token to itself"] * ignored.itself,
+        # What is special neither attends nor is attended to here; a first token only the latter.
+        *["links to the first token, on which heads of causal models rest"]
+        * bool(set(ignored.keys) - set(ignored.queries)),
+    ]
+    note = (
         f"the {count} strongest links of each head are exact single weights, found row by row, "
         "which may take longer than the maps: --top 0 leaves them out"
     )
+    return f"{note}; not counted among them: {in_words(left_out, 'and')}" if left_out else note
 
 
 def strongest_in(

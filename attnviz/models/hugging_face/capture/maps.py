@@ -105,9 +105,6 @@ def capture_notes(
             side = sides.get(item.stream) or next(iter(sides.values()))
             notes[region_note(item.grid, side)] = None
         notes[item.note] = None
-    most = max(
-        (len(head) for item in captured for layer in item.links for head in layer), default=0
-    )
-    if most:
-        notes[links_note(most)] = None
+        most = max((len(head) for layer in item.links for head in layer), default=0)
+        notes[links_note(most, item.ignored) if most else ""] = None
     return tuple(note for note in notes if note)

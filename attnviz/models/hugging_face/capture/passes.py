@@ -30,7 +30,7 @@ from attnviz.models.hugging_face.capture.kernel import (
     stream_of,
     watch_kernels,
 )
-from attnviz.models.hugging_face.capture.probe import broken_head, read_grid
+from attnviz.models.hugging_face.capture.probe import broken_head, read_grid, sink_logits
 from attnviz.models.hugging_face.capture.projections import Projected, project_call
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.capture.tiles import read_tiles
@@ -159,7 +159,8 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
     broken = broken_head(call)
     if broken is not None:
         return CallWeights(path, np.empty(0, dtype=np.float32), broken=broken)
-    if spec.given and call.weights is not None:
+    # Granite's kernels return weights from which the sink has not taken its share yet.
+    if spec.given and call.weights is not None and sink_logits(call) is None:
         check_mixture(path, call, call.weights, spec.first)
         return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
     tiles = read_tiles(call, spec.grid, spec.links, spec.ignored)

@@ -16,10 +16,12 @@ each row of a pooled map sums to what the rows of its block sum to on average.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
 
@@ -31,6 +33,9 @@ DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
 
 BLIND = 0.01
 """A spread of a head's values, relative to the largest, that would show nothing of its weights."""
+
+ROUNDED = 64
+"""Rows whose weights sum to less than 1 by more than this many roundings have a sink, no key."""
 
 
 def broken_head(call: Call) -> int | None:
@@ -161,6 +166,7 @@ def row_weights(call: Call, heads: Any, queries: Any) -> Any:
     """
     weights = written_out(call, heads, queries)
     if weights is not None:
+        weights = weights.float()
         value = call.value[0, heads // (call.query.shape[1] // call.value.shape[1])]
         output = call.output.view(-1, call.query.shape[1], value.shape[2])
         off = disagreement(weights, value, output[queries, heads[:, None]])
@@ -177,6 +183,79 @@ def written_out(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
     Shaped as in `row_weights`; None where the mask is none that has rows. Where queries are a slice
     it is of all heads, each of which has keys of its own.
     """
+    shares = _shares(call, heads, queries, space)
+    return shares if shares is None or sink_logits(call) is None else shares[..., :-1]
+
+
+def sink_logits(call: Call) -> Any:
+    """The logit of each row's sink, (batch or 1, heads, queries or 1, 1); None: there is none."""
+    given = call.options.get("s_aux")
+    given = call.options.get("sinks") if given is None else given
+    return given if given is None or given.ndim == 4 else given[None, :, None, None]
+
+
+def sink_shares(call: Call) -> Any:
+    """What a sink takes of each row, shape (batch, queries, heads, 1); 0 where there is none.
+
+    It is the share of the sink's own logit in the softmax, exact however little it is: what the
+    weights lack of 1 is nothing but rounding where a row is sharp.
+
+    Raises:
+        AttentionError: the kernel makes something else of the logit.
+    """
+    import torch
+
+    whole = call.mix(torch.ones_like(call.value))[..., :1]
+    if sink_logits(call) is None:
+        lost = 1 - whole
+        return lost.where(lost > ROUNDED * torch.finfo(lost.dtype).eps, 0)
+    heads = range(call.query.shape[1])
+    parts = (part_of(call, text, heads) for text in range(len(call.query)))
+    found = [_shares(part, None, slice(0, part.query.shape[2])) for part in parts]
+    if found[0] is not None:
+        sink = torch.stack([shares[..., -1:].transpose(0, 1) for shares in found])
+        dtype = str(call.value.dtype).removeprefix("torch.")
+        if float((1 - sink - whole).abs().max()) <= DRIFT.get(dtype, 1e-4):
+            return sink
+    raise AttentionError(
+        f"what the sinks of '{type(call.module).__name__}' take cannot be read of its kernel: load "
+        "the model with attn_implementation 'eager'"
+    )
+
+
+def part_of(call: Call, text: int, heads: range) -> Call:
+    """Some heads of one text, each with keys and values of its own; output (heads, …)."""
+    import torch
+
+    batch, all_heads, length, _ = call.query.shape
+    own = slice(heads.start, heads.stop)
+    group = torch.tensor(heads) // (all_heads // call.key.shape[1])
+    options = {
+        **call.options,
+        "position_bias": _of_heads(call.options.get("position_bias"), text, own),
+        "s_aux": _of_heads(sink_logits(call), text, own),
+        "sinks": None,
+    }
+    return replace(
+        call,
+        query=call.query[text, None, own],
+        key=call.key[text, None, group],
+        value=call.value[text, None, group],
+        mask=_of_heads(call.mask, text, own),
+        options=options,
+        output=call.output.reshape(batch, length, all_heads, -1)[text, :, own].transpose(0, 1),
+    )
+
+
+def _of_heads(bias: Any, text: int, heads: slice) -> Any:
+    """What some heads of a text add to their scores, of shape (1, heads or 1, …)."""
+    if getattr(bias, "ndim", 0) != 4:
+        return bias
+    return bias[text % len(bias), None, heads if bias.shape[1] > 1 else slice(None)]
+
+
+def _shares(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+    """What `written_out` answers, and behind the keys the column of a sink."""
     import torch
 
     options, mask = call.options, call.mask
@@ -191,8 +270,9 @@ def written_out(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
     causal = mask is None and length > 1 and is_causal(call)
     seen = min(int(places.max()) + 1, call.key.shape[2]) if causal else call.key.shape[2]
     scaling = options.get("scaling") or size**-0.5
-    query = call.query[0, own, queries].float() * scaling
-    key = call.key[0, group, :seen].float()
+    dtype = torch.promote_types(call.query.dtype, torch.float32)
+    query = call.query[0, own, queries].to(dtype) * scaling
+    key = call.key[0, group, :seen].to(dtype)
     if space is not None:
         space = space[: len(query) * query.shape[1] * seen].view(len(query), -1, seen)
     scores = torch.bmm(query, key.transpose(1, 2), out=space)
@@ -210,12 +290,11 @@ def written_out(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
         first = int(places.min()) + 1
         later = torch.arange(first, seen, device=scores.device) > places[..., None]
         scores[..., first:].masked_fill_(later, -torch.inf)
-    sinks = options.get("s_aux")
+    sinks = sink_logits(call)
     if sinks is not None:
-        sink = sinks[heads].float()[:, None, None].expand(-1, scores.shape[1], 1)
-        scores = torch.cat([scores, sink], -1)
-    torch.softmax(scores, -1, out=scores)
-    return scores if sinks is None else scores[..., :-1]
+        sink = sinks.expand(-1, all_heads, length, -1)[0, own, queries]
+        scores = torch.cat([scores, sink.to(dtype)], -1)
+    return torch.softmax(scores, -1, out=scores)
 
 
 def is_causal(call: Call) -> bool:

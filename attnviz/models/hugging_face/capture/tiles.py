@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -28,6 +27,7 @@ from attnviz.models.hugging_face.capture.probe import (
     agreement,
     disagreement,
     mean_queries,
+    part_of,
     written_out,
 )
 from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
@@ -104,7 +104,7 @@ class _Reader:
         every = torch.arange(len(heads))
         with torch.no_grad():
             space = torch.empty(max(TILE, self.call.key.shape[2]), dtype=torch.float32)
-            call = _part(self.call, text, heads)
+            call = part_of(self.call, text, heads)
             for first, stop in self._tiles():
                 if self.stopped.is_set():
                     break
@@ -149,34 +149,3 @@ class _Reader:
         share = min(rows / size, 1)
         weights[:, block : block + sums.shape[1], : sums.shape[2]] += sums * share
         return True
-
-
-def _part(call: Call, text: int, heads: range) -> Call:
-    """Some heads of one text, each with float32 keys and values of its own; output (heads, …)."""
-    import torch
-
-    batch, all_heads, length, _ = call.query.shape
-    own = slice(heads.start, heads.stop)
-    group = torch.tensor(heads) // (all_heads // call.key.shape[1])
-    sinks = call.options.get("s_aux")
-    options = {
-        **call.options,
-        "position_bias": _of_heads(call.options.get("position_bias"), text, own),
-        "s_aux": None if sinks is None else sinks[own],
-    }
-    return replace(
-        call,
-        query=call.query[text, None, own],
-        key=call.key[text, None, group].float(),
-        value=call.value[text, None, group].float(),
-        mask=_of_heads(call.mask, text, own),
-        options=options,
-        output=call.output.reshape(batch, length, all_heads, -1)[text, :, own].transpose(0, 1),
-    )
-
-
-def _of_heads(bias: Any, text: int, heads: slice) -> Any:
-    """What some heads of a text add to their scores, of shape (1, heads or 1, …)."""
-    if getattr(bias, "ndim", 0) != 4:
-        return bias
-    return bias[text % len(bias), None, heads if bias.shape[1] > 1 else slice(None)]

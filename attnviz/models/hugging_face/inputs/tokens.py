@@ -7,7 +7,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attnviz.core.attention_map import Token
@@ -136,6 +136,7 @@ def tokenize(
     if all(added):
         raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
     tokens = label(pieces, offsets, added, text, tokenizer.unk_token)
+    tokens = numbered(tokens, ids, pieces)
     return TokenizedText(tokens, {name: list(row) for name, row in encoded.items()})
 
 
@@ -182,7 +183,15 @@ def label_ids(
     start = len(before)
     spans = locate_pieces(tokenizer, pieces, added, text)
     moved = [(first + start, last + start) for first, last in spans]
-    return label(pieces, moved, added, before + text, None)
+    return numbered(label(pieces, moved, added, before + text, None), ids, pieces)
+
+
+def numbered(
+    tokens: Sequence[Token], ids: Sequence[int], pieces: Sequence[str]
+) -> tuple[Token, ...]:
+    """Tokens that know their places in the vocabulary."""
+    named = zip(tokens, zip(ids, pieces, strict=True), strict=True)
+    return tuple(replace(token, piece=piece) for token, piece in named)
 
 
 def locate_pieces(
