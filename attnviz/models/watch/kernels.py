@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
@@ -166,9 +166,10 @@ def replaced_kernels(
 
         shown = partial(look, kernel, original)
         for module in list(sys.modules.values()):
-            for key, held in list(getattr(module, "__dict__", {}).items()):
-                if held is original:
-                    places.append((module.__dict__, key, original, shown))
+            with suppress(Exception):  # a program may have put anything there
+                for key, held in list(vars(module).items()):
+                    if held is original:
+                        places.append((vars(module), key, original, shown))
     for names, key, _, shown in places:
         names[key] = shown
     try:

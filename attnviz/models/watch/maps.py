@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
     from attnviz.models.watch.watching import Kept, Seen, Wanted
 
-MIXED = (
-    "softmaxes over keys were mixed with others before they met values (talking heads, "
-    "differential attention), and are not shown"
-)
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
 
 
@@ -276,12 +272,21 @@ def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
     other = sum(kept.off is None and not kept.dropped for kept in own)
     if other:
         yield f"{other} of {len(own)} calls could not be compared with the output"
-    if seen.mixed:
-        yield f"{seen.mixed} {MIXED}"
+    yield from _refused(seen)
+    if seen.unsure:
+        yield (
+            f"{seen.unsure} calls have batch and heads on one axis, and the number of heads is not "
+            "known: one head is shown, as if it were an item (a module's num_heads would say it)"
+        )
     for path, why in seen.failures.items():
         yield f"attention of '{path}' could not be read: {why}"
     if seen.dropped:
         yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
+
+
+def _refused(seen: Seen) -> Iterator[str]:
+    """What was no attention between tokens that can be shown, and why."""
+    return (f"{count} {why}" for why, count in seen.refused.items() if count)
 
 
 def _why_none(seen: Seen, wanted: Wanted) -> str:
@@ -292,8 +297,7 @@ def _why_none(seen: Seen, wanted: Wanted) -> str:
         (seen.failures, f"attention of '{path}' could not be read: {why}"),
         (seen.dropped, f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"),
         (seen.compiled, COMPILED),
-        (seen.mixed, f"{seen.mixed} {MIXED}"),
-        (seen.linear, "linear attention: it has no softmax over keys, and so no weights to show"),
+        (list(_refused(seen)), "; ".join(_refused(seen))),
         (
             seen.calls,
             f"none of the calls seen is wanted (only={', '.join(wanted.only) or '*'}); they were "
