@@ -84,7 +84,7 @@ class KernelCall:
 
     def calls(self) -> tuple[int, Callable[[int], Call]]:
         """How many items the batch has, and each as a call."""
-        return len(self._heads_first(self.inputs[0])), self._item
+        return self._heads_first(self.inputs[0]).shape[0], self._item
 
     def _item(self, number: int) -> Call:
         """One item of the batch, with the heads before the tokens."""

@@ -205,7 +205,9 @@ def _map_of(group: Sequence[Kept], seen: Seen, names: Names) -> AttentionMap:
         sides = (first.part.partition("-to-")[0], first.part.partition("-to-")[2])
         given = [names.keys if side == "text" else None for side in sides]
     elif stream != "cross":  # of one text the names of either side serve both
-        given = [next((one for one in given if one and len(one) == first.sides[0]), None)] * 2
+        given = [
+            next((one for one in given if one is not None and len(one) == first.sides[0]), None)
+        ] * 2
     tokens = {
         side: _tokens(one, length)
         for side, one, length in zip(sides, given, first.sides, strict=True)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from math import nan, prod
 from typing import Any
 
-import torch
-
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.watch.lineage import Lineage, Mark, Softmax, Whole, equation, factors_of
 
@@ -222,7 +220,7 @@ def _taken_apart(tensor: Any, place: int, rank: int, heads: int, first: bool) ->
 
 
 def rejoined(whole: Whole, softmax: Softmax) -> Mixture:
-    """A softmax that met values part by part as one; queries and keys that met none are left out."""
+    """A softmax that met values in parts, without queries and keys that met none."""
     first = whole.pieces[0][1]
     canvas = first.new_full((prod(whole.shape),), nan)
     for cells, weights, _ in whole.pieces:
@@ -235,6 +233,9 @@ def rejoined(whole: Whole, softmax: Softmax) -> Mixture:
         met = ~canvas.isnan().movedim(axis, 0).flatten(1).all(1)
         canvas = canvas.index_select(axis, met.nonzero().flatten())
     letters = "abcdefghijklm"[: canvas.ndim]
+    filled = canvas.nan_to_num(0)
+    if softmax.undropped is not None:
+        softmax = replace(softmax, undropped=filled)
     mark = Mark(0, frozenset(), softmax, axes=whole.axes, heads=whole.heads)
     values, product = (
         _Factor(
@@ -246,9 +247,8 @@ def rejoined(whole: Whole, softmax: Softmax) -> Mixture:
         )
         for without in ({queries} - {keys}, {keys})
     )
-    whole_of_it = _Factor(canvas.nan_to_num(0), letters, mark)
+    made = _mixture(_Factor(filled, letters, mark), values, product, letters[keys])
     offs = [off for *_, off in whole.pieces if off is not None]
-    made = _mixture(whole_of_it, values, product, letters[keys])
     return replace(made, off=max(offs, default=None), part=None)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -18,15 +18,15 @@ from inspect import getattr_static
 from math import prod
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
-from torch.utils.weak import WeakIdKeyDictionary
 
 from attnviz.core.attention_map import check_values
-from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.errors import AttentionError, UsageError, reason_of
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
@@ -144,7 +144,7 @@ class Seen:
 
 
 def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that only observes: apart from what runs, whose errors are noted and go no further."""
+    """A method that only observes what runs: its errors are noted, and go no further."""
 
     @wraps(method)
     def observed(self: Watching, *args: Any) -> Any:
@@ -170,7 +170,7 @@ class Watching(TorchFunctionMode):
         self.thread = get_ident()
         self.modules = list[Any]()
         self.plain = 0  # how deep in a pass that is not read
-        self.names: MutableMapping[Any, str] = WeakIdKeyDictionary()
+        self.names = dict[int, tuple[Any, str]]()  # of modules by their ids, and a weak reference
         self.roots = Counter[str]()
         self.model = model
         if model is not None:
@@ -180,19 +180,23 @@ class Watching(TorchFunctionMode):
     def _name(self, module: Any, path: str) -> None:
         """Name a module and those in it by their paths, asking none of them for anything."""
         module = vars(module)["_modules"].get("_orig_mod", module)  # what torch.compile was given
-        if module in self.names:
+        if self._named(module):
             return
-        self.names[module] = path or type(module).__name__
+        self.names[id(module)] = ref(module), path or type(module).__name__
         for name, part in vars(module)["_modules"].items():
             if part is not None:
                 self._name(part, f"{path}.{name}" if path else name)
+
+    def _named(self, module: Any) -> str:
+        known, name = self.names.get(id(module), (None, ""))
+        return name if known is not None and known() is module else ""
 
     # --- the modules that call
 
     @_aside
     def enter(self, module: Any, _: Any) -> None:
         """A module begins."""
-        if self.model is None and module not in self.names and not self.modules:
+        if self.model is None and not self.modules and not self._named(module):
             kind = type(vars(module)["_modules"].get("_orig_mod", module)).__name__
             number = self.roots[kind]
             self.roots[kind] += 1
@@ -208,7 +212,7 @@ class Watching(TorchFunctionMode):
     @property
     def path(self) -> str | None:
         """The module that calls, the innermost that has a path; None: it is not of the model."""
-        named = (self.names.get(module) for module in reversed(self.modules))
+        named = map(self._named, reversed(self.modules))
         outside = "function" if self.model is None else None
         return next((name for name in named if name), outside)
 
@@ -252,11 +256,10 @@ class Watching(TorchFunctionMode):
 
     def failed(self, error: Exception) -> None:
         """Note why something could not be read, once for each module that calls."""
-        try:
-            why = str(error).partition("\n")[0]
-        except Exception:
-            why = ""
-        self.seen.failures[self.path or "function"] = why or type(error).__name__
+        path = None
+        with suppress(Exception):
+            path = self.path
+        self.seen.failures[path or "function"] = reason_of(error)
 
     @_aside
     def _before_dropout(self, name: str, args: Any, kwargs: Any) -> Any:
