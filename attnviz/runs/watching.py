@@ -210,8 +210,8 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     patterns = (only,) if isinstance(only, str) else tuple(only or ())
     item = None if batch == "all" else batch
     wanted = Wanted(patterns, first, every, item, region, max_bytes)
-    sides = (tokens if given is None else given for given in (query_tokens, key_tokens))
-    names = Names(*sides, split)
+    queries, keys = (tokens if given is None else given for given in (query_tokens, key_tokens))
+    names = Names(queries, keys, split)
     title = "code" if model is None else type(model).__name__
     with watching(model, wanted, eager=eager) as seen:
         yield Watched(title, wanted, seen, names)

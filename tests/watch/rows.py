@@ -468,6 +468,7 @@ OTHERS = [
         ("cross", 2),
         "local_attention",
         half=False,
+        windows=2,
     ),
     Row(
         "axial-attention",

@@ -239,8 +239,8 @@ def test_whatever_a_recorder_is_given_a_training_runs_on(
         assert len(train(Small(), range(3), recorder)) == 3
     assert len(found) == 1
     callback = callbacks.AttentionCallback(PROBE, tmp_path / "other", every=1)
+    state = SimpleNamespace(is_world_process_zero=True, global_step=0)
     with pytest.warns(UserWarning, match="no sample at step 0: ValueError: do not touch"):
-        state = SimpleNamespace(is_world_process_zero=True, global_step=0)
         callback.on_train_begin(None, state, None, model=Sealed())
     callback.on_step_end(None, state, None)
 

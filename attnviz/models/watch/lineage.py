@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from math import prod
 from typing import Any
 
 import torch
@@ -87,7 +86,7 @@ class Whole:
         why: why it was refused when it met a product; "" where it was not.
         turn: the module that let it meet values, and which of its calls that is.
         kept: what was kept of it.
-        pieces: what met values where that was a part of it: its cells, the weights, how far off.
+        pieces: what met values where that was a part of it: which cells, the weights, how far off.
         done: whether all of it has met values.
     """
 
@@ -97,22 +96,8 @@ class Whole:
     why: str = ""
     turn: tuple[str, int] | None = None
     kept: list[Any] = field(default_factory=list)
-    pieces: list[tuple[torch.Tensor, torch.Tensor, float | None]] = field(default_factory=list)
+    pieces: list[tuple[Any, torch.Tensor, float | None]] = field(default_factory=list)
     done: bool = False
-
-    @property
-    def keys(self) -> int:
-        """How many keys there are."""
-        return prod(self.shape[axis] for axis in self.axes["keys"])
-
-    def add(self, cells: torch.Tensor, weights: torch.Tensor, off: float | None) -> bool:
-        """Note a part that met values, if these cells of it are new."""
-        place = cells.shape, cells.stride(), cells.storage_offset()
-        for other, *_ in self.pieces:
-            if place == (other.shape, other.stride(), other.storage_offset()):
-                return False
-        self.pieces.append((cells, weights, off))
-        return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,14 +269,8 @@ def _joined(name: str, given: list[torch.Tensor], marks: list[Mark]) -> Mark:
     inputs = frozenset[int]().union(*(mark.inputs for mark in activations))
     if len(inputs) > MOST_INPUTS:
         inputs = frozenset([hash(inputs)])
-    return Mark(
-        source,
-        inputs or frozenset([source]),
-        constant=constant,
-        product=product,
-        picked=picked,
-        made=made,
-    )
+    known: dict[str, Any] = {"constant": constant, "product": product, "made": made}
+    return Mark(source, inputs or frozenset([source]), picked=picked, **known)
 
 
 def _of_product(mark: Mark, factors: Sequence[torch.Tensor], written: Any, marks: Any) -> Mark:
@@ -344,7 +323,7 @@ def _of_cells(
     elif name in FEATURES_LAST:
         axes["feature"] = axes.get("feature", frozenset()) | {rank - 1}
     elif name in PICKS:
-        axes["ranked"] = axes.get("ranked", frozenset()) | {_axis_of_pick(name, *called, rank)}
+        axes["ranked"] = axes.get("ranked", frozenset()) | {_axis_of_pick(name, called, rank)}
     elif name == "cat":
         parts = {one.source for one in marks}, {id(tensor) for tensor in given}
         first = called[1].get("dim", called[0][1] if len(called[0]) > 1 else 0) == 0
@@ -354,7 +333,8 @@ def _of_cells(
     return replace(mark, axes=axes, heads=heads)
 
 
-def _axis_of_pick(name: str, args: Any, kwargs: dict[str, Any], rank: int) -> int:
+def _axis_of_pick(name: str, called: Any, rank: int) -> int:
+    args, kwargs = called
     axis = kwargs.get("dim", args[PICKS[name]] if len(args) > PICKS[name] else -1)
     return int(axis) % rank
 
@@ -369,6 +349,11 @@ def _viewed(
         return [None] * count
     home = start.untyped_storage()._cdata
     return [one if one.untyped_storage()._cdata == home else None for one in made]
+
+
+def _moving(tensor: torch.Tensor) -> frozenset[int]:
+    """The axes along which a tensor has more than one cell."""
+    return frozenset(at for at in range(tensor.ndim) if tensor.stride(at) and tensor.shape[at] > 1)
 
 
 def _moved(
@@ -387,41 +372,35 @@ def _moved(
         made = _viewed(func, called, tensor, start, len(results))
         for at, (result, one) in enumerate(zip(results, made, strict=True)):
             if one is not None:
-                moves = [
-                    size > 1 and stride
-                    for size, stride in zip(one.shape, one.stride(), strict=True)
-                ]
-                found[at][label] = frozenset(axis for axis, moved in enumerate(moves) if moved)
+                found[at][label] = _moving(one)
             elif label == "feature":
                 more, heads[at] = _merged(tensor.shape, result.shape, which, mark.heads)
                 found[at] |= more
-    for at, (axes, result) in enumerate(zip(found, results, strict=True)):
+    for at, axes in enumerate(found):
         if len(split := sorted(axes.get("merged", ()))) == 2:  # taken apart again
             axes["feature"] = axes.get("feature", frozenset()) | {split[not heads[at][1]]}
             del axes["merged"]
-        features = axes.get("feature", frozenset())
-        if len(results) > 1 and any(
-            result.shape[one] < tensor.shape[one] for one in features if result.ndim == tensor.ndim
-        ):
-            heads[at] = len(results), True
+    if len(results) > 1 and _smaller(results[0], tensor, found[0].get("feature", frozenset())):
+        heads = [(len(results), True)] * len(results)  # parts of the features, perhaps heads
     return list(zip(found, heads, strict=True))
+
+
+def _smaller(part: torch.Tensor, whole: torch.Tensor, axes: frozenset[int]) -> bool:
+    return part.ndim == whole.ndim and any(part.shape[at] < whole.shape[at] for at in axes)
 
 
 def _merged(
     before: Sequence[int], after: Sequence[int], which: frozenset[int], heads: tuple[int, bool]
 ) -> tuple[Axes, tuple[int, bool]]:
     """Whether a view makes one axis of batch and heads, which is made of features."""
-    before, after = tuple(before), tuple(after)
-    if len(before) > 1 and after == (before[0] * before[1], *before[2:]):
-        if (0 in which) != (1 in which):
+    first = 0 in which
+    if len(before) > 1 and (*after,) == (before[0] * before[1], *before[2:]):
+        if first != (1 in which):
             rest = frozenset(at - 1 for at in which if at > 1)
-            first = 0 in which
-            axes = {"merged": frozenset([0]), "feature": rest}
-            return axes, (before[0 if first else 1], first)
+            return {"merged": frozenset([0]), "feature": rest}, (before[not first], first)
     elif len(before) == len(after) == 3 and before[0] == after[0] and which == {2}:
-        if after[1] % before[1] == 0:  # (tokens, batch, features) as (tokens, batch · heads, size)
-            axes = {"merged": frozenset([1]), "feature": frozenset([2])}
-            return axes, (after[1] // before[1], False)
+        # (tokens, batch, features) as (tokens, batch · heads, size)
+        return {"merged": frozenset([1]), "feature": which}, (after[1] // max(before[1], 1), False)
     return {}, heads
 
 
@@ -452,7 +431,7 @@ def _follow(
     assert old is not None
     cells, undropped = [old.cells] * len(results), [old.undropped]
     if name in PICKS:
-        ranked = mark.has(_axis_of_pick(name, *called, tensor.ndim), "keys")
+        ranked = mark.has(_axis_of_pick(name, called, tensor.ndim), "keys")
         return [replace(old, ranked=old.ranked or ranked, cells=None)]
     if name in VIEWS:
         if old.cells is not None:

@@ -11,7 +11,7 @@ from math import nan, prod
 from typing import Any
 
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.watch.lineage import Lineage, Mark, Softmax, Whole, equation, factors_of
+from attnviz.models.watch.lineage import Lineage, Mark, Softmax, equation, factors_of
 
 LINEAR = "products of linear attention: it has no softmax over keys, and so no weights to show"
 MIXED = (
@@ -199,7 +199,7 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
     count = None
     if place is not None:
         assert merged is not None
-        sides = [_taken_apart(side, place, len(lead), *merged.mark.heads) for side in sides]
+        sides = [_taken_apart(side, place, len(lead), merged.mark.heads) for side in sides]
     elif len(lead) == 1:
         unknown = not any(
             "feature" in side.mark.axes for side in (weights, values) if lead[0] in side.axes
@@ -207,29 +207,41 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
         count = None if unknown else len(sides[2]) if heads else 1
     place_out = product.axes.index(queries) if queries in product.axes else None
     part = shown.detach() if shown.numel() < prod(softmax.whole.shape) else None
-    return Mixture(softmax, *sides, values.tensor, part, count, place_out)
+    shown, value, output = sides
+    return Mixture(softmax, shown, value, output, values.tensor, part, count, place_out)
 
 
-def _taken_apart(tensor: Any, place: int, rank: int, heads: int, first: bool) -> Any:
+def _taken_apart(tensor: Any, place: int, rank: int, heads: tuple[int, bool]) -> Any:
     """A tensor with batch and heads on an axis as two axes, the heads behind the batch."""
+    count, first = heads
     if tensor.shape[place] == 1:
         tensor = tensor.unsqueeze(place)
     else:
-        tensor = tensor.unflatten(place, (heads, -1) if first else (-1, heads))
+        tensor = tensor.unflatten(place, (count, -1) if first else (-1, count))
     return tensor.movedim(place if first else place + 1, rank)
 
 
-def rejoined(whole: Whole, softmax: Softmax) -> Mixture:
-    """A softmax that met values in parts, without queries and keys that met none."""
-    first = whole.pieces[0][1]
-    canvas = first.new_full((prod(whole.shape),), nan)
-    for cells, weights, _ in whole.pieces:
-        canvas.as_strided(cells.shape, cells.stride(), cells.storage_offset()).copy_(weights)
+def joined(found: Mixture, softmax: Softmax) -> Mixture | None:
+    """A softmax of which this is a part, as far as it met values; None: this part did before."""
+    whole, cells, (keys,) = softmax.whole, softmax.cells, softmax.whole.axes["keys"]
+    if found.part is None or cells is None:
+        return found
+    place = cells.shape, cells.stride(), cells.storage_offset()
+    if any(place == other for other, *_ in whole.pieces):
+        return None
+    whole.pieces.append((place, found.part, None if found.dropout else found.difference()))
+    rows = found.part.numel() // found.weights.shape[-1]
+    if len(whole.pieces) == 1 and rows * whole.shape[keys] == prod(whole.shape):
+        return found  # with fewer keys, as where a sink is left out
+    canvas = found.part.new_full((prod(whole.shape),), nan)
+    for where, weights, _ in whole.pieces:
+        canvas.as_strided(*where).copy_(weights)
     canvas = canvas.view(whole.shape)
-    (keys,) = whole.axes["keys"]
     others = [axis for axis in range(canvas.ndim) if axis != keys]
-    queries = max(whole.axes.get("queries") or others, default=keys)
-    for axis in {queries, keys}:
+    if not others:
+        return found
+    queries = max(whole.axes.get("queries") or others)
+    for axis in (queries, keys):
         met = ~canvas.isnan().movedim(axis, 0).flatten(1).all(1)
         canvas = canvas.index_select(axis, met.nonzero().flatten())
     letters = "abcdefghijklm"[: canvas.ndim]
@@ -237,15 +249,10 @@ def rejoined(whole: Whole, softmax: Softmax) -> Mixture:
     if softmax.undropped is not None:
         softmax = replace(softmax, undropped=filled)
     mark = Mark(0, frozenset(), softmax, axes=whole.axes, heads=whole.heads)
+    nothing = canvas.new_zeros(()).expand(*canvas.shape, 1)
     values, product = (
-        _Factor(
-            canvas.new_zeros(()).expand(
-                *(size for at, size in enumerate(canvas.shape) if at not in without), 1
-            ),
-            "".join(letter for at, letter in enumerate(letters) if at not in without) + "!",
-            Mark(0, frozenset()),
-        )
-        for without in ({queries} - {keys}, {keys})
+        _Factor(nothing.select(at, 0), f"{letters}!".replace(letters[at], ""), Mark(0, frozenset()))
+        for at in (queries, keys)
     )
     made = _mixture(_Factor(filled, letters, mark), values, product, letters[keys])
     offs = [off for *_, off in whole.pieces if off is not None]

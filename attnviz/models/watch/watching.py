@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import wraps
 from inspect import getattr_static
-from math import prod
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -47,11 +46,12 @@ from attnviz.models.watch.lineage import (
     SOFTMAXES,
     Lineage,
     Mark,
+    Softmax,
     Whole,
     name_of,
     tensors_in,
 )
-from attnviz.models.watch.products import LINEAR, MIXED, Mixture, mixture_of, rejoined
+from attnviz.models.watch.products import LINEAR, MIXED, Mixture, joined, mixture_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -309,24 +309,17 @@ class Watching(TorchFunctionMode):
         softmax, whole = found.softmax, found.softmax.whole
         if found.why:
             self._refuse(whole, found.why)
-        if found.why or whole.done:  # the same weights met other values
-            return
-        if whole.why:
-            self.seen.refused[whole.why] -= 1
+        elif not whole.done:  # else the same weights met other values
+            self.seen.refused[whole.why] -= bool(whole.why)
             whole.why = ""
-        if found.part is not None and softmax.cells is None:  # which part it is, is not known
-            whole.turn, whole.kept = None, []
-        whole.turn = whole.turn or self._turn()
-        whole.done = whole.turn is None or found.part is None
-        if whole.turn is None:
-            return
-        if found.part is not None and softmax.cells is not None:
-            off = None if found.dropout else found.difference()
-            if not whole.add(softmax.cells, found.part, off):
-                return
-            rows = found.part.numel() // found.weights.shape[-1]
-            if len(whole.pieces) > 1 or rows * whole.keys < prod(whole.shape):
-                found = rejoined(whole, softmax)
+            if found.part is not None and softmax.cells is None:  # nothing tells which part it is
+                whole.turn, whole.kept = None, []
+            whole.turn = whole.turn or self._turn()
+            whole.done = whole.turn is None or found.part is None
+            if whole.turn is not None and (all_of_it := joined(found, softmax)) is not None:
+                self._keep_mixture(all_of_it, softmax, whole.turn)
+
+    def _keep_mixture(self, found: Mixture, softmax: Softmax, turn: tuple[str, int]) -> None:
         facts = {
             "route": "softmax, as it met the values",
             "same_input": softmax.same_input is not False,
@@ -334,8 +327,8 @@ class Watching(TorchFunctionMode):
             "off": found.off,
         }
         heads = self._heads(found)
-        self._forget(whole)
-        whole.kept = self._read(whole.turn, lambda: found.calls(heads), facts)
+        self._forget(softmax.whole)
+        softmax.whole.kept = self._read(turn, lambda: found.calls(heads), facts)
 
     def _refuse(self, whole: Whole, why: str) -> None:
         """Note that a softmax of which nothing was kept is no attention between tokens."""
