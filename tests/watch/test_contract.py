@@ -156,6 +156,16 @@ def test_however_it_is_written_each_softmax_is_one_map_of_all_its_heads(
     assert max(kept.off for kept in seen.seen.kept) < 1e-4
 
 
+def test_a_softmax_with_noise_is_seen_as_it_met_the_values() -> None:
+    query, key, value = torch.randn(3, 1, 2, 5, 4)
+    torch.manual_seed(3)
+    truth = nn.functional.gumbel_softmax(query @ key.mT, dim=-1)
+    torch.manual_seed(3)
+    with watch() as seen:
+        nn.functional.gumbel_softmax(query @ key.mT) @ value
+    assert np.array_equal(seen.attention().weights, truth.numpy())
+
+
 def test_how_many_heads_share_an_axis_is_said_where_nothing_tells() -> None:
     query, key = torch.randn(8, 5, 4), torch.randn(8, 5, 4)
     with watch() as seen:

@@ -63,6 +63,14 @@ class Summary(Linear):
         return (query.relu() / 4) @ (key.softmax(dim=-2).mT @ value)
 
 
+class Slots(Linear):
+    """A softmax over two queries, which compete for the values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).chunk(3, -1)
+        return (query[:, :2] @ key.mT).softmax(dim=1) @ value
+
+
 class Kernels(Linear):
     """Linear attention without a softmax."""
 
@@ -140,6 +148,7 @@ class ConstantMixture(nn.Module):
         ),
         (TalkingHeads("shares"), "^1 softmaxes over keys were mixed with others"),
         (ConstantMixture(), "1 softmaxes ran, and none of them met values in a product"),
+        (Slots(channels_first=False), "1 softmaxes met values along their queries instead of"),
         (Summary(), "1 products of linear attention: it has no softmax over keys"),
         (Classifier(), "1 softmaxes ran, and none of them met values in a product"),
         (Experts(), "1 softmaxes ran, and none of them met values in a product"),

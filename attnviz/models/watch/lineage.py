@@ -46,7 +46,8 @@ SCORING = _names("add add_ sub sub_ neg tanh cat pow")
 """What scores may go through, besides views and masks, on their way to a softmax."""
 
 PRODUCTS = _names("matmul __matmul__ bmm mm mv baddbmm addmm einsum")
-SOFTMAXES = _names("softmax special_softmax")
+SOFTMAXES = {"softmax": 1, "special_softmax": 1, "softmin": 1, "gumbel_softmax": 4}
+"""Softmaxes, and which of their arguments is the axis."""
 PROJECTIONS = _names("linear conv1d conv2d conv3d")
 
 FEATURES_LAST = _names("embedding layer_norm rms_norm gru lstm rnn_tanh rnn_relu")
@@ -223,7 +224,12 @@ class Lineage:
             parts = [_of_cells(name, (args, kwargs), mark, given, marks, results[0].ndim)]
             parts *= len(results)
         if name in SOFTMAXES:
-            parts = [_new_softmax(args, kwargs, result, parts[0], marks[0])]
+            axis = kwargs.get(
+                "axis", args[SOFTMAXES[name]] if len(args) > SOFTMAXES[name] else None
+            )
+            axis = kwargs.get("dim", -1 if name == "gumbel_softmax" and axis is None else axis)
+            if axis is not None:
+                parts = [_new_softmax(axis % result.ndim, result, parts[0], marks[0])]
         elif chain is not None and name in VIEWS | CELLWISE | set(PICKS):
             followed = _follow(func, name, (args, kwargs), given[chain], marks[chain], results)
             parts = [
@@ -404,11 +410,8 @@ def _merged(
     return {}, heads
 
 
-def _new_softmax(args: Any, kwargs: Any, result: torch.Tensor, mark: Mark, scores: Mark) -> Mark:
-    axis = kwargs.get("dim", kwargs.get("axis", args[1] if len(args) > 1 else None))
-    if axis is None:
-        return mark
-    axis %= result.ndim
+def _new_softmax(axis: int, result: torch.Tensor, mark: Mark, scores: Mark) -> Mark:
+    """The mark of a softmax over an axis of scores."""
     axes = {label: which for label, which in mark.axes.items() if label in ("feature", "merged")}
     axes["keys"] = frozenset([axis])
     left, right = (mark.axes.get(side) for side in SIDES)

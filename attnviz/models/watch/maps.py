@@ -308,8 +308,11 @@ def _why_none(seen: Seen, wanted: Wanted) -> str:
         (
             seen.softmaxes,
             f"no attention was seen: {seen.softmaxes} softmaxes ran, and none of them met values "
-            "in a product (a classifier's, a gate's, heads that were mixed)",
+            "in a product as it was (a classifier's, a gate's, weights that were normalised again)",
         ),
     )
-    nothing = "nothing ran in the block, or nothing that has a softmax over keys"
+    nothing = (
+        "nothing ran in the block, or nothing that has a softmax over keys (one written out as "
+        "exponentials is not recognised)"
+    )
     return next((why for told, why in reasons if told), f"no attention was seen: {nothing}")

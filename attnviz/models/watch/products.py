@@ -18,6 +18,10 @@ MIXED = (
     "softmaxes over keys were mixed with others before they met values (talking heads, "
     "differential attention), and are not shown"
 )
+ACROSS = (
+    "softmaxes met values along their queries instead of their keys (slots that compete for "
+    "them), and are not shown"
+)
 OWN = (
     "softmaxes met values that each query has for itself (a top-k choice of keys, neighbours): "
     "their keys are ranks and no tokens, and they are not shown"
@@ -114,9 +118,11 @@ def mixture_of(
         keys = _keys(weights, values, out)
         if keys is not None and not _is_constant_mixing(weights, values, keys):
             return _mixture(weights, values, _Factor(result, out, Mark(0, frozenset())), keys)
-        for letter in set(values.axes) - set(out):
+        for letter in set(weights.axes) & set(values.axes) - set(out):
             if values.mark.made is not None and values.has(letter, "queries"):
                 return Mixture(None, given=values.tensor, why=LINEAR)
+            if weights.mark.softmax is not None and weights.has(letter, "queries"):
+                return Mixture(weights.mark.softmax, given=values.tensor, why=ACROSS)
     return None
 
 
