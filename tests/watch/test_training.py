@@ -192,7 +192,7 @@ def test_another_probe_than_before_has_no_drift_and_it_is_said(tmp_path: Path) -
 
 
 def without_memory(model: Any, batch: Any) -> Any:
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+    raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
 
 class Sealed:
