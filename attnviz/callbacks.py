@@ -21,7 +21,7 @@ import numpy as np
 
 from attnviz.analyses.history import HistoryStudy
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.errors import InputError, UsageError, reason_of
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.matrices import read_bytes
@@ -86,29 +86,30 @@ class Recorder:
             "tokens": tokens,
             "batch": batch,
         }
-        self.call, self.loggers = call or _call, loggers
+        self.call, self.loggers = _call if call is None else call, loggers
         self.study = HistoryStudy()
         self.done: int | None = None
+        self.noted = set[str]()
 
     def step(self, number: int) -> Path | None:
         """Take a sample if the step is due; answers its file.
 
-        Raises:
-            AttnvizError: the first sample could not be taken. Of a later one a warning says why.
+        No error ends the training: where there is no sample a warning says why, once for each
+        reason, and the next one is tried again.
         """
         if number % self.every or number == self.done:
             return None
+        first, self.done = self.done is None, number
         try:
-            if self.done is None:
+            if first:
                 self._resume(number)
             return self._sample(number)
-        except AttnvizError as error:
-            if self.done is None:
-                raise
-            warnings.warn(f"no sample at step {number:,}: {error}", stacklevel=2)
+        except Exception as error:  # no memory, a full disk, a logger, the model on the probe
+            why = reason_of(error)
+            if why not in self.noted:
+                self.noted.add(why)
+                warnings.warn(f"no sample at step {number:,}: {why}", stacklevel=2)
             return None
-        finally:
-            self.done = number
 
     def _resume(self, number: int) -> None:
         with output_errors(self.folder):

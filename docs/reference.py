@@ -31,7 +31,10 @@ ALL = (
     "count from 0. Each command has a manual page of its own."
 )
 """What holds of every command."""
-OF_A_PROGRAM = "The exit status is the program's; 2 where attnviz was asked wrongly."
+OF_A_PROGRAM = (
+    "The exit status is the program's; 2 where attnviz was asked wrongly; 4 where files were asked "
+    "for, no attention was seen, and the program itself ended with 0."
+)
 ENVIRONMENT = {
     "COLUMNS": "width of tables where there is no terminal; else 80",
     "NO_COLOR, FORCE_COLOR": "no colours in a terminal, or colours also elsewhere",

@@ -39,6 +39,16 @@ class WorkerError(AttnvizError):
     """Workers that cannot be had, or that died over what they were given."""
 
 
+def reason_of(error: Exception) -> str:
+    """An error in one line: its message, behind its class where it is none of ours."""
+    try:
+        said = str(error).partition("\n")[0]
+    except Exception:  # of an object whose very name raises
+        said = ""
+    kind = "" if isinstance(error, AttnvizError) and said else type(error).__name__
+    return ": ".join(filter(None, (kind, said)))
+
+
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """A sentence that names the closest allowed spelling, or nothing where none is close."""
     from difflib import get_close_matches

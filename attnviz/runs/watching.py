@@ -162,8 +162,8 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
 
     Seen are `F.scaled_dot_product_attention`, `F.multi_head_attention_forward` and the modules of
     torch, flex_attention, `xformers.ops.memory_efficient_attention` and `flash_attn_func`, and
-    attention written by hand: a softmax over the last axis that meets values in a product (matmul,
-    bmm, baddbmm, einsum, @). What ran keeps its bits, its random state and its gradients. Calls of
+    attention written by hand: a softmax over keys that meets values in a product (matmul, bmm,
+    baddbmm, einsum, @). What ran keeps its bits, its random state and its gradients. Calls of
     other threads are not seen, and neither is what torch.compile or TorchScript has compiled. What
     is checkpointed is seen again where it runs again, in its backward pass.
 
@@ -211,7 +211,8 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     patterns = (only,) if isinstance(only, str) else tuple(only or ())
     item = None if batch == "all" else batch
     wanted = Wanted(patterns, first, every, item, region, max_bytes)
-    names = Names(query_tokens or tokens, key_tokens or tokens, split)
+    queries, keys = (tokens if given is None else given for given in (query_tokens, key_tokens))
+    names = Names(queries, keys, split)
     title = "code" if model is None else type(model).__name__
     with watching(model, wanted, eager=eager) as seen:
         yield Watched(title, wanted, seen, names)

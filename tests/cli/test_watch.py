@@ -172,10 +172,13 @@ def test_what_is_kept_is_chosen() -> None:
 def test_nothing_seen_is_said_in_one_line_and_writes_no_file() -> None:
     name = script("print('done')")
     done = attnviz("watch", "-q", "-o", "maps.npz", name)
-    assert (done.status, done.out) == (0, b"done\n")
+    assert (done.status, done.out) == (4, b"done\n")
     assert done.err.startswith("attnviz: error: no attention was seen: ")
     assert done.err.count("\n") == 1
     assert os.listdir() == [name]  # noqa: PTH208
+    assert attnviz("watch", "-q", name).status == 0  # no file was asked for
+    for end, status in (("raise SystemExit(3)", 3), ("1 / 0", 1)):
+        assert attnviz("watch", "--html", "page.html", script(end)).status == status
     said = attnviz("watch", "--only", "encoder.*", script(ATTENDS)).err
     assert "none of the calls seen is wanted (only=encoder.*); they were made by function" in said
 

@@ -7,6 +7,7 @@ in float64 and in a way of its own, shape (batch, heads, queries, keys).
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -355,6 +356,167 @@ class Sinks(AllHeads):
         scores = made[:, :HEADS] @ made[:, HEADS : 2 * HEADS].swapaxes(-1, -2) / 2
         sink = np.broadcast_to(double(self.sink)[None, :, None, None], (*scores.shape[:-1], 1))
         return softmax(np.concatenate([scores, sink], -1))[..., :-1] * lower(x.shape[1])
+
+
+class Written(AllHeads):
+    """Attention of four heads of size 4 written in one of many ways; no module says how many."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        del self.num_heads
+        self.way = way
+        self.mix = nn.Parameter(torch.randn(HEADS, HEADS))
+        self.table = nn.Parameter(torch.randn(40, SIZE // HEADS))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return WAYS[self.way](self, x, *self.qkv(x).chunk(3, -1))
+
+    def by_distance(self, length: int) -> torch.Tensor:
+        """A vector for each query and key, of their distance."""
+        places = torch.arange(length)
+        return self.table[places[None] - places[:, None] + 20]
+
+    def weights(self, x: torch.Tensor) -> np.ndarray:
+        made = projected(x, self.qkv, 3 * HEADS)
+        query, key = made[:, :HEADS], made[:, HEADS : 2 * HEADS]
+        scores = np.zeros((*query.shape[:3], key.shape[2]))
+        table, mix = double(self.table), double(self.mix)
+        if self.way.startswith("heads of scores mixed by shares"):
+            mix = softmax(mix)
+        for row in range(query.shape[2]):
+            for column in range(key.shape[2]):
+                found = (query[:, :, row] * key[:, :, column]).sum(-1)
+                if self.way.startswith("distances"):
+                    found = found + query[:, :, row] @ table[column - row + 20]
+                if self.way.startswith("places"):
+                    found = found + query[:, :, row] @ table[column]
+                if self.way.startswith("heads of scores mixed"):
+                    found = found @ mix.T
+                scores[:, :, row, column] = found
+        return softmax(scores)
+
+
+def split(*sides: torch.Tensor) -> list[torch.Tensor]:
+    """(batch, heads, tokens, size)."""
+    return [side.unflatten(-1, (HEADS, -1)).transpose(1, 2) for side in sides]
+
+
+def shares(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    return (query @ key.mT).softmax(-1)
+
+
+def mixed_scores(module: Written, mix: torch.Tensor, *sides: torch.Tensor) -> torch.Tensor:
+    query, key, value = split(*sides)
+    return torch.einsum("gh,bhqk->bgqk", mix, query @ key.mT).softmax(-1) @ value
+
+
+def mixed_scores_by_a_layer(module: Written, _: Any, *sides: torch.Tensor) -> torch.Tensor:
+    query, key, value = split(*sides)
+    scores = F.linear((query @ key.mT).permute(0, 2, 3, 1), module.mix)
+    return scores.permute(0, 3, 1, 2).softmax(-1) @ value
+
+
+def mixed_outputs(module: Written, _: Any, *sides: torch.Tensor) -> torch.Tensor:
+    query, key, value = split(*sides)
+    mixed = shares(query, key) @ value
+    return torch.einsum("gh,bhqd->bgqd", module.mix.softmax(-1), mixed)
+
+
+def distances(module: Written, x: torch.Tensor, *sides: torch.Tensor, way: str = "after") -> Any:
+    """Relative keys and values, as Shaw, Uszkoreit and Vaswani (2018) define them."""
+    (query, key, value), table = split(*sides), module.by_distance(x.shape[1])
+    scores = query @ key.mT + torch.einsum("bhqd,qkd->bhqk", query, table)
+    weights = scores.softmax(-1)
+    if way == "after":
+        return weights @ value + torch.einsum("bhqk,qkd->bhqd", weights, table)
+    if way == "before":
+        return torch.einsum("bhqk,qkd->bhqd", weights, table) + weights @ value
+    batch, heads, length, _ = scores.shape
+    rows = weights.permute(2, 0, 1, 3).reshape(length, batch * heads, length) @ table
+    return weights @ value + rows.view(length, batch, heads, -1).permute(1, 2, 0, 3)
+
+
+def places(module: Written, x: torch.Tensor, *sides: torch.Tensor) -> torch.Tensor:
+    """Axes as in Transformer-XL: queries, keys, batch, heads, and a softmax over the second."""
+    query, key, value = (side.unflatten(-1, (HEADS, -1)).transpose(0, 1) for side in sides)
+    content = torch.einsum("ibnd,jbnd->ijbn", query, key)
+    place = torch.einsum("ibnd,jd->ijbn", query, module.table[: x.shape[1]])
+    return torch.einsum("ijbn,jbnd->ibnd", F.softmax(place + content, dim=1), value)
+
+
+def keys_first(_: Any, __: Any, *sides: torch.Tensor, product: bool = False) -> torch.Tensor:
+    query, key, value = split(*sides)
+    weights = (key @ query.mT).softmax(dim=-2)
+    return weights.mT @ value if product else torch.einsum("bhkq,bhkd->bhqd", weights, value)
+
+
+def one_axis(_: Any, __: Any, *sides: torch.Tensor, heads_first: bool = False) -> torch.Tensor:
+    parts = (side.transpose(0, 1) if heads_first else side for side in split(*sides))
+    query, key, value = (side.reshape(-1, *side.shape[2:]) for side in parts)
+    return torch.bmm(torch.bmm(query, key.mT).softmax(-1), value)
+
+
+def tokens_before(_: Any, __: Any, *sides: torch.Tensor) -> torch.Tensor:
+    query, key, value = (
+        side.transpose(0, 1).reshape(side.shape[1], -1, SIZE // HEADS).transpose(0, 1)
+        for side in sides
+    )
+    return torch.bmm(torch.bmm(query, key.mT).softmax(-1), value)
+
+
+def parts_as_batch(_: Any, __: Any, *sides: torch.Tensor) -> torch.Tensor:
+    query, key, value = (torch.cat(side.split(SIZE // HEADS, dim=2), dim=0) for side in sides)
+    return torch.bmm(torch.bmm(query, key.mT).softmax(-1), value)
+
+
+def heads_before(_: Any, __: Any, *sides: torch.Tensor) -> torch.Tensor:
+    query, key, value = (side.transpose(0, 1) for side in split(*sides))
+    return shares(query, key) @ value
+
+
+def in_parts(_: Any, __: Any, *sides: torch.Tensor, by: str) -> Any:
+    """One softmax that meets values more than once."""
+    query, key, value = split(*sides)
+    weights = shares(query, key)
+    if by == "features":
+        return [weights @ part for part in value.chunk(2, -1)]
+    if by == "keys":
+        return weights[..., :2] @ value[..., :2, :] + weights[..., 2:] @ value[..., 2:, :]
+    if by == "queries":
+        return [part @ value for part in weights.split(2, dim=2)]
+    if by == "heads":
+        return [weights[:, head] @ value[:, head] for head in range(HEADS)]
+    if by == "items":
+        return [one @ other for one, other in zip(weights, value, strict=True)]
+    return weights @ weights.mT, weights @ value  # a penalty, as Lin et al. (2017) have it
+
+
+WAYS: dict[str, Any] = {
+    "heads of scores mixed": lambda it, x, *sides: mixed_scores(it, it.mix, *sides),
+    "heads of scores mixed by shares": lambda it, x, *sides: mixed_scores(
+        it, it.mix.softmax(-1), *sides
+    ),
+    "heads of scores mixed by a layer": mixed_scores_by_a_layer,
+    "heads of the output mixed by shares": mixed_outputs,
+    "distances, their values last": distances,
+    "distances, their values first": partial(distances, way="before"),
+    "distances, their values by a product": partial(distances, way="product"),
+    "places, softmax over the second axis": places,
+    "keys before queries": keys_first,
+    "keys before queries, turned": partial(keys_first, product=True),
+    "an axis by another name": lambda it, x, *sides: (
+        torch.softmax(split(*sides)[0] @ split(*sides)[1].mT, axis=-1) @ split(*sides)[2]
+    ),
+    "batch and heads": one_axis,
+    "heads and batch": partial(one_axis, heads_first=True),
+    "tokens, batch and heads": tokens_before,
+    "heads as parts of the batch": parts_as_batch,
+    "heads before the batch": heads_before,
+    **{f"values by {by}": partial(in_parts, by=by) for by in ("features", "keys", "queries")},
+    **{f"values by {by}": partial(in_parts, by=by) for by in ("heads", "items")},
+    "a penalty on the weights": partial(in_parts, by="penalty"),
+}
+"""How attention can be written."""
 
 
 class Latents(nn.Module):

@@ -109,6 +109,7 @@ def agree(
     dtype: torch.dtype,
     exact: torch.dtype,
     others: tuple[int, ...] = (),
+    windows: int = 1,
 ) -> tuple[Result, float]:
     """What is seen, and how far it lies off what was noted; the model gives the same bits."""
     model, (args, kwargs) = model.to(dtype), to((args, kwargs), dtype)
@@ -130,6 +131,10 @@ def agree(
     worst = 0.0
     for one, truth in zip(seen.seen.kept, noted, strict=True):
         rows, keys = one.weights.reshape(-1, one.sides[1]), truth.reshape(-1, truth.shape[-1])
-        assert len(keys) % len(rows) == 0  # the first item of a batch
+        # The first item of a batch, and of each head the first window.
+        keys = truth.reshape(-1, windows, *truth.shape[-2:])[:, 0].reshape(
+            keys.shape[0] // windows, -1
+        )
+        assert len(keys) % len(rows) == 0
         worst = max(worst, float(np.abs(rows - keys[: len(rows)]).max()))
     return seen.attention(), worst

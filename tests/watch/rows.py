@@ -28,6 +28,7 @@ class Row:
         exact: in what the model written out runs: in float32 where float64 would not run or makes
             another model.
         half: whether it runs in bfloat16 too.
+        windows: how many windows stand between heads and queries; an item is one of them.
         others: which of its softmaxes over the last axis are no attention, by number.
     """
 
@@ -40,6 +41,7 @@ class Row:
     exact: torch.dtype = torch.float64
     half: bool = True
     others: tuple[int, ...] = ()
+    windows: int = 1
 
     def __str__(self) -> str:
         return f"{self.package}: {self.name}"
@@ -466,6 +468,7 @@ OTHERS = [
         ("cross", 2),
         "local_attention",
         half=False,
+        windows=2,
     ),
     Row(
         "axial-attention",

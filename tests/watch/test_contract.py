@@ -131,6 +131,59 @@ def test_models_written_by_hand_are_seen_as_they_attend(name: str, grad: bool) -
     assert {item.stream for item in result.maps} == streams
 
 
+@pytest.mark.parametrize("item", [0, 2])
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("way", models.WAYS)
+def test_however_it_is_written_each_softmax_is_one_map_of_all_its_heads(
+    way: str, grad: bool, item: int
+) -> None:
+    torch.manual_seed(1)
+    model, x = models.Written(way).eval(), tokens(5, 3)
+    with nullcontext() if grad else torch.inference_mode():
+        before = model(x)
+        with watch(model, batch=item) as seen:
+            after = model(x)
+    for one, other in zip(before, after, strict=True):
+        assert torch.equal(one, other)
+    result = seen.attention()
+    assert [part.layers for part in result.maps] == [("Written",)]
+    assert result.maps[0].stream == "self"
+    assert result.provenance.notes == ()
+    assert "checked" in result.provenance.settings
+    truth = model.weights(x)[item]
+    assert result.weights[0].shape == truth.shape
+    assert np.abs(result.weights[0] - truth).max() < 1e-5
+    assert max(kept.off for kept in seen.seen.kept) < 1e-4
+
+
+def test_a_softmax_with_noise_is_seen_as_it_met_the_values() -> None:
+    query, key, value = torch.randn(3, 1, 2, 5, 4)
+    torch.manual_seed(3)
+    truth = nn.functional.gumbel_softmax(query @ key.mT, dim=-1)
+    torch.manual_seed(3)
+    with watch() as seen:
+        nn.functional.gumbel_softmax(query @ key.mT) @ value
+    assert np.array_equal(seen.attention().weights, truth.numpy())
+
+
+def test_how_many_heads_share_an_axis_is_said_where_nothing_tells() -> None:
+    query, key = torch.randn(8, 5, 4), torch.randn(8, 5, 4)
+    with watch() as seen:
+        (query @ key.mT).softmax(-1) @ key
+    assert seen.attention().weights.shape == (1, 1, 5, 5)
+    assert "the number of heads is not known" in seen.attention().provenance.notes[0]
+
+
+def test_parts_of_weights_with_dropout_are_joined_as_they_were_before_it() -> None:
+    query, key, value = models.split(*torch.randn(3, 2, 5, SIZE))
+    with watch() as seen:
+        weights = nn.functional.dropout((query @ key.mT).softmax(-1), 0.5)
+        _ = weights[..., 3:] @ value[..., 3:, :] + weights[..., :3] @ value[..., :3, :]
+    (kept,) = seen.seen.kept
+    assert kept.dropped
+    assert np.abs(kept.weights - (query @ key.mT).softmax(-1)[0].numpy()).max() < 1e-6
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch, of flex_attention that is not compiled
 def test_flex_attention_outside_compile_is_seen() -> None:

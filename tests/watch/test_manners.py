@@ -484,6 +484,81 @@ def test_the_fused_function_is_seen_whatever_stands_before_its_tokens(shape: Any
     assert np.abs(weights - truth[0 if len(shape) == 2 else 2].numpy()).max() < 1e-6
 
 
+def raises(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("do not touch")
+
+
+DUNDERS = ("bool", "len", "eq", "ne", "lt", "le", "gt", "ge", "hash", "repr", "str", "format")
+DUNDERS += ("iter", "next", "contains", "getitem", "int", "float", "index", "array", "fspath")
+DUNDERS += ("enter", "exit", "reduce_ex", "dir")
+UNTOUCHABLE = {f"__{name}__": raises for name in DUNDERS}
+Sealed = type("Sealed", (), {**UNTOUCHABLE, "__getattr__": raises, "__call__": raises})
+SealedTensor = type("SealedTensor", (torch.Tensor,), dict(UNTOUCHABLE))
+ATTRIBUTES = ("qkv", "proj", "drop")
+
+
+class SealedModel(AllHeads):
+    """Nothing but its call and its parts can be asked of it."""
+
+    vars().update(UNTOUCHABLE)
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name) if name in ATTRIBUTES else raises()
+
+    def forward(self, x: Any, *_: Any) -> Any:
+        batch, length, size = x.shape
+        qkv = self.qkv(x).reshape(batch, length, 3, HEADS, size // HEADS).permute(2, 0, 3, 1, 4)
+        query, key, value = qkv.unbind(0)
+        weights = ((query @ key.mT) / 2).softmax(dim=-1)
+        mixed = F.scaled_dot_product_attention(query, key, value) + weights @ value
+        return self.proj(mixed.transpose(1, 2).flatten(2)), Sealed()
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_nothing_is_asked_of_what_is_watched(given: bool) -> None:
+    model, x = SealedModel(), tokens().as_subclass(SealedTensor)
+    before, _ = model(x, Sealed())
+    with watch(model if given else None) as seen:
+        after, made = model(x, Sealed())
+    assert type(made) is Sealed
+    assert torch.equal(*(one.as_subclass(torch.Tensor) for one in (before, after)))
+    assert not seen.seen.failures
+    (item,) = seen.attention().maps
+    assert item.layers == ("SealedModel#1", "SealedModel#2")
+    truth = AllHeads.weights(model, x.as_subclass(torch.Tensor))[0]
+    assert np.abs(item.weights - truth).max() < 1e-6
+
+
+@pytest.mark.parametrize("part", ["_turn", "lineage", "names", "modules"])
+def test_an_error_of_ours_is_noted_and_stops_nothing(part: str) -> None:
+    model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()
+    with torch.no_grad():
+        before = model(x)
+        with watch(model) as seen:
+            (mode,) = _get_current_function_mode_stack()
+            setattr(mode, part, Sealed())
+            after = model(x)
+            with pytest.raises(RuntimeError, match="match last dim of query"):
+                model(x[..., :3])
+    assert torch.equal(before, after)
+    assert set(seen.seen.failures.values()) == {"RuntimeError: do not touch"}
+    with pytest.raises(AttentionError, match="could not be read: RuntimeError: do not touch"):
+        seen.attention()
+
+
+def test_a_compiled_model_is_watched_and_runs() -> None:
+    model, x = torch.compile(AllHeads().eval(), backend="eager"), tokens()
+    with torch.no_grad():
+        before = model(x)
+        with watch(model) as seen:
+            assert torch.equal(model(x), before)
+        with pytest.raises(AttentionError, match="compiled code ran"):
+            seen.attention()
+        with watch(model, eager=True) as seen:
+            assert torch.equal(model(x), before)
+    assert seen.attention().main.layers == ("AllHeads",)
+
+
 @pytest.mark.slow
 def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly() -> None:
     model = torch.compile(AllHeads().eval(), backend="aot_eager")

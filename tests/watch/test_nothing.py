@@ -52,6 +52,25 @@ class Linear(nn.Module):
         return query.softmax(dim=-1) @ context
 
 
+class Summary(Linear):
+    """Linear attention whose keys alone have a softmax."""
+
+    def __init__(self) -> None:
+        super().__init__(channels_first=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).chunk(3, -1)
+        return (query.relu() / 4) @ (key.softmax(dim=-2).mT @ value)
+
+
+class Slots(Linear):
+    """A softmax over two queries, which compete for the values."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).chunk(3, -1)
+        return (query[:, :2] @ key.mT).softmax(dim=1) @ value
+
+
 class Kernels(Linear):
     """Linear attention without a softmax."""
 
@@ -75,6 +94,8 @@ class TalkingHeads(AllHeads):
         weights = (query @ key.mT).softmax(-1)
         if self.how == "linear":
             weights = self.mix(weights.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        elif self.how == "shares":
+            weights = torch.einsum("gh,bhqk->bgqk", self.mix.weight.softmax(-1), weights)
         elif self.how == "einsum":
             weights = torch.einsum("bhqk,gh->bgqk", weights, self.mix.weight)
         else:
@@ -82,9 +103,53 @@ class TalkingHeads(AllHeads):
         return (weights @ value).transpose(1, 2).flatten(2)
 
 
+class Chosen(AllHeads):
+    """Each query attends to three keys: the best by score, by weight, or the nearest."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).chunk(3, -1)
+        if self.how == "one query":
+            scores, best = torch.einsum("bd,bkd->bk", query[:, 0], key).topk(3)
+            chosen = value.gather(1, best[..., None].expand(-1, -1, SIZE))
+            return torch.einsum("bk,bkd->bd", scores.softmax(-1), chosen)
+        item = torch.arange(len(x))[:, None, None]
+        if self.how == "nearest":
+            near = torch.cdist(x, x).topk(3, largest=False).indices
+            scores = torch.einsum("bqd,bqkd->bqk", query, key[item, near])
+            return torch.einsum("bqk,bqkd->bqd", scores.softmax(-1), value[item, near])
+        scores = query @ key.mT
+        shares, best = (scores if self.how == "scores" else scores.softmax(-1)).topk(3)
+        if self.how == "scores":
+            shares = shares.softmax(-1)
+        return (shares[:, :, None] @ value[item, best]).squeeze(2)
+
+
+class ConstantMixture(nn.Module):
+    """Layers are mixed by shares that are parameters, as ELMo does it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shares = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("l,lbtd->btd", self.shares.softmax(0), torch.stack([x, x + 1, x + 2]))
+
+
 @pytest.mark.parametrize(
     ("model", "why"),
     [
+        *(
+            (Chosen(how), "1 softmaxes met values that each query has for itself .a top-k choice")
+            for how in ("scores", "weights", "nearest", "one query")
+        ),
+        (TalkingHeads("shares"), "^1 softmaxes over keys were mixed with others"),
+        (ConstantMixture(), "1 softmaxes ran, and none of them met values in a product"),
+        (Slots(channels_first=False), "1 softmaxes met values along their queries instead of"),
+        (Summary(), "1 products of linear attention: it has no softmax over keys"),
         (Classifier(), "1 softmaxes ran, and none of them met values in a product"),
         (Experts(), "1 softmaxes ran, and none of them met values in a product"),
         (Linear(channels_first=False), "linear attention: it has no softmax over keys"),

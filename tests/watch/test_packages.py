@@ -28,7 +28,7 @@ def made(row: Row) -> Any:
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_model_is_seen_as_it_attends_and_keeps_its_bits(row: Row) -> None:
-    result, off = agree(*made(row), torch.float32, row.exact, row.others)
+    result, off = agree(*made(row), torch.float32, row.exact, row.others, row.windows)
     streams = " ".join(sorted({item.stream for item in result.maps}))
     assert (streams, sum(len(item.layers) for item in result.maps)) == row.seen
     assert off < 1e-5

@@ -17,7 +17,7 @@ from torch import nn
 
 from attnviz import callbacks, load, watch
 from attnviz.callbacks import Recorder, open_loggers, sample_files
-from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.errors import UsageError
 
 TOKENS, LENGTH = 9, 6
 PROBE = torch.arange(LENGTH)[None]
@@ -191,20 +191,58 @@ def test_another_probe_than_before_has_no_drift_and_it_is_said(tmp_path: Path) -
     assert any("have no drift" in note for note in other.study.notes)
 
 
-def test_what_cannot_be_sampled_fails_at_once_and_later_only_warns(tmp_path: Path) -> None:
-    with pytest.raises(AttentionError, match="no attention was seen"):
-        Recorder(nn.Linear(2, 2), torch.ones(1, 2), tmp_path, every=1).step(0)
+def without_memory(model: Any, batch: Any) -> Any:
+    raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+
+class Sealed:
+    """Whatever is asked of it raises."""
+
+    def _raise(self, *_: Any) -> Any:
+        raise ValueError("do not touch")
+
+    __getattr__ = __bool__ = __len__ = __eq__ = __hash__ = __iter__ = __contains__ = _raise  # type: ignore[assignment]
+    __repr__ = __str__ = __call__ = __getitem__ = _raise  # type: ignore[assignment]
+
+
+def test_no_error_of_a_sample_ends_the_training_and_each_is_noted_once(tmp_path: Path) -> None:
     model = Small()
-    recorder = Recorder(model, PROBE, tmp_path, every=1)
-    recorder.step(0)
-    torch.nn.init.constant_(model.encoder.layers[0].self_attn.in_proj_weight, math.nan)
-    torch.nn.init.constant_(model.encoder.layers[1].self_attn.in_proj_weight, math.nan)
-    with pytest.warns(UserWarning, match="no sample at step 1: .* is NaN or infinite"):
-        assert recorder.step(1) is None
+    recorder = Recorder(model, PROBE, tmp_path, every=1, call=without_memory)
+    noted = r"no sample at step 0: OutOfMemoryError: CUDA out of memory"
+    with pytest.warns(UserWarning, match=noted) as found:
+        assert len(train(model, range(3), recorder)) == 3
+    assert len(found) == 1
     assert model.training
-    assert [*sample_files(tmp_path)] == [0]
+    recorder.call = lambda model, batch: model(batch)
+    assert recorder.step(3) is not None
+    for layer in model.encoder.layers:
+        torch.nn.init.constant_(layer.self_attn.in_proj_weight, math.nan)
+    with pytest.warns(UserWarning, match="no sample at step 4: .* is NaN or infinite"):
+        assert recorder.step(4) is None
+    assert [*sample_files(tmp_path)] == [3]
+    with pytest.warns(UserWarning, match="no sample at step 0: no attention was seen"):
+        Recorder(nn.Linear(2, 2), torch.ones(1, 2), tmp_path / "other", every=1).step(0)
     with pytest.raises(UsageError, match="every=0 is too small: 1 or more"):
         Recorder(model, PROBE, tmp_path, every=0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"probe_batch": Sealed()}, {"call": Sealed()}, {"loggers": Sealed()}, {"model": Sealed()}],
+)
+def test_whatever_a_recorder_is_given_a_training_runs_on(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    options = {"model": Small(), "probe_batch": PROBE, "folder": tmp_path, "every": 1} | given
+    recorder = Recorder(**options)
+    with pytest.warns(UserWarning, match="no sample at step 0: ValueError: do not touch") as found:
+        assert len(train(Small(), range(3), recorder)) == 3
+    assert len(found) == 1
+    callback = callbacks.AttentionCallback(PROBE, tmp_path / "other", every=1)
+    state = SimpleNamespace(is_world_process_zero=True, global_step=0)
+    with pytest.warns(UserWarning, match="no sample at step 0: ValueError: do not touch"):
+        callback.on_train_begin(None, state, None, model=Sealed())
+    callback.on_step_end(None, state, None)
 
 
 # --- loggers

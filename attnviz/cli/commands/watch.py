@@ -27,6 +27,9 @@ from attnviz.models.open import parse_part
 if TYPE_CHECKING:
     from attnviz.runs.watching import Watched
 
+NOTHING_SEEN = 4
+"""The status where files were asked for, the program ended with 0 and there is nothing to write."""
+
 PACKAGE = str(Path(__file__).parents[2]) + os.sep
 """Where this package lies, whose frames a program's traceback does not show."""
 
@@ -59,8 +62,9 @@ def watch(
 
     attnviz watch --every 100 -o maps.npz -- -m my_package.train --epochs 1
 
-    stdin, stdout and the exit status are the program's. What was seen is written when it ends, also
-    by an exception, Ctrl-C or SIGTERM, but not where it ends its process itself (os._exit).
+    stdin, stdout and the exit status are the program's; but it is 4 where files were asked for, no
+    attention was seen, and the program itself ended with 0. What was seen is written when it ends,
+    also by an exception, Ctrl-C or SIGTERM, but not where it ends its process itself (os._exit).
     """
     if program[0] == "-m" and program[1:]:
         module, program = True, program[1:]
@@ -98,6 +102,7 @@ def watch(
             _write(watched, Path(program[0]).name, report)
         except AttentionError as error:
             complain(str(error))
+            status = status or NOTHING_SEEN * bool(_files(options))
         except OutputError as error:
             complain(str(error))
             status = status or error.status
@@ -111,16 +116,21 @@ def _write(watched: Watched, name: str, report: Report) -> None:
         for found in watched.records()
     ]
     report_all(((None, found) for found in named), report)
-    seen, output = watched.seen, report.options.output
+    seen, written = watched.seen, ", ".join(_files(report.options))
     paths, calls = list(seen.calls), sum(seen.calls.values())
-    places = (output.output, output.heatmap, output.grid, output.links, output.html)
-    written = ", ".join(str(place) for place in places if place)
     report.say(
         f"{calls} call{'s' * (calls != 1)} of attention by {', '.join(paths[:4])}"
         f"{f' and {len(paths) - 4} more' * (len(paths) > 4)}; {len(seen.kept)} kept"
         + (f": {written}" if written else ", and written by -o, --html, --heatmap or --grid FILE")
     )
     report.say_done("program and maps")
+
+
+def _files(options: Options) -> list[str]:
+    """The files that were asked for."""
+    output = options.output
+    places = (output.output, output.heatmap, output.grid, output.links, output.html)
+    return [str(place) for place in places if place]
 
 
 def _status_of(program: list[str], *, module: bool) -> int:

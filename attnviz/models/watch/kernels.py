@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
@@ -84,7 +84,7 @@ class KernelCall:
 
     def calls(self) -> tuple[int, Callable[[int], Call]]:
         """How many items the batch has, and each as a call."""
-        return len(self._heads_first(self.inputs[0])), self._item
+        return self._heads_first(self.inputs[0]).shape[0], self._item
 
     def _item(self, number: int) -> Call:
         """One item of the batch, with the heads before the tokens."""
@@ -166,9 +166,10 @@ def replaced_kernels(
 
         shown = partial(look, kernel, original)
         for module in list(sys.modules.values()):
-            for key, held in list(getattr(module, "__dict__", {}).items()):
-                if held is original:
-                    places.append((module.__dict__, key, original, shown))
+            with suppress(Exception):  # a program may have put anything there
+                for key, held in list(vars(module).items()):
+                    if held is original:
+                        places.append((vars(module), key, original, shown))
     for names, key, _, shown in places:
         names[key] = shown
     try:

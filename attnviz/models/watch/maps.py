@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
     from attnviz.models.watch.watching import Kept, Seen, Wanted
 
-MIXED = (
-    "softmaxes over keys were mixed with others before they met values (talking heads, "
-    "differential attention), and are not shown"
-)
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
 
 
@@ -209,7 +205,9 @@ def _map_of(group: Sequence[Kept], seen: Seen, names: Names) -> AttentionMap:
         sides = (first.part.partition("-to-")[0], first.part.partition("-to-")[2])
         given = [names.keys if side == "text" else None for side in sides]
     elif stream != "cross":  # of one text the names of either side serve both
-        given = [next((one for one in given if one and len(one) == first.sides[0]), None)] * 2
+        given = [
+            next((one for one in given if one is not None and len(one) == first.sides[0]), None)
+        ] * 2
     tokens = {
         side: _tokens(one, length)
         for side, one, length in zip(sides, given, first.sides, strict=True)
@@ -277,12 +275,21 @@ def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
     other = sum(kept.off is None and not kept.dropped for kept in own)
     if other:
         yield f"{other} of {len(own)} calls could not be compared with the output"
-    if seen.mixed:
-        yield f"{seen.mixed} {MIXED}"
+    yield from _refused(seen)
+    if seen.unsure:
+        yield (
+            f"{seen.unsure} calls have batch and heads on one axis, and the number of heads is not "
+            "known: one head is shown, as if it were an item (a module's num_heads would say it)"
+        )
     for path, why in seen.failures.items():
         yield f"attention of '{path}' could not be read: {why}"
     if seen.dropped:
         yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
+
+
+def _refused(seen: Seen) -> Iterator[str]:
+    """What was no attention between tokens that can be shown, and why."""
+    return (f"{count} {why}" for why, count in seen.refused.items() if count)
 
 
 def _why_none(seen: Seen, wanted: Wanted) -> str:
@@ -293,8 +300,7 @@ def _why_none(seen: Seen, wanted: Wanted) -> str:
         (seen.failures, f"attention of '{path}' could not be read: {why}"),
         (seen.dropped, f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"),
         (seen.compiled, COMPILED),
-        (seen.mixed, f"{seen.mixed} {MIXED}"),
-        (seen.linear, "linear attention: it has no softmax over keys, and so no weights to show"),
+        (list(_refused(seen)), "; ".join(_refused(seen))),
         (
             seen.calls,
             f"none of the calls seen is wanted (only={', '.join(wanted.only) or '*'}); they were "
@@ -303,8 +309,11 @@ def _why_none(seen: Seen, wanted: Wanted) -> str:
         (
             seen.softmaxes,
             f"no attention was seen: {seen.softmaxes} softmaxes ran, and none of them met values "
-            "in a product (a classifier's, a gate's, heads that were mixed)",
+            "in a product as it was (a classifier's, a gate's, weights that were normalised again)",
         ),
     )
-    nothing = "nothing ran in the block, or nothing that has a softmax over keys"
+    nothing = (
+        "nothing ran in the block, or nothing that has a softmax over keys (one written out as "
+        "exponentials is not recognised)"
+    )
     return next((why for told, why in reasons if told), f"no attention was seen: {nothing}")

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import wraps
+from inspect import getattr_static
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
-from torch.utils.weak import WeakIdKeyDictionary
 
 from attnviz.core.attention_map import check_values
-from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.errors import AttentionError, UsageError, reason_of
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
@@ -44,10 +45,13 @@ from attnviz.models.watch.lineage import (
     PROJECTIONS,
     SOFTMAXES,
     Lineage,
+    Mark,
+    Softmax,
+    Whole,
     name_of,
     tensors_in,
 )
-from attnviz.models.watch.products import Mixture, mixture_of
+from attnviz.models.watch.products import LINEAR, MIXED, Mixture, joined, mixture_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,8 +128,8 @@ class Seen:
         failures: why a call could not be read, in words.
         dropped: how many calls did not fit into the memory allowed.
         softmaxes: how many softmaxes there were, whatever became of them.
-        linear: how many products of a linear attention were met.
-        mixed: how many softmaxes over keys were mixed with others before they met values.
+        refused: what was no attention between tokens that can be shown, by the reason.
+        unsure: how many calls had batch and heads in one axis, and no known number of heads.
         compiled: whether compiled code ran, which cannot be seen.
     """
 
@@ -135,9 +139,26 @@ class Seen:
     bytes: int = 0
     dropped: int = 0
     softmaxes: int = 0
-    linear: int = 0
-    mixed: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    unsure: int = 0
     compiled: bool = False
+
+
+def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that only observes what runs: its errors are noted, and go no further."""
+
+    @wraps(method)
+    def observed(self: Watching, *args: Any) -> Any:
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
+            return None
+        try:
+            with torch._C.DisableTorchFunction(), _apart():
+                return method(self, *args)
+        except Exception as error:
+            self.failed(error)
+            return None
+
+    return observed
 
 
 class Watching(TorchFunctionMode):
@@ -150,44 +171,51 @@ class Watching(TorchFunctionMode):
         self.thread = get_ident()
         self.modules = list[Any]()
         self.plain = 0  # how deep in a pass that is not read
-        self.names: MutableMapping[Any, str] = WeakIdKeyDictionary()
+        self.names = dict[int, tuple[Any, str]]()  # of modules by their ids, and a weak reference
         self.roots = Counter[str]()
         self.model = model
         if model is not None:
             self._name(model, "")
 
-    def _name(self, model: Any, prefix: str) -> None:
-        model = getattr(model, "_orig_mod", model)  # within what torch.compile puts around it
-        for path, module in model.named_modules():
-            joint = "." if prefix and path else ""
-            self.names.setdefault(module, prefix + joint + path or type(model).__name__)
+    @_aside
+    def _name(self, module: Any, path: str) -> None:
+        """Name a module and those in it by their paths, asking none of them for anything."""
+        module = vars(module)["_modules"].get("_orig_mod", module)  # what torch.compile was given
+        if self._named(module):
+            return
+        self.names[id(module)] = ref(module), path or type(module).__name__
+        for name, part in vars(module)["_modules"].items():
+            if part is not None:
+                self._name(part, f"{path}.{name}" if path else name)
 
-    def _is_away(self) -> bool:
-        return torch.compiler.is_compiling() or get_ident() != self.thread
+    def _named(self, module: Any) -> str:
+        known, name = self.names.get(id(module), (None, ""))
+        return name if known is not None and known() is module else ""
 
     # --- the modules that call
 
+    @_aside
     def enter(self, module: Any, _: Any) -> None:
         """A module begins."""
-        if self._is_away():
-            return
-        if self.model is None and module not in self.names and not self.modules:
-            kind = type(getattr(module, "_orig_mod", module)).__name__
+        if self.model is None and not self.modules and not self._named(module):
+            kind = type(vars(module)["_modules"].get("_orig_mod", module)).__name__
             number = self.roots[kind]
             self.roots[kind] += 1
             self._name(module, f"{kind}{number or ''}")
         self.modules.append(module)
 
+    @_aside
     def leave(self, module: Any, _args: Any, _output: Any) -> None:
         """A module ends, whether it raised or not."""
-        while not self._is_away() and self.modules and self.modules.pop() is not module:
+        while self.modules and self.modules.pop() is not module:
             pass
 
     @property
     def path(self) -> str | None:
         """The module that calls, the innermost that has a path; None: it is not of the model."""
-        named = (self.names.get(module) for module in reversed(self.modules))
-        return next((name for name in named if name), None if self.model else "function")
+        named = map(self._named, reversed(self.modules))
+        outside = "function" if self.model is None else None
+        return next((name for name in named if name), outside)
 
     # --- the functions that are called
 
@@ -201,62 +229,62 @@ class Watching(TorchFunctionMode):
             with self:
                 return OPEN_MULTI_HEAD(*args, **kwargs)
         name = name_of(func)
-        given = self._before_dropout(name, args, kwargs) if name in DROPOUTS else args
+        given = (name in DROPOUTS and self._before_dropout(name, args, kwargs)) or args
         result = func(*args, **kwargs)
         if self.plain == 0:
-            with torch._C.DisableTorchFunction(), _apart():
-                try:
-                    self._look(func, name, given, kwargs, result)
-                except Exception as error:  # what is seen must not stop what runs
-                    self._failed(error)
+            self._look(func, name, given, kwargs, result)
         return result
 
+    @_aside
     def _look(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
-        made = list[Kept]()
         found = None
         if name in PRODUCTS:
             found = mixture_of(self.lineage, name, args, kwargs, result)
         if func is functional.scaled_dot_product_attention:
             self._kernel(SDPA, func, args, kwargs, result)
         elif found is not None:
-            made = self._product(found)
+            self._product(found)
         elif name in MIXING:
             marks = map(self.lineage.softmax, tensors_in((*args, *kwargs.values())))
             scored = [mark for mark in marks if mark is not None and mark.same_input is not None]
-            self.seen.mixed += len(scored) > (name not in PRODUCTS | PROJECTIONS)
+            if len(scored) > (name not in PRODUCTS | PROJECTIONS):
+                self._refuse(scored[0].whole, MIXED)
         elif name in SOFTMAXES:
             self.seen.softmaxes += 1
         self.lineage.add(func, name, args, kwargs, result)
-        if made:
-            self.lineage.of(result).made.extend(made)
+        if found is not None and not found.why:
+            self.lineage.marks[result] = _made(self.lineage.of(result), found)
 
-    def _failed(self, error: Exception) -> None:
-        why = str(error).partition("\n")[0] or type(error).__name__
-        self.seen.failures[self.path or "function"] = why
+    def failed(self, error: Exception) -> None:
+        """Note why something could not be read, once for each module that calls."""
+        path = None
+        with suppress(Exception):
+            path = self.path
+        self.seen.failures[path or "function"] = reason_of(error)
 
+    @_aside
     def _before_dropout(self, name: str, args: Any, kwargs: Any) -> Any:
         """The arguments, those that dropout changes in place as they were before."""
         in_place = kwargs.get("inplace") is True or (len(args) > 3 and args[3] is True)
         if (in_place or name.endswith("_")) and args and self.lineage.softmax(args[0]) is not None:
-            with torch._C.DisableTorchFunction(), torch.no_grad():
-                copy = args[0].clone()
+            copy = args[0].clone()
             self.lineage.marks[copy] = self.lineage.of(args[0])
             return (copy, *args[1:])
         return args
 
     def replaced(self, kernel: Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A fused function that torch does not dispatch is called."""
-        if self._is_away():
+        if torch.compiler.is_compiling() or get_ident() != self.thread:
             return run(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             result = run(*args, **kwargs)
-            if not self.plain:
-                with _apart():
-                    self._kernel(kernel, run, args, kwargs, result)
+        if not self.plain:
+            self._kernel(kernel, run, args, kwargs, result)
         return result
 
     # --- reading
 
+    @_aside
     def _kernel(self, kernel: Kernel, run: Any, args: Any, kwargs: Any, output: Any) -> None:
         given = dict(zip(kernel.parameters.split(), args, strict=False)) | kwargs
         made = output[0] if isinstance(output, tuple) else output
@@ -267,43 +295,87 @@ class Watching(TorchFunctionMode):
             "same_input": self.lineage.is_same_input(query, key),
             "dropped": call.dropout,
         }
-        self._read(call.calls, facts)
+        if turn := self._turn():
+            self._read(turn, call.calls, facts)
 
-    def _product(self, found: Mixture) -> list[Kept]:
-        values, softmax = self.lineage.of(found.given), found.softmax
-        summary = values.product is not None and softmax.same_input is None
-        if summary or not softmax.over_last:
-            # A softmax over features meets the product of keys and values: linear attention.
-            self.seen.linear += 1
-            self.seen.kept = [kept for kept in self.seen.kept if kept not in values.made]
-            return []
-        heads = 1
-        if self.modules and found.weights.ndim == 3:  # batch and heads are one axis
-            named = (getattr(self.modules[-1], name, None) for name in HEADS)
-            counts = (number for number in named if isinstance(number, int))
-            heads = next((n for n in counts if n and len(found.weights) % n == 0), 1)
+    def _product(self, found: Mixture) -> None:
+        """Keep the weights that met values, all that met them of one softmax together."""
+        context = self.lineage.of(found.given).made
+        if found.why == LINEAR and context is not None:
+            self._forget(context)
+            context.done = False
+            self._refuse(context, LINEAR)
+        if found.softmax is None:
+            return
+        softmax, whole = found.softmax, found.softmax.whole
+        if found.why:
+            self._refuse(whole, found.why)
+        elif not whole.done:  # else the same weights met other values
+            self.seen.refused[whole.why] -= bool(whole.why)
+            whole.why = ""
+            if found.part is not None and softmax.cells is None:  # nothing tells which part it is
+                whole.turn, whole.kept = None, []
+            whole.turn = whole.turn or self._turn()
+            whole.done = whole.turn is None or found.part is None
+            if whole.turn is not None and (all_of_it := joined(found, softmax)) is not None:
+                self._keep_mixture(all_of_it, softmax, whole.turn)
+
+    def _keep_mixture(self, found: Mixture, softmax: Softmax, turn: tuple[str, int]) -> None:
         facts = {
             "route": "softmax, as it met the values",
             "same_input": softmax.same_input is not False,
             "dropped": found.dropout,
+            "off": found.off,
         }
-        return self._read(lambda: found.calls(heads), facts)
+        heads = self._heads(found)
+        self._forget(softmax.whole)
+        softmax.whole.kept = self._read(turn, lambda: found.calls(heads), facts)
 
-    def _read(self, open_call: Callable[[], Any], facts: dict[str, Any]) -> list[Kept]:
-        """Keep what is wanted of a call; what cannot be read stops no model."""
+    def _refuse(self, whole: Whole, why: str) -> None:
+        """Note that a softmax of which nothing was kept is no attention between tokens."""
+        if self.path is not None and not (whole.done or whole.kept or whole.why):
+            whole.why = why
+            self.seen.refused[why] += 1
+
+    def _forget(self, whole: Whole) -> None:
+        """Take back what was kept of a softmax."""
+        for kept in whole.kept:
+            self.seen.kept.remove(kept)
+            self.seen.bytes -= kept.weights.nbytes
+        whole.kept = []
+
+    def _heads(self, found: Mixture) -> int:
+        """How many heads there are where batch and heads are one axis."""
+        if found.heads is not None or found.output.ndim != 3:
+            return found.heads or 1
+        caller = self.modules[-1] if self.modules else None
+        named = (getattr_static(caller, name, None) for name in HEADS)
+        counts = (number for number in named if isinstance(number, int) and number > 0)
+        heads = next((number for number in counts if len(found.output) % number == 0), None)
+        self.seen.unsure += heads is None and len(found.output) > 1
+        return heads or 1
+
+    def _turn(self) -> tuple[str, int] | None:
+        """The module that calls, and which of its calls it is; None: it is not wanted."""
         path, wanted, seen = self.path, self.wanted, self.seen
         if path is None:
-            return []
+            return None
         seen.calls[path] += 1
         number = seen.calls[path]
         # Patterns are of paths in the model, whatever its name is.
-        inside = path if self.model else path.partition(".")[2]
+        inside = path if self.model is not None else path.partition(".")[2]
         both = [(name, pattern) for name in (path, inside) for pattern in wanted.only]
         if wanted.only and not any(fnmatchcase(*one) for one in both):
-            return []
+            return None
         turn, rest = divmod(number - 1, wanted.every)
-        if rest or (wanted.first is not None and turn >= wanted.first):
-            return []
+        late = wanted.first is not None and turn >= wanted.first
+        return None if rest or late else (path, number)
+
+    def _read(
+        self, turn: tuple[str, int], open_call: Callable[[], Any], facts: dict[str, Any]
+    ) -> list[Kept]:
+        """Keep what is wanted of a call; what cannot be read stops no model."""
+        (path, number), wanted, seen = turn, self.wanted, self.seen
         made = list[Kept]()
         try:
             batch, call_of = open_call()
@@ -318,7 +390,7 @@ class Watching(TorchFunctionMode):
                     break
                 made.append(replace(kept, call=number, item=item))
         except Exception as error:
-            self._failed(error)
+            self.failed(error)
         seen.kept += made
         return made
 
@@ -337,6 +409,9 @@ class Watching(TorchFunctionMode):
         if found.broken is not None:
             raise AttentionError(f"head {found.broken} is NaN or infinite")
         check_values(found.weights, "share", path)
+        off = facts.get("off")
+        if off is None and not facts["dropped"]:
+            off = _off(call, grid, found.weights)
         return Kept(
             path,
             sides,
@@ -344,10 +419,9 @@ class Watching(TorchFunctionMode):
             found.weights[0],
             found.links,
             spec.ignored,
-            off=None if facts["dropped"] else _off(call, grid, found.weights),
             dtype=str(call.output.dtype).removeprefix("torch."),
             device=call.output.device.type,
-            **facts,
+            **(facts | {"off": off}),
         )
 
     # --- what torch fuses
@@ -364,7 +438,7 @@ class Watching(TorchFunctionMode):
                 return original(module, *args, **kwargs)
             modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
             watched = self in modes and all(isinstance(mode, Watching) for mode in modes)
-            if self.plain or not watched or not may_fuse(module):
+            if self.plain or not watched or not self._may_fuse(module):
                 return original(module, *args, **kwargs)
             self.plain += 1
             try:
@@ -377,12 +451,19 @@ class Watching(TorchFunctionMode):
                 with torch.no_grad():
                     original(module, *args, **kwargs)
             except Exception as error:
-                self._failed(error)
+                self.failed(error)
             finally:
                 torch.backends.mha.set_fastpath_enabled(True)
             return output
 
         return forward
+
+    def _may_fuse(self, module: Any) -> bool:
+        try:
+            return may_fuse(module)
+        except Exception as error:
+            self.failed(error)
+            return False
 
 
 _ACTIVE = list[Watching]()
@@ -432,6 +513,16 @@ def _apart() -> Iterator[None]:
     """Without gradients, and without inference mode, whose tensors nothing can be derived from."""
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
+
+
+def _made(mark: Mark, found: Mixture) -> Mark:
+    """The mark of what a softmax made of values."""
+    softmax = found.softmax
+    if softmax is None or softmax.same_input is not None:
+        return replace(mark, product=None)
+    # The softmax may be of features: then this is what queries of linear attention meet.
+    queries = frozenset() if found.queries is None else frozenset([found.queries])
+    return replace(mark, made=softmax.whole, axes={**mark.axes, "queries": queries})
 
 
 def _off(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> float | None:
