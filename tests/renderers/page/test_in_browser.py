@@ -639,6 +639,18 @@ def test_of_few_queries_over_many_keys_each_row_is_drawn_by_itself(open_page: Op
     assert {6} <= {*opened.tab.locator("body").evaluate("() => window.heights")}
 
 
+def test_few_queries_stand_beside_the_many_keys_that_they_attend_to(open_page: Open) -> None:
+    weights = np.zeros((1, 1, 6, 300), dtype=np.float32)
+    weights[0, 0, range(6), range(25, 300, 50)] = 1
+    rows = tuple(Token(f"query{n}") for n in range(6))
+    item = AttentionMap("cross", rows, tuple(Token(f"{n}") for n in range(300)), weights)
+    opened = open_page(page(Attention((item,), Provenance("file", "wide"))), "view=lines")
+    root = ElementTree.fromstring(opened.download("svg"))
+    places = {text.text: float(text.get("y", "nan")) for text in root.iter() if text.text}
+    for row in range(6):
+        assert abs(places[f"query{row}"] - places[str(25 + 50 * row)]) < 20
+
+
 def test_several_pages_in_one_notebook_do_not_disturb_each_other(
     open_page: Open, tmp_path: Any
 ) -> None:
