@@ -51,9 +51,9 @@ def test_the_fast_tier_holds_every_contract(items: list[pytest.Item]) -> None:
         assert all(map(is_fast, own)), f"{name} has slow tests"
 
 
-def test_what_needs_a_browser_or_ray_is_slow(items: list[pytest.Item]) -> None:
+def test_what_needs_a_browser_ray_or_real_weights_is_slow(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("browser") or item.get_closest_marker("ray"):
+        if any(item.get_closest_marker(name) for name in ("browser", "ray", "real")):
             assert not is_fast(item), item.nodeid
 
 

@@ -1,10 +1,11 @@
 """When each word of a text is spoken, read off a decoder's attention over a recording's frames.
 
-As Whisper's word timestamps (Radford et al. 2023; `timing.py` of its code): of each chosen head the
-weights of a frame are standardised over the tokens, smoothed along time by a median filter, then
-averaged over the heads. Dynamic time warping (Sakoe & Chiba 1978) finds the path from the first
-token in the first frame to the last token in the last one that gathers most; a token begins where
-the path reaches its row.
+As Whisper's word timestamps (Radford et al. 2023; `find_alignment` in `timing.py` of its code): of
+each chosen head the softmax runs over the frames of the recording alone, the weights of a frame are
+standardised over every token that the decoder reads, the marks before and behind the text included,
+smoothed along time by a median filter, then averaged over the heads. Dynamic time warping (Sakoe &
+Chiba 1978) finds the path from the first token in the first frame to the last token in the last
+one that gathers most; a token begins where the path reaches its row.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from attnviz.core.errors import UsageError
 from attnviz.core.tokens import text_places
 from attnviz.storage.timed_words import TimedWord
 
-MOST_HEADS, CANDIDATES = 20, 40
-"""Heads of a best set at most, and single heads that it is chosen from, the best ones."""
+MOST_HEADS, CANDIDATES, ENOUGH = 20, 40, 30
+"""Heads of a best set at most, single heads that it is chosen from at most, and words it takes."""
+SILENT = frozenset("\"'“”‘’«»¿¡([{)]}-–—.,:;!?…。，！？：；、")
+"""Punctuation, during which nothing is spoken."""
 _DIAGONAL, _DOWN, _ALONG = range(3)
 Heads = list[tuple[int, int]]
 """Layers and heads by number."""
@@ -88,8 +91,9 @@ class WordClock:
         item: keys are frames; special tokens stand before the text's.
         step: seconds of a frame, the first of which begins at `start`.
         width: frames of the median filter, odd.
-        against: whether a row stands for the token that it predicts ("output"), as Whisper's own
-            code has it, or for the one that it has read ("input"), as transformers has it.
+        against: whether a row stands for the token that it predicts ("output"), as in Whisper's
+            own code, or for the one that it has read ("input"), as in transformers, which besides
+            takes the weights as they are and standardises over the text's tokens alone.
     """
 
     item: AttentionMap
@@ -110,21 +114,32 @@ class WordClock:
         Rows are the text's tokens; against "output" one more, that predicts the end.
         """
         rows = text_places(self.item.query_tokens)
-        if self.against == "output":
-            rows = [rows[0] - 1, *rows]
         layers, numbers = (np.array(part) for part in zip(*heads, strict=True))
-        return smoothed(self.item.weights[layers, numbers][:, rows], self.width)
+        weights = self.item.weights[layers, numbers]
+        if self.against == "input":
+            return smoothed(weights[:, rows], self.width)
+        heard = np.maximum(weights.sum(axis=-1, keepdims=True), np.finfo(np.float32).tiny)
+        return smoothed(weights / heard, self.width)[:, [rows[0] - 1, *rows]]
 
     def times(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Seconds, shape (paths, words, beginning and end), by scores (paths, rows, frames)."""
+        """Seconds, shape (paths, words, beginning and end), by scores (paths, rows, frames).
+
+        The pieces of a word that are punctuation, before and behind it, count for no part of it.
+        """
         frames = first_frames(scores)
         if self.against == "input":
             frames = np.pad(frames, ((0, 0), (0, 1)), constant_values=scores.shape[-1])
         tokens = [self.item.query_tokens[place] for place in text_places(self.item.query_tokens)]
         numbers = np.array(word_numbers(tokens, self.text))
+        pieces = [self.text[token.start : token.end].strip() for token in tokens]
+        silent = np.array([bool(piece) and SILENT.issuperset(piece) for piece in pieces])
         each = np.arange(len(split_words(self.text)))
-        bounds = [frames[:, np.searchsorted(numbers, each, side)] for side in ("left", "right")]
-        return self.start + self.step * np.stack(bounds, axis=-1)
+        bounds = np.stack([np.searchsorted(numbers, each, side) for side in ("left", "right")])
+        for word, (first, last) in enumerate(bounds.T):
+            spoken = first + np.flatnonzero(~silent[first:last])
+            if spoken.size:
+                bounds[:, word] = spoken[0], spoken[-1] + 1
+        return self.start + self.step * frames[:, bounds.T]
 
     def spoken(self, heads: Heads) -> list[TimedWord]:
         """When each word is spoken, by the mean over heads."""
@@ -149,12 +164,14 @@ class TimingError:
 
 def timing_errors(
     clock: WordClock, heads: Heads, true: Sequence[TimedWord]
-) -> tuple[TimingError, TimingError, list[TimingError]]:
+) -> tuple[TimingError, TimingError | None, list[TimingError]]:
     """The error of the heads that are given, of the best set, and of every head, the best first.
 
-    The set is chosen greedily among the `CANDIDATES` that err least by themselves: the best head,
-    then each time the one that lowers the error of the mean most, until none lowers it or there are
-    `MOST_HEADS`.
+    The set is chosen by the first half of the words, and every error is that of the second half.
+    By fewer than `ENOUGH` words no set is chosen, and the errors are those of all. It is chosen
+    greedily among the `CANDIDATES` that err least by themselves, and not twice as much as the best:
+    that one, then each time the head that lowers the error of the mean most, until none lowers it
+    by a tenth or there are `MOST_HEADS`.
     """
     if clock.text.split() != [word.text for word in true]:
         raise UsageError("the text and the true times must have the same words: leave --text out")
@@ -164,22 +181,35 @@ def timing_errors(
             f"{clock.start:g} to {clock.end:g} s are heard"
         )
     wanted = np.array([[word.start, word.end] for word in true])
+    half = len(true) // 2 if len(true) >= ENOUGH else 0
 
-    def of(sets: Sequence[Heads], scores: NDArray[np.floating]) -> list[TimingError]:
-        off = np.abs(clock.times(scores) - wanted).mean(axis=1).tolist()
-        return [TimingError(one, *errors) for one, errors in zip(sets, off, strict=True)]
+    def distances(scores: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Of each path (paths, words, beginning and end) from the true times."""
+        off: NDArray[np.floating] = np.abs(clock.times(scores) - wanted)
+        return off
 
-    scores = {place: clock.scores([place])[0] for place in np.ndindex(clock.item.weights.shape[:2])}
-    every = of([[place] for place in scores], np.stack([*scores.values()]))
+    def error(heads: Heads, off: NDArray[np.floating]) -> TimingError:
+        return TimingError(heads, *off[half:].mean(axis=0).tolist())
+
+    places = list(np.ndindex(clock.item.weights.shape[:2]))
+    scores = np.stack([clock.scores([place])[0] for place in places])
+    off = distances(scores)
+    every = [error([place], one) for place, one in zip(places, off, strict=True)]
     every.sort(key=lambda one: one.error)
-    best, total = every[0], scores[every[0].heads[0]]
-    while len(best.heads) < MOST_HEADS:
-        left = [one.heads[0] for one in every[:CANDIDATES] if one.heads[0] not in best.heads]
-        sums = [total + scores[place] for place in left]
-        found = of([[*best.heads, place] for place in left], np.array(sums)) if left else []
-        better = min(found, key=lambda one: one.error, default=best)
-        if better.error >= best.error:
+    (asked,) = (error(heads, one) for one in distances(clock.scores(heads).mean(0, keepdims=True)))
+    if not half:
+        return asked, None, every
+    alone = off[:, :half].mean(axis=(1, 2))
+    order = np.argsort(alone, kind="stable")[:CANDIDATES].tolist()
+    best, left = order[:1], [n for n in order[1:] if alone[n] <= 2 * alone[order[0]]]
+    total, now = scores[best[0]], off[best[0]]
+    while left and len(best) < MOST_HEADS:
+        tried = distances(total + scores[left])
+        errors = tried[:, :half].mean(axis=(1, 2))
+        better = int(errors.argmin())
+        if errors[better] > 0.9 * now[:half].mean():
             break
-        best, total = better, total + scores[better.heads[-1]]
-    (asked,) = of([heads], clock.scores(heads).mean(axis=0, keepdims=True))
-    return asked, best, every
+        now = tried[better]
+        best.append(left.pop(better))
+        total = total + scores[best[-1]]
+    return asked, error([places[number] for number in best], now), every

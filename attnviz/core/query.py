@@ -51,6 +51,7 @@ class Recording:
         rate: samples a second.
         start: where the part begins in the file, in seconds, of which there are `total`.
         encoder: whether the frames are to attend to each other, not a text to them.
+        ended: whether the decoder reads the token that ends the text, too.
         language: the code or name of what is spoken; None: the model says.
         task: "transcribe" (None) or, into English, "translate".
         notes: what was done to it.
@@ -61,6 +62,7 @@ class Recording:
     start: float
     total: float
     encoder: bool = False
+    ended: bool = False
     language: str | None = None
     task: str | None = None
     notes: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.query import Query, Recording
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.audio.audio import load_audio_model
+from attnviz.models.hugging_face.inputs.generation import generate_ids
+from tests.hugging_face import whisper_timing
 from tests.hugging_face.families import WRITE, documented, heard_maps, read_line
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.precision import both, check_as_near
@@ -146,7 +149,22 @@ def test_whisper_is_told_language_and_task_by_marks_and_says_so(speech):
         attend_query(speech("hubert"), about(TEXT))
 
 
-def test_words_are_timed_as_transformers_times_its_own_tokens(speech):
+def test_words_are_timed_as_the_description_of_whispers_own_code_has_it(speech):
+    loaded = speech("whisper")
+    query = about(TEXT, seconds=2.2, language="en", ended=True)
+    found = attend_query(loaded, query)
+    read = loaded.target(query, heard(loaded))
+    assert read.ids[-1] == loaded.tokenizer.eos_token_id
+    heads, _ = loaded.timing_heads(found.main, None)
+    clock = WordClock(found.main, found.text, 0.02)
+    scores = clock.scores(heads).mean(axis=0)
+    features = heard(loaded, query).features["input_features"]
+    expected = whisper_timing.mean_scores(loaded.model, features, read.ids, marks=4, frames=110)
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+    assert first_frames(scores[None])[0].tolist() == whisper_timing.path(expected)
+
+
+def test_words_are_timed_against_input_as_transformers_times_its_own_tokens(speech):
     loaded = speech("whisper")
     query = about(seconds=3.0, language="en")
     found = attend_query(loaded, query)
@@ -176,6 +194,18 @@ def test_a_longer_recording_is_cut_and_another_rate_resampled(speech):
     assert found.main.key_tokens[0].text == "1.00"
     assert "only 1.00 to 4.00 s of 9.00 s are heard: --start 4 goes on" in found.provenance.notes
     assert found.provenance.settings["rate"] == "8,000 Hz, resampled to 16,000 Hz"
+
+
+def test_only_a_model_that_was_cut_is_called_stopped(speech):
+    loaded = speech("whisper")
+    query = about(language="en")
+    features, options = heard(loaded, query).features, {"language": "en", "task": "transcribe"}
+    ids, notes = generate_ids(loaded, features, 4, **options)
+    assert (len(ids), notes) == (4, ("the model was stopped after 4 tokens",))
+    # Whisper's own `generate` leaves out the token that ends its output.
+    own = replace(loaded, model=copy.deepcopy(loaded.model))
+    own.model.generation_config.eos_token_id = ids[2]
+    assert generate_ids(own, features, 30, **options)[1] == ()
 
 
 def test_what_cannot_be_read_or_written_is_refused_in_one_line(speech, folder_of):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attnviz.core.attention_map import Token
 from attnviz.renderers.colors import HEAD_COLORS, INK, LABELLED, SPECIAL, color_of, scale_of
-from attnviz.renderers.figures.figure import NOTE_SIZE, figure_bytes, ink
-from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, figure_bytes, ink
+from attnviz.renderers.figures.fonts import DPI, typeface
 from attnviz.renderers.figures.links import MOST_HEADS, MOST_LINES, lines_of, links
 from tests.renderers.pictures import map_of, shares, tokens
 from tests.samples import notes_of
@@ -346,12 +346,25 @@ def test_names_of_a_legend_stand_28_pixels_before_the_next_line():
     np.testing.assert_allclose(np.diff(starts), [44 + width + 28 for width in widths[:-1]])
 
 
-@pytest.mark.parametrize(("count", "thin"), [(200, 1.0), (260, 10 / 16 + 0.3), (400, 0.70625)])
-def test_lines_of_many_tokens_are_thinner(count, thin):
+@pytest.mark.parametrize("count", [200, 260, 762])
+def test_lines_of_many_tokens_are_thinner_than_the_room_of_a_token(count):
     weights = np.zeros((count, count), np.float32)
     weights[137, 25] = 1
     (collection,) = drawn(links(map_of(weights), title="t")).collections
-    assert collection.get_linewidths().tolist() == pytest.approx([4 * thin])
+    room = 2600 / count * 72 / DPI
+    assert collection.get_linewidths().tolist() == pytest.approx([min(4, 0.75 * room)])
+
+
+def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
+    weights = np.zeros((10, 500), np.float32)
+    weights[range(10), range(25, 500, 50)] = 1
+    axes = drawn(links(map_of(weights), title="t"))
+    (collection,) = axes.collections
+    ends = [(start[1], end[1]) for start, end in collection.get_segments()]
+    assert all(abs(start - end) <= 2600 / 500 for start, end in ends)
+    names = labels(axes.figure)[:10]
+    assert [name.get_position()[1] for name in names] == pytest.approx(np.arange(130, 2600, 260))
+    assert {name.get_size() for name in names} == {TEXT_SIZE}
 
 
 @pytest.mark.parametrize(("count", "size"), [(97, 7.5), (120, 6.24), (145, 5.5)])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from attnviz.analyses.word_times import Heads, TimingError, WordClock, timing_errors
+from attnviz.analyses.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
 from attnviz.cli.commands.listings import listing
 from attnviz.cli.options import CHOICE, ORIGIN, with_options
 from attnviz.cli.report import Report
@@ -115,7 +115,13 @@ def audio(
     path, choice = Path(file), options.choice
     with Report(options, kind) as report:
         given = read_recording(path, start, seconds)
-        given = replace(given, language=language, task=task, encoder=choice.stream == "encoder")
+        given = replace(
+            given,
+            language=language,
+            task=task,
+            encoder=choice.stream == "encoder",
+            ended=kind != "maps",
+        )
         terms = {name: getattr(options.origin, name) for name in LOADING}
         source = load_audio_model(name_of(options.origin), **terms)
         source = replace(source, region=region_of(options.origin))
@@ -141,10 +147,15 @@ def audio(
             median = getattr(source.model.config, "median_filter_width", 7)
             step = settings["seconds of a frame"]
             clock = WordClock(item, attention.text or "", step, start, median, against)
-            about: dict[str, Any] = {"recording": path.name, "text": clock.text}
-            about |= {"against": against, "provenance": asdict(attention.provenance)}
+            about: dict[str, Any] = {
+                "recording": path.name,
+                "text": clock.text,
+                "against": against,
+                "provenance": asdict(attention.provenance),
+            }
             if true:
-                report.add(errors_data(timing_errors(clock, heads, true), about))
+                report.hold(note := how_chosen(len(true)))
+                report.add(errors_data(timing_errors(clock, heads, true), {**about, "note": note}))
             else:
                 words = clock.spoken(heads)
                 if short := sum(word.end == word.start for word in words):
@@ -200,16 +211,28 @@ def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Dat
     )
 
 
+def how_chosen(count: int) -> str:
+    """What is to be known of the best set of that many words."""
+    if count < ENOUGH:
+        return f"no best set of heads is chosen by {count} words: it takes {ENOUGH} at least"
+    half = count // 2
+    return (
+        f"the best set of heads is chosen by words 1 to {half}, and every error is that of words "
+        f"{half + 1} to {count}"
+    )
+
+
 def errors_data(
-    found: tuple[TimingError, TimingError, list[TimingError]], about: dict[str, Any]
+    found: tuple[TimingError, TimingError | None, list[TimingError]], about: dict[str, Any]
 ) -> Data:
     """How far the chosen heads, the best set and every head err from the true times."""
     asked, best, every = found
-    named = {"as asked": asked, "best set": best}
+    named = {"as asked": asked} | ({"best set": best} if best else {})
     rows = [*named.items(), *(("", one) for one in every)]
     cells = [(name, spelled(one.heads), one.error, one.start, one.end) for name, one in rows]
     made = listing(("set", "heads", "error", "start_error", "end_error"), cells, titled=True)
-    table, line = made.text, f'"alignment_heads": {json.dumps(best.heads)}'
+    table, heads = made.text, best.heads if best else None
+    line = f'\n"alignment_heads": {json.dumps(heads)}\n' if heads else ""
     assert table is not None
     errors = [
         {"name": name, "heads": one.heads, "error": one.error, "start": one.start, "end": one.end}
@@ -217,8 +240,8 @@ def errors_data(
     ]
     return replace(
         made,
-        text=lambda display: f"{table(display)}\n{line}\n",
-        document=lambda: _json({**about, "errors": errors, "alignment_heads": best.heads}),
+        text=lambda display: table(display) + line,
+        document=lambda: _json({**about, "errors": errors, "alignment_heads": heads}),
         value=found,
     )
 

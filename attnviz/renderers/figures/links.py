@@ -83,6 +83,11 @@ class _Column:
     texts: tuple[str, ...]
     named: tuple[int, ...]
     room: float
+    step: float  # from one token to the next
+
+    def height(self, place: int) -> float:
+        """Where a token stands, from above."""
+        return (place + 0.5) * self.step
 
 
 def links(
@@ -108,9 +113,11 @@ def links(
     spacing = min(
         float(_ROOMY), (_TALLEST_IN_PAPER if fit.width else _TALLEST) / max(map(len, sides))
     )
-    size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * spacing * 72 / DPI))
+    height = int(spacing * max(map(len, sides)))
+    # Where both sides cannot have all the room they want, the shorter one is spread over it.
+    crowded = spacing < _ROOMY
     left, right = (
-        _column(name, side, drawn.places[:, axis], spacing, size, face)
+        _column(name, side, drawn.places[:, axis], height / len(side) if crowded else spacing, face)
         for name, side, axis in zip(axis_names(attention_map), sides, (2, 3), strict=True)
     )
     notes = (drawn.rule, *_naming(left, right), *missing_note(face))
@@ -118,13 +125,12 @@ def links(
     width = fit.width or around + _BETWEEN
     if width < around + _LEAST_BETWEEN:
         raise TooWide(0)
-    height = int(spacing * max(map(len, sides)))
     figure, axes = _framed(width, height, (title, subtitle), notes, legend, face)
     axes.set(xlim=(0, width), ylim=(height, 0))
     start, end = _EDGE + left.room + _GAP, width - _EDGE - right.room - _GAP
-    _draw(axes, attention_map, drawn, (start, end), spacing)
-    _name(axes, left, start - _GAP, "right", spacing, face)
-    _name(axes, right, end + _GAP, "left", spacing, face)
+    _draw(axes, attention_map, drawn, (start, end), (left, right))
+    _name(axes, left, start - _GAP, "right", face)
+    _name(axes, right, end + _GAP, "left", face)
     return figure
 
 
@@ -179,12 +185,12 @@ def _column(
     name: str,
     tokens: tuple[Token, ...],
     linked: NDArray[np.intp],
-    spacing: float,
-    size: float,
+    step: float,
     face: Typeface,
 ) -> _Column:
     texts = tuple(label(token, face) for token in tokens)
-    apart = points(LINE * size) * 0.92 / spacing
+    size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * step * 72 / DPI))
+    apart = points(LINE * size) * 0.92 / step
     if apart <= 1:
         named: list[int] = list(range(len(tokens)))
     else:
@@ -198,7 +204,7 @@ def _column(
                 taken[max(place - reach, 0) : place + reach + 1] = True
     room = max(face.width(texts[place], size, bold=bool(tokens[place].label)) for place in named)
     room = max(room, face.width(name, size))
-    return _Column(name, size, tokens, texts, tuple(sorted(named)), room)
+    return _Column(name, size, tokens, texts, tuple(sorted(named)), room, step)
 
 
 def _naming(left: _Column, right: _Column) -> tuple[str, ...]:
@@ -294,9 +300,13 @@ def _legend_rows(
 
 
 def _draw(
-    axes: Any, item: AttentionMap, drawn: Lines, ends: tuple[float, float], spacing: float
+    axes: Any,
+    item: AttentionMap,
+    drawn: Lines,
+    ends: tuple[float, float],
+    columns: tuple[_Column, _Column],
 ) -> None:
-    heads = item.weights.shape[1]
+    heads, spacing = item.weights.shape[1], min(column.step for column in columns)
     count = item.weights.shape[0] * heads
     several = count > 1
     # Heads that agree would hide one another: each has a lane of its own.
@@ -310,10 +320,14 @@ def _draw(
         weight = float(drawn.weights[number])
         share = abs(weight) / top
         shift = (layer * heads + head - (count - 1) / 2) * lane
-        rows = [(place + 0.5) * spacing + shift for place in (query, key)]
+        rows = [
+            column.height(place) + shift
+            for column, place in zip(columns, (query, key), strict=True)
+        ]
         segments.append(list(zip(ends, rows, strict=True)))
         thin = 0.5 if drawn.pale[number] else 1.0
-        widths.append(_line_width(share, widest) * thin * min(1.0, spacing / 16 + 0.3))
+        thick = _line_width(share, widest) * thin * min(1.0, spacing / 16 + 0.3)
+        widths.append(min(thick, 0.75 * spacing * 72 / DPI))  # neighbours stay apart
         own = ink(HEAD_COLORS[layer * heads + head]) if several else _color(item, weight)
         color = ink(PALE) if drawn.pale[number] else own
         colors.append((*color, 0.5 + 0.45 * min(share, 1.0)))
@@ -322,9 +336,7 @@ def _draw(
     axes.add_collection(LineCollection(segments, capstyle="round", **looks))
 
 
-def _name(
-    axes: Any, column: _Column, place: float, side: str, spacing: float, face: Typeface
-) -> None:
+def _name(axes: Any, column: _Column, place: float, side: str, face: Typeface) -> None:
     looks: dict[str, Any] = {"ha": side}
     where = place, -6.0
     write(axes, where, column.name, face, column.size, FAINT, va="bottom", **looks)
@@ -332,5 +344,5 @@ def _name(
     for number in column.named:
         token, text = column.tokens[number], column.texts[number]
         color = LABELLED if token.label else SPECIAL if token.special else INK
-        where = place, (number + 0.5) * spacing
+        where = place, column.height(number)
         write(axes, where, text, face, column.size, color, bold=bool(token.label), **looks)

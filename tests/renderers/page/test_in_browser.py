@@ -619,6 +619,41 @@ def test_a_pooled_page_says_so_and_names_exact_links(open_page: Open) -> None:
     assert f"exact: word{query} {query} → word{key} {key}" in remark
 
 
+def test_of_few_queries_over_many_keys_each_row_is_drawn_by_itself(open_page: Open) -> None:
+    weights = np.zeros((1, 1, 6, 2000), dtype=np.float32)
+    weights[0, 0, range(6), range(150, 2000, 333)] = 1
+    rows, keys = (tuple(Token(f"{n}") for n in range(count)) for count in (6, 2000))
+    item = AttentionMap("cross", rows, keys, weights, key_side="recording")
+    opened = open_page(page(Attention((item,), Provenance("file", "wide"))), "view=heatmap")
+    canvas = opened.tab.locator("#overview .head canvas")
+    assert canvas.evaluate("canvas => [canvas.width, canvas.height]") == [96, 6]
+    opened.tab.locator("body").evaluate(
+        """() => {
+          const draw = CanvasRenderingContext2D.prototype.drawImage;
+          window.heights = [];
+          CanvasRenderingContext2D.prototype.drawImage = function (image, ...where) {
+            window.heights.push(image.height);
+            draw.call(this, image, ...where);
+          };
+        }"""
+    )
+    opened.choose("scale", "view")
+    opened.settle()
+    assert {6} <= {*opened.tab.locator("body").evaluate("() => window.heights")}
+
+
+def test_few_queries_stand_beside_the_many_keys_that_they_attend_to(open_page: Open) -> None:
+    weights = np.zeros((1, 1, 6, 300), dtype=np.float32)
+    weights[0, 0, range(6), range(25, 300, 50)] = 1
+    rows = tuple(Token(f"query{n}") for n in range(6))
+    item = AttentionMap("cross", rows, tuple(Token(f"{n}") for n in range(300)), weights)
+    opened = open_page(page(Attention((item,), Provenance("file", "wide"))), "view=lines")
+    root = ElementTree.fromstring(opened.download("svg"))
+    places = {text.text: float(text.get("y", "nan")) for text in root.iter() if text.text}
+    for row in range(6):
+        assert abs(places[f"query{row}"] - places[str(25 + 50 * row)]) < 20
+
+
 def test_several_pages_in_one_notebook_do_not_disturb_each_other(
     open_page: Open, tmp_path: Any
 ) -> None:

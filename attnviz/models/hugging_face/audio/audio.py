@@ -241,7 +241,8 @@ class AudioModel(LoadedModel):
         """The text that is spoken as the decoder reads it, given or written by the model."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
-        most, text = (self.limit or LONGEST) - len(prompt), query.text
+        end = [self.tokenizer.eos_token_id] if query.recording.ended else []
+        most, text = (self.limit or LONGEST) - len(prompt) - len(end), query.text
         if text:
             check_text(text)
             # Whisper was taught texts with a space before their first word.
@@ -266,8 +267,9 @@ class AudioModel(LoadedModel):
             said = "the model wrote nothing about this recording: give --text"
             raise InputError("the model's tokenizer knows none of the text" if query.text else said)
         marked = (replace(token, special=True) for token in tokens[: len(prompt)])
-        both = (*marked, *tokens[len(prompt) :])
-        return Target(text, [*prompt, *ids], both, tuple(notes))
+        last = (Token(self.tokenizer.eos_token, special=True) for _ in end)
+        both = (*marked, *tokens[len(prompt) :], *last)
+        return Target(text, [*prompt, *ids, *end], both, tuple(notes))
 
     def prompt(self, given: Recording, heard: Heard) -> tuple[list[int], dict[str, str], list[str]]:
         """The ids before the text, the same as options of `generate`, and what is to be said."""

@@ -111,7 +111,8 @@ def generate_ids(
     ids = written[0].tolist()
     if ids[-1] in _end_ids(loaded):
         return ids[:-1], ()
-    return ids, (f"the model was stopped after {most} tokens",)
+    # Whisper leaves out the token that ends its output: fewer than it may write were not cut.
+    return ids, (f"the model was stopped after {most} tokens",) if len(ids) >= most else ()
 
 
 def _end_ids(loaded: Any) -> set[int]:

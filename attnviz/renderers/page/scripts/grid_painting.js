@@ -18,15 +18,15 @@ const [NUMBERED_CELL, GAPPED_CELL, GAP] = [30, 9, 6];
 export const AXES = ["query (attends)", "key (attended)"];
 
 /**
- * The values as an image, a pixel each, or where the screen has fewer pixels, the strongest.
+ * The values as an image, a pixel each, or where a side has fewer pixels on the screen, the
+ * strongest along that side.
  * @param {Shown} shown
  * @param {Palette} colors
- * @param {number} cell width of a cell on the screen
+ * @param {Geometry} geometry
  */
-export function gridImage(shown, colors, cell) {
-  const fewer = cell * (devicePixelRatio || 1) < 1;
-  const length = fewer ? Math.ceil(1 / (cell * (devicePixelRatio || 1))) : 1;
-  const pooled = strongestBlocks(shown.values, shown.queries.length, shown.keys.length, length, length);
+export function gridImage(shown, colors, { cellWidth, cellHeight }) {
+  const [down, across] = [cellHeight, cellWidth].map((cell) => Math.max(Math.ceil(1 / (cell * (devicePixelRatio || 1))), 1));
+  const pooled = strongestBlocks(shown.values, shown.queries.length, shown.keys.length, down, across);
   const image = new ImageData(pooled.width, pooled.height);
   const data = new Uint32Array(image.data.buffer);
   const steps = pixels(colors);
@@ -37,8 +37,8 @@ export function gridImage(shown, colors, cell) {
   /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")).putImageData(image, 0, 0);
   return {
     canvas,
-    across: pooled.width * length,
-    down: pooled.height * length,
+    across: pooled.width * across,
+    down: pooled.height * down,
   };
 }
 

@@ -44,7 +44,7 @@ export function createHeatmap(store, readout, toggleLink) {
     const height = clamp(innerHeight - 150, 420, 1000);
     const ruler = /** @type {Surface} */ (base.getContext("2d"));
     geometry = gridGeometry(scene.shown, width, height, zoom, ruler);
-    image ??= gridImage(scene.shown, scene.palette, Math.min(geometry.cellWidth, geometry.cellHeight));
+    image ??= gridImage(scene.shown, scene.palette, geometry);
     const size = wholeSize(geometry);
     const surface = sized(base, Math.max(width, size[0]), size[1]);
     paintGrid(surface, geometry, scene.shown, scene.palette, theme(), image);

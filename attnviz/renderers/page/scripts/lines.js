@@ -217,8 +217,7 @@ function visible(lines, layout, [top, bottom]) {
  * @param {number} y
  */
 function tokenAt(layout, scene, x, y) {
-  const row = Math.round((y - layout.top - layout.rowShift) / layout.step);
-  const column = Math.round((y - layout.top - layout.columnShift) / layout.step);
+  const [row, column] = [layout.rows, layout.columns].map(({ top, step }) => Math.floor((y - top) / step));
   if (x <= layout.left + 4) return row >= 0 && row < scene.shown.queries.length ? { row, column: -1 } : NONE;
   if (x < layout.right - 4) return NONE;
   return column >= 0 && column < scene.shown.keys.length ? { row: -1, column } : NONE;

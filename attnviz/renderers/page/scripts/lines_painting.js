@@ -13,12 +13,11 @@ import { font } from "./surface.js";
  * @typedef {object} LinesLayout
  * @property {number} width
  * @property {number} height
- * @property {number} step from one token to the next
+ * @property {number} step from one token of the longer column to the next
  * @property {number} left where lines begin
  * @property {number} right where lines end
- * @property {number} top middle of the first token
- * @property {number} rowShift how far the shorter column is moved down
- * @property {number} columnShift
+ * @property {{step: number, top: number}} rows from one query to the next, and where they begin
+ * @property {{step: number, top: number}} columns
  */
 
 /** More lines than these are a grey cloud, and slow. */
@@ -31,26 +30,29 @@ export const MOST_LINES = 4000;
  * @returns {LinesLayout}
  */
 export function linesLayout(shown, width, step) {
-  const [rows, columns] = [shown.queries.length, shown.keys.length];
+  const counts = [shown.queries.length, shown.keys.length];
   const label = Math.min(Math.max(width * 0.26, 80), 220);
-  const most = Math.max(rows, columns);
+  const most = Math.max(...counts);
+  // The shorter column stands in the middle, or where it is much shorter is spread out.
+  const [rows, columns] = counts.map((count) => {
+    const own = most > 3 * count ? (most / count) * step : step;
+    return { step: own, top: 34 + (most * step - count * own) / 2 };
+  });
   return {
     width,
     height: 44 + most * step,
     step,
     left: label,
     right: width - label,
-    top: 34 + step / 2,
-    rowShift: Math.max(columns - rows, 0) * step * 0.5,
-    columnShift: Math.max(rows - columns, 0) * step * 0.5,
+    rows,
+    columns,
   };
 }
 
 /** @param {LinesLayout} layout @param {number} row */
-export const rowMiddle = (layout, row) => layout.top + layout.rowShift + row * layout.step;
+export const rowMiddle = ({ rows }, row) => rows.top + (row + 0.5) * rows.step;
 /** @param {LinesLayout} layout @param {number} column */
-export const columnMiddle = (layout, column) =>
-  layout.top + layout.columnShift + column * layout.step;
+export const columnMiddle = ({ columns }, column) => columns.top + (column + 0.5) * columns.step;
 
 /**
  * The cells of at least a weight, of one token if one is given, strongest last.

@@ -68,9 +68,6 @@ export function codePixels(weights, colors) {
 /** Pixels that a side has at most. */
 const MOST_PIXELS = 96;
 
-/** @param {number} rows @param {number} columns */
-const blockLength = (rows, columns) => Math.ceil(Math.max(rows, columns) / MOST_PIXELS);
-
 /**
  * @param {HTMLCanvasElement} canvas
  * @param {Int16Array} codes of one head
@@ -79,8 +76,8 @@ const blockLength = (rows, columns) => Math.ceil(Math.max(rows, columns) / MOST_
  * @param {Uint32Array} colors of every code
  */
 export function drawThumbnail(canvas, codes, rows, columns, colors) {
-  const length = blockLength(rows, columns);
-  const pooled = strongestBlocks(codes, rows, columns, length, length);
+  const [down, across] = [rows, columns].map((length) => Math.ceil(length / MOST_PIXELS));
+  const pooled = strongestBlocks(codes, rows, columns, down, across);
   const image = new ImageData(pooled.width, pooled.height);
   const data = new Uint32Array(image.data.buffer);
   const last = colors.length - 1;
